@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcli.numerics.grid.hockey_stick import ChoiceCurve
+from dpcli.numerics.grid.choice_curve import ChoiceCurve
 
 Array = NDArray[np.float64]
 

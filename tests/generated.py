@@ -13,11 +13,12 @@ from typing import Any
 from dpcli.analysis.solved_keys import parameter_key
 from dpcli.base.errors import DpcliError
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, PLOTS
-from dpcli.exam.drawn_files import TRIES, Document, Drawing, text_of
+from dpcli.exam.drawn_files import TRIES, Document, Drawing
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.parts import SAMPLING_KEYS
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Poisson
 
@@ -123,7 +124,7 @@ class Files(Drawing):
 def resolves(document: Document) -> bool:
     """Return whether the file is valid, or fails otherwise than by a refusal."""
     try:
-        resolve(parse(text_of(document).encode(), "a.toml"))
+        resolve(parse(toml_text(document).encode(), "a.toml"))
     except DpcliError:
         return False
     except Exception:  # a fault to be found
@@ -136,11 +137,11 @@ class Commands(Files):
 
     def case(self, name: str) -> Case:
         document = self.document()
-        files = {"a.toml": text_of(document)}
+        files = {"a.toml": toml_text(document)}
         verb = self.random.choice(["account"] * 6 + [*COMMANDS])
         arguments = COMMANDS[verb](self, document)
         if verb == "diff":
-            files["b.toml"] = text_of(self.changed(document))
+            files["b.toml"] = toml_text(self.changed(document))
         return Case(name, files, tuple(map(str, arguments)))
 
     def changed(self, document: Document) -> Document:
@@ -177,7 +178,7 @@ class Commands(Files):
     def mechanism(self, document: Document, solve: str) -> list[Any]:
         """-m with an entry that has the parameter, where there is one."""
         with suppress(DpcliError):
-            entries = parse(text_of(document).encode(), "a.toml").mechanisms
+            entries = parse(toml_text(document).encode(), "a.toml").mechanisms
             return ["-m", self.random.choice([one.name for one in entries if parameter_key(one, solve)] or [entries[0].name])]  # type: ignore[arg-type]
         return []
 

@@ -1,1 +1,1 @@
-"""Accountants, with one composition theorem in each file. Each turns a composition of (mechanism, count) into a privacy profile."""
+"""Accountants, with one composition theorem in each file: from (mechanism, count) pairs to epsilon at a delta. The interface: base.py."""

@@ -1,8 +1,8 @@
 """Advanced composition, as first published (advanced-classical) and with a sharper mean of the privacy loss (advanced).
 
 Consumes each step's epsilon at its share of delta. A part of delta, the slack, is kept for the theorem. A search finds a good split. Then
-epsilon is the sum of the mean losses plus sqrt(2 log(1 / slack) sum of epsilon^2). With advanced, it is never more than the sum of the
-steps' epsilons. Bounds: upper. It needs delta > 0.
+epsilon is the sum of the mean losses plus sqrt(2 log(1 / slack) sum of epsilon^2), which the whole loss exceeds with at most the
+probability of the slack. With advanced, epsilon is never more than the sum of the steps' epsilons. Bounds: upper. It needs delta > 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ STEP = 400.0  # cells of a closed form for one step's epsilon; a mechanism that 
 MANY = 64  # most different steps for which both ways to share delta among them are tried; for more only an equal share per run is
 LOGITS = (-9.0, 9.0)  # logits of the theorem's share that are searched: shares from 0.01 % to 99.99 %
 GOLDEN_RATIO = 0.6180339887498949  # (sqrt(5) - 1) / 2, by which a golden section shrinks the interval
-_TOO_LARGE = "one step's epsilon is above 700: advanced composition overflows there, and basic is smaller"
 
 Groups = tuple[tuple[float, float, int], ...]  # (epsilon, delta, count)
 
@@ -30,7 +29,7 @@ Groups = tuple[tuple[float, float, int], ...]  # (epsilon, delta, count)
 class DeltaSplit:
     """A split of delta between the steps and the composition theorem.
 
-    groups: the steps as (epsilon, delta, count). slack: the delta' that is left for the theorem.
+    groups: the steps as (epsilon, delta, count). slack: the delta that is left for the theorem.
     by_step: whether every run of a mechanism gets an equal share, or all runs of each mechanism together do.
     share: the theorem's share of what the steps' smallest deltas leave.
     """
@@ -41,11 +40,11 @@ class DeltaSplit:
     share: float
 
 
-def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool) -> DeltaSplit:
+def split(steps: Steps, delta: float, share: float, *, by_step: bool, product: bool) -> DeltaSplit:
     """Return a split of delta in which the composition theorem gets `share` of what the steps' smallest deltas leave.
 
     by_step: whether every run of a mechanism gets an equal share of the rest, or all runs of each mechanism together do.
-    product: whether the theorem's total is 1 - (1 - delta') prod (1 - delta_i), which leaves a little more slack than a sum.
+    product: whether the theorem's total is 1 - (1 - slack) prod (1 - delta_i), which leaves a little more slack than a sum.
 
     If every step has a finite epsilon at its smallest delta, `share` has no effect.
 
@@ -57,7 +56,7 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
         raise NotRepresentable("a step's own delta is 1, so it guarantees nothing")
     spent = delta if not _needs_delta(steps) else delta - share * (delta - _total(floors, steps, product))
     spend(STEP * len(steps))
-    deltas = split_delta(steps, spent, by_step)
+    deltas = split_delta(steps, spent, by_step=by_step)
     if max(deltas, default=0.0) >= 1.0:
         raise NotRepresentable("the steps' own deltas leave nothing for the composition")
     groups = tuple((m.approx_dp(d), d, n) for (m, n), d in zip(steps, deltas, strict=True))
@@ -93,18 +92,21 @@ def best_split(steps: Steps, delta: float, product: bool, value: Callable[[Delta
     Raises NotRepresentable as `split` and `value` do.
     """
     if not _needs_delta(steps):
-        only = split(steps, delta, 1.0, True, product)
+        only = split(steps, delta, 1.0, by_step=True, product=product)
         return value(only), only
-    best: tuple[float, DeltaSplit] | None = None
-    for by_step in (True, False) if 1 < len(steps) <= MANY else (True,):
-        candidate = _golden(lambda t, by=by_step: split(steps, delta, 1.0 / (1.0 + math.exp(-t)), by, product), value)  # type: ignore[misc]
-        best = candidate if best is None or candidate[0] < best[0] else best
-    assert best is not None
-    return best
+
+    def best_of(by_step: bool) -> tuple[float, DeltaSplit]:
+        return _golden(lambda t: split(steps, delta, 1.0 / (1.0 + math.exp(-t)), by_step=by_step, product=product), value)
+
+    ways = (True, False) if 1 < len(steps) <= MANY else (True,)
+    return min((best_of(by_step) for by_step in ways), key=lambda candidate: candidate[0])
 
 
 def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
-    """Return the smallest value found by golden sections, and its split. make: returns the split whose share has the given logit."""
+    """Return the smallest value found by golden sections, and its split.
+
+    make: returns the split in which the theorem's share has the given logit, log(share / (1 - share)).
+    """
     (low, high), ratio = LOGITS, GOLDEN_RATIO
     cells_before = remaining()
     left = make(high - ratio * (high - low))
@@ -127,16 +129,11 @@ def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], f
     return (f_left, left) if f_left <= f_right else (f_right, right)
 
 
-def _expm1(epsilon: float) -> float:
-    """Return e^epsilon - 1. Raises NotRepresentable if it would overflow."""
-    if epsilon > 700.0:
-        raise NotRepresentable(_TOO_LARGE)
-    return math.expm1(epsilon)
-
-
 def classical_mean(epsilon: float) -> float:
     """Return eps (e^eps - 1), the bound of 2010 on the mean privacy loss of an eps-DP mechanism. Raises NotRepresentable on overflow."""
-    return epsilon * _expm1(epsilon)
+    if epsilon > 700.0:
+        raise NotRepresentable("one step's epsilon is above 700: advanced composition overflows there, and basic is smaller")
+    return epsilon * math.expm1(epsilon)
 
 
 def sharp_mean(epsilon: float) -> float:
@@ -145,11 +142,9 @@ def sharp_mean(epsilon: float) -> float:
 
 
 def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float]) -> float:
-    """Return the sum of the mean losses + sqrt(2 log(1/delta') sum eps^2), by the Azuma-Hoeffding inequality; delta' is `slack`.
+    """Return the sum of the mean losses + sqrt(2 log(1/slack) sum eps^2), by the Azuma-Hoeffding inequality, rounded up.
 
-    It is rounded up. It is inf if a step's epsilon is, and only the sum of the mean losses if `slack` is 1 or more.
-
-    Raises NotRepresentable as `mean` does.
+    It is inf if a step's epsilon is, and only the sum of the mean losses if `slack` is 1 or more. Raises NotRepresentable as `mean` does.
     """
     largest = max((e for e, _, _ in groups), default=0.0) or 1.0
     if math.isinf(largest):
@@ -194,7 +189,7 @@ ACCOUNTANT = Accountant(
     name="advanced",
     title="advanced composition",
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorems 3.4 and 3.5 (Hoeffding branch)",
-    compose=lambda steps: AdvancedProfile(steps, sharp_mean, True),
+    compose=lambda steps: AdvancedProfile(steps, sharp_mean, product=True),
     stepwise=True,
     cells=lambda parts: 1e4 * parts,
 )
@@ -202,7 +197,7 @@ CLASSICAL = Accountant(
     name="advanced-classical",
     title="advanced composition, 2010",
     source="Dwork, Rothblum, Vadhan 2010; Dwork & Roth 2014, Theorem 3.20",
-    compose=lambda steps: AdvancedProfile(steps, classical_mean, False),
+    compose=lambda steps: AdvancedProfile(steps, classical_mean, product=False),
     stepwise=True,
     cells=lambda parts: 1e4 * parts,
 )

@@ -1,7 +1,7 @@
 """The analytic Gaussian accountant: a composition of Gaussians is one Gaussian, whose epsilon is exact.
 
-Consumes mu of each mechanism, which only unsampled Gaussian noise has. The squares of mu add up. Bounds: lower and upper. They differ by a
-rounding error. It needs delta > 0, unless no step loses any privacy.
+Consumes mu of each mechanism, its sensitivity divided by the noise, which only unsampled Gaussian noise has. The squares of mu add up.
+Bounds: lower and upper. They differ by a rounding error. It needs delta > 0, unless no step loses any privacy.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ MU_ROUNDING = 8e-16  # more than the relative rounding error of `gaussian_sum`, 
 
 
 def composed_mu(steps: Steps, view: Callable[[Mechanism], float]) -> float:
-    """Return mu of the composition, from the mu that `view` returns for each mechanism. Raises NotRepresentable if one has none."""
+    """Return mu of the composition, from the mu that `view` returns for each mechanism: `gdp` here, or an approximation (gdp.py).
+
+    Raises NotRepresentable if a mechanism has no mu.
+    """
     return gaussian_sum([(count, mu) for (_, count), mu in zip(steps, views(steps, view), strict=True)])
 
 
 def mu_shares(steps: Steps, view: Callable[[Mechanism], float]) -> tuple[float, ...]:
-    """Return each step's share of the sum of squares of mu. Raises NotRepresentable if a mechanism has no mu."""
+    """Return each step's share of the sum of squares of mu, with `view` as for `composed_mu`. Raises as `composed_mu` does."""
     mus = views(steps, view)
-    largest = max(mus, default=0.0) or 1.0
+    largest = max(mus, default=0.0) or 1.0  # squares relative to the largest do not underflow
     return normalised([count * (mu / largest) ** 2 for (_, count), mu in zip(steps, mus, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyticProfile(PrivacyProfile):
-    """The privacy profile of a composition of unsampled Gaussians, which is that of one Gaussian with mu = sqrt(sum of count mu^2).
-
-    The lower and the upper bound differ by a rounding error.
-    """
+    """The privacy profile of a composition of unsampled Gaussians, which is that of one Gaussian with mu = sqrt(sum of count mu^2)."""
 
     steps: Steps
 
     def mu(self) -> float:
-        """Return mu of the composition, rounded neither up nor down. Raises NotRepresentable if a mechanism has no mu."""
+        """Return mu of the composition, to the nearest number; the bounds add MU_ROUNDING. Raises as `composed_mu` does."""
         return composed_mu(merged(self.steps), lambda mechanism: mechanism.gdp())
 
     def epsilon(self, delta: float) -> Bound:

@@ -1,8 +1,8 @@
 """Basic composition: epsilons and deltas add up.
 
-Consumes each step's epsilon at its share of delta. Either every step or every entry gets an equal share, whichever gives the smaller sum.
-Bounds: upper. They are exact for one step. delta = 0 is answered if every step is pure. At delta = 0, steps may be
-chosen one after the other, from earlier outputs.
+Consumes each step's epsilon at its share of delta. Two ways to share delta are tried, and the smaller sum is used: every run of a mechanism
+gets an equal share, or all runs of each mechanism together get one. Bounds: upper. They are exact for one step. delta = 0 is answered if
+every step is pure. At delta = 0, steps may be chosen one after the other, from earlier outputs.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from dpcli.mechanisms.combined.composed import Composed, split_delta
 
 @dataclass(frozen=True, slots=True)
 class BasicProfile(PrivacyProfile):
-    """The privacy profile by basic composition: the sum of each step's epsilon at its share of delta."""
+    """The privacy profile by basic composition: the sum of each step's epsilon at its share of delta (`Composed.approx_dp`)."""
 
     steps: Steps
 
     def epsilon(self, delta: float) -> Bound:
         steps = merged(self.steps)
+        # `Composed.approx_dp` returns inf where there is no answer. These two raise NotRepresentable, which says why.
         require_approx_dp(steps)
-        split_delta(steps, delta)  # raises, with the reason, if delta does not cover the steps' own deltas
+        split_delta(steps, delta, by_step=True)
         return Bound(Composed(steps).approx_dp(delta))  # an exactly rounded sum of upper bounds
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        deltas = split_delta(self.steps, delta)
+        deltas = split_delta(self.steps, delta, by_step=True)
         parts = [count * mechanism.approx_dp(d) for (mechanism, count), d in zip(self.steps, deltas, strict=True)]
         return normalised([0.0 if math.isinf(part) else part for part in parts])
 

@@ -1,7 +1,8 @@
 """Bounds on delta at many epsilons at once, for plots and for the conversion to a trade-off curve.
 
-A contour or a grid bounds delta at every epsilon, most tightly at the epsilon that it was built for. Neighbouring epsilons share one as
-long as its interval is narrow, because a new one for each epsilon would take too long.
+`on_contours` answers as the accountant exact does, by contour integrals, and `on_grids` as pld does, by grids of losses. A contour or a
+grid bounds delta at every epsilon, most tightly at the epsilon that it was built for. Neighbouring epsilons share one as long as its
+interval is narrow, because a new one for each epsilon would take too long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The privacy losses of a composition, in each direction of the neighbouring relation.
 
-The exact and the grid accountant compose privacy losses. This module gives them one list of losses per direction, and where several
-compositions dominate the given one, the smallest of their bounds.
+One direction compares the output on a dataset with the output on its neighbour, the other one the reverse; epsilon is the larger of both.
+The accountants exact and pld compose privacy losses, log dP/dQ of dominating pairs (P, Q), and bound each direction separately. This module
+gives them one list of losses per direction (`directions`), and where several compositions dominate the given one, the smallest of their
+bounds (`smallest_bound`).
 """
 
 from __future__ import annotations
@@ -13,20 +15,20 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.mechanisms.stated.pure_and_approx import Free
-from dpcli.numerics.arrays import np
+from dpcli.numerics.arrays import Array, np
 
 Losses = tuple[tuple[PrivacyLoss, int], ...]
 
 
 def parts_of(mechanism: Mechanism, count: int) -> Steps:
-    """Return the steps that `count` runs of a mechanism consist of, with each composed mechanism replaced by its parts."""
+    """Return the steps that `count` runs of a mechanism consist of: 3 runs of `Composed(((A, 2), (B, 1)))` are 6 of A and 3 of B."""
     if isinstance(mechanism, Composed):
         return flattened(tuple((part, n * count) for part, n in mechanism.parts))
     return ((mechanism, count),)
 
 
 def flattened(steps: Steps) -> Steps:
-    """Return the steps with each composed mechanism replaced by its parts."""
+    """Return the steps with each composed mechanism replaced by its parts, as by `parts_of`."""
     return tuple(part for mechanism, count in steps for part in parts_of(mechanism, count))
 
 
@@ -53,25 +55,24 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     if without_pair:
         from dpcli.mechanisms.stated.renyi import RenyiPairLoss
 
-        require = require_rdp if losses_of_parts else require_losses  # without any pair, the refusal says why
-        require(tuple(without_pair))
+        # `views` raises, naming the steps. If no step has a pair, the reason is that; otherwise that one has no Renyi curve either.
+        needed: Callable[[Mechanism], object] = _order_two if losses_of_parts else lambda mechanism: mechanism.losses()
+        views(tuple(without_pair), needed)
         losses_of_parts.append(((RenyiPairLoss(tuple(without_pair)),), 1))
     number = max(len(losses) for losses, _ in losses_of_parts)
     return tuple(tuple((in_direction(losses, k), count) for losses, count in losses_of_parts) for k in range(number))
 
 
-def require_rdp(steps: Steps) -> None:
-    """Raise NotRepresentable as `views` does if a step has no Renyi curve."""
-    views(steps, lambda mechanism: mechanism.rdp(np.array([2.0])))
-
-
-def require_losses(steps: Steps) -> None:
-    """Raise NotRepresentable as `views` does if a step has no losses."""
-    views(steps, lambda mechanism: mechanism.losses())
+def _order_two(mechanism: Mechanism) -> Array:
+    """Return the mechanism's Renyi divergence of order 2. Raises NotRepresentable if it has no Renyi curve."""
+    return mechanism.rdp(np.array([2.0]))
 
 
 def dominating_compositions(steps: Steps) -> tuple[Steps, ...]:
-    """Return compositions that each dominate this one. The k-th uses the k-th of each mechanism's `dominating`, or the last one."""
+    """Return compositions that each dominate this one. The k-th uses the k-th of each mechanism's `dominating`, or the last one.
+
+    A release with several proofs has several dominating mechanisms, none of which is the best at every epsilon (`LeastOf`).
+    """
     parts = [(mechanism.dominating(), count) for mechanism, count in flattened(steps)]
     number = max((len(dominating) for dominating, _ in parts), default=1)
     if number == 1:

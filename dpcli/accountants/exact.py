@@ -11,12 +11,11 @@ import math
 from contextlib import suppress
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
-from dpcli.accountants.directions import directions, smallest_bound
+from dpcli.accountants.directions import Losses, directions, smallest_bound
 from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.stated import total
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import PrivacyLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
 from dpcli.numerics.contour.certified import (
@@ -28,7 +27,6 @@ from dpcli.numerics.contour.certified import (
     share_of_first,
 )
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
-from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.tails import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.work import allowance, remembered
@@ -60,6 +58,8 @@ class ExactProfile(PrivacyProfile):
 
     def _best(self, delta: float) -> tuple[float, float, float]:
         """Return (lower, upper, t): the larger lower bound of the two directions, the larger upper bound, and the tilt of the latter.
+
+        The tilt t is the real part of the contour (numerics/contour/integral.py).
 
         The tilt is NaN if no contour was needed. Raises NotRepresentable if delta is not in (0, 0.5], if the loss is infinite with a larger
         probability than delta, or if the interval is wider than WIDE.
@@ -147,10 +147,11 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> EpsilonBounds | 
 
 
 @remembered(32)
-def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> EpsilonBounds:
-    """Return bounds on epsilon in one direction.
+def ends_of(losses: Losses, log_delta: float) -> EpsilonBounds:
+    """Return bounds on epsilon at e^log_delta in one direction.
 
-    A single step is computed from its tails. Raises NotRepresentable if no contour certifies an interval.
+    Ways that need no contour come first: the tails of a single step, a delta that covers the total variation distance, and a delta far
+    below the probability of the largest loss. Raises NotRepresentable if no contour certifies an interval.
     """
     if is_single(losses):
         with suppress(NotRepresentable):
@@ -166,7 +167,7 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> Ep
     return ends
 
 
-def _is_total_variation_within(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> bool:
+def _is_total_variation_within(losses: Losses, log_delta: float) -> bool:
     """Return whether the steps' total variation distances, which add up to a bound on delta(0), sum to at most e^log_delta."""
     distance = 0.0
     with suppress(NotRepresentable):
@@ -178,7 +179,7 @@ def _is_total_variation_within(losses: tuple[tuple[PrivacyLoss, int], ...], log_
     return False
 
 
-def total_variation_of(losses: tuple[tuple[PrivacyLoss, int], ...]) -> float:
+def total_variation_of(losses: Losses) -> float:
     """Return an upper bound on delta(0): the sum of the steps' total variation distances, or 1 if one of them is unknown."""
     with suppress(NotRepresentable):
         return min(math.fsum(n * total_variation(loss) for loss, n in losses) * (1.0 + 1e-14), 1.0)
@@ -196,7 +197,7 @@ def is_single(losses: Losses) -> bool:
 
 
 @remembered(32)
-def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tuple[float, float]:
+def delta_on(losses: Losses, epsilon: float) -> tuple[float, float]:
     """Return (lower, upper) bounds on delta(epsilon) in one direction.
 
     A single step is computed from its tails. Otherwise Chernoff's bound decides where the contour lies, and replaces its upper bound if it

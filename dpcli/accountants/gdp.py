@@ -1,7 +1,8 @@
 """Gaussian differential privacy by the central limit theorem. Its number is for comparison with papers and is not a guarantee.
 
-Consumes mu of each Gaussian mechanism, and the chi-squared divergence of any other one. The composition is treated as one Gaussian. Bounds:
-none. The number can be too small, so no check uses it. It is exact only if all steps are unsampled Gaussian noise. It needs delta > 0.
+Consumes mu of each Gaussian mechanism, its sensitivity divided by the noise, and the chi-squared divergence of any other one. The
+composition is treated as one Gaussian, as many steps that each lose little nearly are. Bounds: none. The number can be too small, so no
+check uses it. It is exact only if all steps are unsampled Gaussian noise. It needs delta > 0.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 def mu_of(mechanism: Mechanism) -> float:
     """Return mu of a mechanism: exact for a Gaussian, and sqrt(chi^2) with chi^2 = e^{K(1)} - 1 for any other.
 
-    The latter is the limit for many steps that each lose little. A chi^2 that underflows is replaced by the smallest positive number. The
-    result is inf if K(1), the Renyi divergence of order 2, is 700 or more: e^K(1) is then near overflow.
+    The latter is the limit for many steps that each lose little. K(1) is the Renyi divergence of order 2. If it is 700 or more, the result
+    is inf, because e^K(1) is then near overflow. A chi^2 that underflows is replaced by the smallest positive number.
 
     Raises NotRepresentable if the mechanism has neither mu nor a Renyi curve.
     """

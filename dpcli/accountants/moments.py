@@ -1,7 +1,7 @@
 """The moments accountant as first published, with integer moments up to 32 and the classic tail bound.
 
-Consumes each step's Renyi curve at the orders 2 to 33. It is for comparison with papers. Bounds: upper. They are larger than those of the
-accountant rdp. It needs delta > 0.
+Consumes each step's Renyi curve at the orders 2 to 33: moment lambda is the order lambda + 1. It is for comparison with papers. Bounds:
+upper. They are larger than those of the accountant rdp, which searches all real orders. It needs delta > 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOMENTS = 32  # largest integer moment that is tried
 class MomentsProfile(PrivacyProfile):
     """The privacy profile with epsilon = min over lambda of (alpha(lambda) + log(1/delta)) / lambda.
 
-    alpha is the logarithm of the moment, K(lambda).
+    alpha(lambda) is log E[e^(lambda L)] of the composition's privacy loss L: lambda times the Renyi divergence of order lambda + 1.
     """
 
     steps: Steps

@@ -1,8 +1,8 @@
 """Optimal composition of (epsilon, delta) guarantees: the best bound that follows from these numbers alone.
 
-Consumes each step's epsilon at its share of delta, and composes randomised responses with these epsilons. Nothing else about the steps is
-used. Bounds: upper. delta is split as for advanced composition, and if there are several different epsilons, the losses are rounded up to a
-lattice.
+Consumes each step's epsilon at its share of delta, and composes randomised responses with these epsilons: no mechanisms with the same
+epsilons cost more. Nothing else about the steps is used. Bounds: upper. delta is split as for advanced composition, and if there are
+several different epsilons, the losses are rounded up to a lattice.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
-from dpcli.numerics.closed.discrete_tails import MAX_COUNT, two_point_epsilon
+from dpcli.numerics.closed.two_point_sums import MAX_COUNT, two_point_epsilon
 
 MAX_EPSILON = 300.0  # largest epsilon of a step; above it, basic composition is as good
 
 
 def optimal_epsilon(groups: Groups, slack: float) -> float:
-    """Return an upper bound on epsilon of the composition of randomised responses with the groups' epsilons, at delta' = `slack`.
+    """Return an upper bound on epsilon of the composition of randomised responses with the groups' epsilons, at delta = `slack`.
+
+    The groups' own deltas are not counted: `slack` is what they leave of the whole delta.
+
 
     Raises NotRepresentable if there are more than MAX_COUNT steps or if a step's epsilon is above MAX_EPSILON.
     """
@@ -46,7 +49,7 @@ class OptimalProfile(PrivacyProfile):
 
     def _split(self, steps: Steps, delta: float) -> DeltaSplit:
         """Return the split of delta that advanced composition uses."""
-        return advanced_split(steps, delta, True, sharp_mean)[1]
+        return advanced_split(steps, delta, product=True, mean=sharp_mean)[1]
 
     def epsilon(self, delta: float) -> Bound:
         steps = merged(self.steps)

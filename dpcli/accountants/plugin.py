@@ -1,4 +1,8 @@
-"""Registry of the accountants, one for each composition theorem."""
+"""Registry of the accountants, and two lists of accountants that the order of questions depends on.
+
+A name is what `--accountant` takes and what reports print; its target is imported when the accountant is first asked. The lists are read by
+dpcli/analysis/inquiry.py.
+"""
 
 from __future__ import annotations
 

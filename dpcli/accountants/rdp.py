@@ -33,6 +33,7 @@ class RdpProfile(PrivacyProfile):
 
     conversion: returns epsilon for given orders, divergences and log delta.
     inverse: returns log delta for given orders, divergences and epsilon.
+    Both are of numerics/closed/conversion.py.
     """
 
     steps: Steps
@@ -48,7 +49,7 @@ class RdpProfile(PrivacyProfile):
 
         def log_delta_at(z: Array) -> Array:
             divergence = curve.at(1.0 + z)
-            # A CGF is rounded up by more than its relative error, but for orders near 1, where z of the divergence is a small part of it.
+            # Divergences are rounded up by more than their error, except at orders near 1: there the CGF, z times the divergence, is tiny.
             return self.inverse(1.0 + z, divergence, epsilon) + ROUNDED * (abs(epsilon) + divergence)
 
         z, log_delta = least_over_orders(log_delta_at, first=FINE_PLACES)

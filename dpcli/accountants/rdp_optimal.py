@@ -1,19 +1,20 @@
 """Renyi differential privacy with the best conversion from each single order.
 
 Consumes each step's Renyi curve, as the accountant rdp does. The result is the smaller epsilon of two conversions: that of rdp, and the
-joint range of two divergences at orders near the best order of rdp. Bounds: upper. It needs delta > 0.
+one of Asoodeh et al. 2020 at 13 orders near the best order of rdp. From one order alone, no conversion gives less than the latter (the
+joint range of two divergences). Bounds: upper. It needs delta > 0.
 """
 
 from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged
 from dpcli.accountants.rdp import RdpProfile
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
-from dpcli.numerics.closed.conversion import balle, balle_delta
+from dpcli.numerics.closed.conversion import balle, balle_delta, optimal
 from dpcli.numerics.roots import bracket_root
 
 # `optimal` is evaluated at 13 orders a, for which a - 1 is 0.1 to 1.5 times that of the best order of `balle`.
@@ -25,18 +26,12 @@ RTOL = 1e-5  # relative accuracy of log delta; it is coarse because each evaluat
 
 @dataclass(frozen=True, slots=True)
 class OptimalRdpProfile(PrivacyProfile):
-    """The privacy profile with the smaller epsilon of two conversions: `balle`, and the joint-range conversion `optimal`.
-
-    `optimal` is evaluated at orders near the best one of `balle` only.
-    """
+    """The privacy profile with the smaller epsilon of the two conversions `balle` and `optimal` (numerics/closed/conversion.py)."""
 
     steps: Steps
 
     def _best(self, delta: float) -> tuple[float, float]:
         """Return (order, epsilon) with the smaller epsilon of the two conversions."""
-        require_positive(delta, "RDP")
-        from dpcli.numerics.closed.conversion import optimal  # imported here because only this accountant needs it
-
         order, value = RdpProfile(self.steps, balle, balle_delta).best(delta)
         curve = renyi_curve(merged(self.steps))
         orders = 1.0 + (order - 1.0) * np.geomspace(*ORDER_FACTORS)

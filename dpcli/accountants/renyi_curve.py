@@ -1,4 +1,9 @@
-"""The Renyi curve of a composition. It is computed only at the orders that are needed, and cached there."""
+"""The Renyi curve of a composition: its Renyi divergence at every order a > 1, the sum of its mechanisms' divergences.
+
+The accountants rdp, rdp-classic, rdp-optimal and moments read it, at few orders and often at the same ones. So a curve is computed only
+where it is asked for, and cached there. Many mechanisms of one family, such as sampled Gaussians, are evaluated together as a table
+(numerics/mixture.py), which is faster than one by one.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Rounding of thousands of different sampled Gaussians to fewer ones, which lose slightly more or slightly less privacy.
 
+A file with a noise for each step can have thousands of different steps, which take accountants too long. `account` and the plot of epsilons
+ask about the rounded steps instead: those that lose more give the upper bound, and those that lose less the lower one.
+
 Among sampled Gaussians with the same number of records, the one with the larger contribution and the larger sampling rate loses more, in
 both directions and at every epsilon. The proof: let each of k records be sampled at rate q, and let mu be a contribution divided by the
 noise. The sum moves by j mu with the probability of Bin(k, q) at j. This shift increases stochastically with q and with mu.
@@ -29,46 +32,41 @@ KINDS: tuple[type[Mechanism], ...] = (SampledGaussian, SampledGaussianReplaced)
 
 @shared(4)
 def rounded_steps(steps: Steps, most: int, few: int = FEW) -> tuple[Steps, Steps] | None:
-    """Return steps that dominate the given ones, one for one, and steps that the given ones dominate.
+    """Return (steps that dominate the given ones, steps that the given ones dominate), each with one step for each given one.
 
     Contributions and rates are rounded up or down to powers of the smallest ratio that leaves at most `few` different sampled Gaussians.
     They never exceed the largest original value, or fall below the smallest.
 
-    Returns None if there are at most `most` different mechanisms or at most `few` different sampled Gaussians, or if no ratio suffices.
+    Returns None if there is nothing to round, because at most `most` mechanisms or at most `few` sampled Gaussians differ, and if no ratio
+    suffices. The caller then asks about the steps as they are.
     """
     different = {mechanism for mechanism, _ in steps}
     sampled = sorted((m for m in different if type(m) in KINDS), key=repr)
     if len(different) <= most or len(sampled) <= few:
         return None
-    columns = np.array([(KINDS.index(type(m)), m.records, m.mu, m.rate) for m in sampled])  # type: ignore[attr-defined]
+    rows = np.array([(KINDS.index(type(m)), m.records, m.mu, m.rate) for m in sampled])  # type: ignore[attr-defined]
     for log_ratio in LOG_RATIOS:
-        above, below = _round(columns, log_ratio, np.ceil), _round(columns, log_ratio, np.floor)
-        if max(len(np.unique(rows, axis=0)) for rows in (above, below)) <= few:
+        above, below = _round(rows, log_ratio, np.ceil), _round(rows, log_ratio, np.floor)
+        if max(len(np.unique(rounded, axis=0)) for rounded in (above, below)) <= few:
             return _replace(steps, sampled, above), _replace(steps, sampled, below)
     return None
 
 
-def _round(columns: Array, log_ratio: float, way: np.ufunc) -> Array:
-    """Return the rows with contributions and rates rounded to powers of e^log_ratio.
+def _round(rows: Array, log_ratio: float, way: np.ufunc) -> Array:
+    """Return rows of (kind, records, contribution, rate) with contributions and rates rounded to powers of e^log_ratio.
 
     way: np.ceil or np.floor. No value is rounded to the other side of the original, not even by a floating-point error.
     """
-    result = columns.copy()
-    for k in (2, 3):
-        values = columns[:, k]
-        powers = np.exp(log_ratio * way(np.log(values) / log_ratio))
-        limit = np.maximum if way is np.ceil else np.minimum
-        result[:, k] = limit(np.clip(powers, values.min(), values.max()), values)
-    return result
+    values = rows[:, 2:]
+    powers = np.exp(log_ratio * way(np.log(values) / log_ratio))
+    limit = np.maximum if way is np.ceil else np.minimum
+    return np.hstack((rows[:, :2], limit(np.clip(powers, values.min(axis=0), values.max(axis=0)), values)))
 
 
 def _replace(steps: Steps, sampled: list[Mechanism], rows: Array) -> Steps:
-    """Return the steps with the mechanisms of `rows` in place of `sampled`. Equal rows become the same mechanism."""
-    by_row: dict[tuple[float, ...], Mechanism] = {}
-    replacements: dict[Mechanism, Mechanism] = {}
-    for mechanism, row in zip(sampled, rows.tolist(), strict=True):
-        key = tuple(row)
-        if key not in by_row:
-            by_row[key] = replace(mechanism, mu=key[2], rate=key[3])  # type: ignore[type-var]
-        replacements[mechanism] = by_row[key]
+    """Return the steps with the contribution and rate of each row of `rows` given to the mechanism at its place in `sampled`."""
+    replacements: dict[Mechanism, Mechanism] = {
+        mechanism: replace(mechanism, mu=mu, rate=rate)  # type: ignore[type-var]
+        for mechanism, (_, _, mu, rate) in zip(sampled, rows.tolist(), strict=True)
+    }
     return tuple((replacements.get(mechanism, mechanism), count) for mechanism, count in steps)

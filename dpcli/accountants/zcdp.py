@@ -1,8 +1,8 @@
 """Zero-concentrated differential privacy: rhos add up.
 
-Consumes each mechanism's rho, which sampling does not lower. The total is converted to epsilon at the best real order. The part xi of a
-(xi, rho)-zCDP mechanism that does not grow with the order adds up too, and is added to epsilon. Bounds: upper. It needs delta > 0. Steps
-may be chosen one after the other, unless they state a delta.
+Consumes each mechanism's rho, which sampling does not lower. The Renyi divergence of order a is at most rho a, or xi + rho a for a
+mechanism that is (xi, rho)-zCDP. The total rho is converted to epsilon at the best real order, and the total xi is added. Bounds: upper. It
+needs delta > 0. Steps may be chosen one after the other, unless they state a delta.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ class ZcdpProfile(PrivacyProfile):
     steps: Steps
 
     def rho(self) -> float:
-        """Return the total rho. Raises NotRepresentable if a mechanism has none."""
+        """Return the total of `Mechanism.zcdp`, which contains xi. Raises NotRepresentable if a mechanism has no rho."""
         return rho_of(self.steps)
 
     def epsilon(self, delta: float) -> Bound:
         steps = merged(self.steps)
-        each = views(steps, lambda mechanism: mechanism.zcdp_parts())
-        xi, rho = (total((count, pair[place]) for (_, count), pair in zip(steps, each, strict=True)) for place in (0, 1))
+        parts = [
+            (count, *pair) for (_, count), pair in zip(steps, views(steps, lambda mechanism: mechanism.zcdp_parts()), strict=True)
+        ]
+        xi, rho = total((count, xi) for count, xi, _ in parts), total((count, rho) for count, _, rho in parts)
         require_positive(delta, "zCDP")
         epsilon = zcdp_epsilon(rho, delta) * (1.0 + ROUNDING)
         return Bound(total(((1, xi), (1, epsilon))), detail={"xi": xi, "rho": rho}) if xi else Bound(epsilon, detail={"rho": rho})

@@ -1,8 +1,8 @@
-"""The result of an audit: proven lower bounds, the test of a claimed trade-off curve, and the checks of a replay.
+"""The result of an audit, whatever its kind: proven lower bounds, the test of a claimed trade-off curve, and the checks of a replay.
 
 `violated` is the verdict: a bound without further assumptions exceeds the claim, the curve is refuted, or a check failed. Bounds that
 assume something (`assumes`) are shown and never decide. `confidence` holds for all tests of an audit together, so that a true claim fails
-with at most the remaining probability.
+with at most the remaining probability. audit_run.py names the kinds, and documents/audit.py prints a result.
 """
 
 from __future__ import annotations
@@ -76,12 +76,10 @@ class ProvenBound:
 
     Attributes:
         method: Name of the test.
-        epsilon: The bound.
-        delta: Delta at which the bound holds.
         confidence: Confidence of this bound alone.
         evidence: Description of the counts.
         source: Publication of the method.
-        assumes: Assumption beyond fair coins or independent runs. A bound with such an assumption does not decide the audit.
+        assumes: Assumption beyond fair coins or independent runs; None if there is none. A bound with one does not decide the audit.
     """
 
     method: str
@@ -90,7 +88,7 @@ class ProvenBound:
     confidence: float
     evidence: str
     source: str
-    assumes: str = ""
+    assumes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +99,14 @@ class CurveTest:
         refuted: Whether the measurement contradicts the curve.
         detail: Description of the tested counts or rates.
         source: Publication of the method.
-        point: Description of the rate that the curve allows and of the measured rate; empty if the curve is not refuted.
+        point: Description of the rate that the curve allows and of the measured rate; None if the curve is not refuted.
     """
 
     refuted: bool
     confidence: float
     detail: str
     source: str
-    point: str = ""
+    point: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dpcli.analysis.calibrate_file import solved_pipeline
-from dpcli.audit.audit_result import Audit
-from dpcli.audit.audit_settings import DEFAULT_SETTINGS, AuditSettings, read_settings, with_flags
+from dpcli.audit.audit_result import Audit, AuditKind
+from dpcli.audit.audit_settings import AuditSettings, read_settings, with_flags
 from dpcli.audit.claim import Claim, file_claim, stated_claim
 from dpcli.audit.evidence import Evidence, read_evidence
 from dpcli.audit.noise_statistics import noise_power
@@ -54,7 +54,7 @@ class AuditRequest:
         settings: Settings of the audit. Flags have replaced the keys of [audit].
         pipeline: The pipeline; None without a file.
         epsilon, delta: A claim that replaces the claim of the file.
-        correct: Number of right guesses, which replaces scores.
+        correct: Number of right guesses, which replaces scores; None if the guesses are made here.
         jobs: Number of processes for trials.
         progress: Function that is called with the number of finished runs and the number of all runs.
         diagnostics: Findings of the lint rules about the file.
@@ -70,6 +70,11 @@ class AuditRequest:
     progress: Progress
     diagnostics: tuple[Diagnostic, ...] = ()
     path: str | None = None
+
+    @property
+    def kind(self) -> AuditKind:
+        """The kind of the audit. If the settings have none, a function is audited by many runs, and scores are taken as those of one."""
+        return self.settings.kind or ("one-run" if self.settings.function is None else "two-run")
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -144,12 +149,11 @@ def audit_request(
         epsilon, delta, correct, progress: As in `AuditRequest`.
         jobs: Number of processes for trials; None for one for each core, at most 8.
 
-    Raises:
-        InputError: The file cannot be read or is invalid, or a value is out of range.
+    Raises InputError if the file cannot be read or is invalid, or a value is out of range.
     """
     processes = jobs or min(os.cpu_count() or 1, 8)
     if path is None:
-        return AuditRequest(with_flags(DEFAULT_SETTINGS, flags), None, epsilon, delta, correct, processes, progress)
+        return AuditRequest(with_flags(AuditSettings(), flags), None, epsilon, delta, correct, processes, progress)
     data = read_bytes(path)
     pipeline = solved_pipeline(data, path)
     settings = with_flags(read_settings(data, path), flags)
@@ -164,9 +168,7 @@ def audit(request: AuditRequest) -> Audit:
         InputError: The claim, the program or the evidence is missing or invalid.
         CannotCertify: The claim cannot be certified, or does not apply to what the audit varies.
     """
-    settings = request.settings
-    kind = settings.kind or ("one-run" if settings.function is None else "two-run")
-    return AUDITS[kind](replace(request, settings=replace(settings, kind=kind)))
+    return AUDITS[request.kind](request)
 
 
 def _evidence(request: AuditRequest) -> Evidence:
@@ -283,8 +285,8 @@ def _replayable_function(request: AuditRequest, function: str, entropy: int) -> 
         def steps(dataset: Any) -> Steps:
             return steps_of(function, call_user_code(function, program, dataset, copy.deepcopy(rng)))
 
-        with_record, without = neighbouring_pair(data, request.folders, entropy, index)
-        return steps(with_record), steps(without)
+        pair = neighbouring_pair(data, request.folders, entropy, index)
+        return steps(pair.with_record), steps(pair.without)
 
     declared = declaration(request.settings, request.pipeline, request.varied(None))
     return Replayable(declared, replay, (SEPARATE_RELEASES,))
@@ -299,4 +301,4 @@ def _replayable_training(request: AuditRequest) -> Replayable:
     return Replayable(declared, training.replay, training.unseen)
 
 
-AUDITS: dict[str, Callable[[AuditRequest], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}
+AUDITS: dict[AuditKind, Callable[[AuditRequest], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}

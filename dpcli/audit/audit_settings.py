@@ -2,7 +2,7 @@
 
 The kinds of audit are those of audit_run.py: one-run, two-run and replay; in a file that states its kind, a key that only another kind
 reads is refused. Whatever decides the verdict (guesses, threshold, trials, confidence) is stated here, before the first score is known: a
-setting that was chosen after a look at the scores would prove nothing.
+setting that was chosen after a look at the scores would prove nothing. The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations
@@ -124,20 +124,13 @@ class AuditSettings:
             yield ("function",), "scores for an audit of one run", "a function"
 
 
-DEFAULT_SETTINGS = AuditSettings()
-
-
 def read_settings(data: bytes, path: str) -> AuditSettings:
     """Return the [audit] table of a file, or the default settings if the file has none.
 
-    Args:
-        path: Path of the file, for messages.
-
-    Raises:
-        InvalidFile: The file has problems, each reported at its place.
+    Raises InvalidFile if the file has problems, each reported at its place.
     """
     table = section(data, path, "audit")
-    return table if isinstance(table, AuditSettings) else DEFAULT_SETTINGS
+    return table if isinstance(table, AuditSettings) else AuditSettings()
 
 
 def with_flags(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:

@@ -44,19 +44,10 @@ def binomial_tail(trials: int, rate: float, least: Array) -> Array:
 
 
 def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
-    """Return the one-sided Clopper-Pearson upper bound on a rate, given `count` events in `trials` trials.
+    """Return the one-sided Clopper-Pearson upper bound on a rate, given `count` events in `trials` trials; 1 if every trial had the event.
 
-    The true rate exceeds the bound with probability at most `significance`.
-
+    The true rate exceeds the bound with probability at most `significance`, in (0, 1).
     Source: Clopper & Pearson 1934, Biometrika 26(4), 404-413.
-
-    Args:
-        count: Number of events, from 0 to `trials`.
-        trials: Number of trials.
-        significance: Probability of failure, in (0, 1).
-
-    Returns:
-        The upper bound; 1 if every trial had the event.
     """
     counts = np.asarray(count, dtype=float)
     inside = np.minimum(counts, trials - 1.0)
@@ -94,8 +85,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
         The upper bound min(1, beta + 2 m delta alpha), where beta = P(W >= v), alpha = max_i P(v > W >= v - i) / i, and
         W ~ Binomial(r, e^eps / (1 + e^eps)).
 
-    Raises:
-        InputError: The counts contradict each other.
+    Raises InputError if the counts contradict each other.
     """
     require_consistent_guesses(canaries, guesses, correct)
     rate = 1.0 / (1.0 + math.exp(-epsilon))

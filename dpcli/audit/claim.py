@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def has_curve(self) -> bool:
-        """Return whether more than one pair is claimed."""
+        """Return whether more than one pair is claimed, as by a pipeline file; flags claim a single pair."""
         return self.account is not None
 
     @property

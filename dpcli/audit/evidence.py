@@ -38,7 +38,7 @@ SCHEMA = "dpcli/canaries/v1"
 MAX_BYTES = 256 * 1024 * 1024  # largest file of scores, which is held in memory
 MOST_STEPS = 10**7  # largest number of steps of gradient canaries, because each step is simulated
 LARGEST_COUNT = 10**9  # largest count; no attack makes more guesses or runs
-FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
+BOOLEANS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,7 @@ class Evidence:
 def read_evidence(path: str) -> Evidence:
     """Return the scores, guesses or counts in a file, or in the file RUN_FILE of a folder.
 
-    Raises:
-        InputError: The file cannot be read or contains something else. For a malformed row, the message gives its number.
+    Raises InputError if the file cannot be read or contains something else. For a malformed row, the message gives its number.
     """
     name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
     shown, text = escaped_path(name), _read_text(name)
@@ -192,7 +191,7 @@ def _evidence_in_rows(path: str, rows: Sequence[Any]) -> Evidence:
     names = {name for table in tables for name in table}
     if "member" not in names or len(names & {"score", "guess"}) != 1:
         raise InputError(f"{path}: expected columns member and score, or member and guess, found {first_names(sorted(names))}")
-    members = [_flag(path, row, "member", table.get("member")) for row, table in enumerate(tables, 1)]
+    members = [_boolean(path, row, "member", table.get("member")) for row, table in enumerate(tables, 1)]
     if "score" in names:
         values = [_number(path, row, table.get("score")) for row, table in enumerate(tables, 1)]
         return Evidence(path, Scores(np.array(members, dtype=bool), np.array(values, dtype=float)))
@@ -200,16 +199,16 @@ def _evidence_in_rows(path: str, rows: Sequence[Any]) -> Evidence:
     for row, (table, member) in enumerate(zip(tables, members, strict=True), 1):
         if table.get("guess") not in (None, ""):
             guesses += 1
-            right += _flag(path, row, "guess", table["guess"]) == member
+            right += _boolean(path, row, "guess", table["guess"]) == member
     return Evidence(path, guessed=Guessed(len(rows), guesses, right))
 
 
-def _flag(path: str, row: int, name: str, value: Any) -> bool:
-    """Return the boolean that a value of a row states by one of FLAGS. Raises InputError for other values."""
-    flag = FLAGS.get(str(value).strip().lower())
-    if flag is None:
+def _boolean(path: str, row: int, name: str, value: Any) -> bool:
+    """Return the boolean that a value of a row states by one of BOOLEANS. Raises InputError for other values."""
+    boolean = BOOLEANS.get(str(value).strip().lower())
+    if boolean is None:
         raise InputError(f"{path}: row {row}: {name}: expected 0 or 1, found {value!r}")
-    return flag
+    return boolean
 
 
 def _number(path: str, row: int, value: Any) -> float:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from dpcli.audit.replay import Step
 
 SINGLE_PRECISION = 2.0**-23  # relative resolution of sums in single precision
 
@@ -68,18 +70,7 @@ class Draws:
         yield from self.tensors.items()
 
 
-class NoisyStep(NamedTuple):
-    """The sums of a step before noise, and the noise that is added to them, by tensor name."""
-
-    sums: Mapping[str, Array]
-    noise: Mapping[str, Array]
-
-    def arrays(self) -> list[Array]:
-        """Return all arrays of sums and noise."""
-        return [*map(np.asarray, self.sums.values()), *map(np.asarray, self.noise.values())]
-
-
-def noise_draws(runs: Sequence[Sequence[NoisyStep]], std: float, fresh: bool) -> Draws | None:
+def noise_draws(runs: Sequence[Sequence[Step]], std: float, fresh: bool) -> Draws | None:
     """Return the noise of all steps with finite numbers; None if names or sizes differ between steps, or no step remains.
 
     Args:
@@ -88,7 +79,7 @@ def noise_draws(runs: Sequence[Sequence[NoisyStep]], std: float, fresh: bool) ->
         fresh: Whether the noise of different steps is independent. If not, only the first step of each run is used.
     """
     positions: list[int] = []
-    noises: list[Mapping[str, Array]] = []
+    noises: list[Mapping[str, Any]] = []
     largest = 0.0
     for run in runs:
         for position, step in enumerate(run if fresh else run[:1]):

@@ -1,9 +1,12 @@
-"""Statistical tests of the noise of a replay. A small p-value says that the declared noise seldom looks as bad as the measured noise.
+"""Statistical tests of the noise of a replay, which is divided by its declared standard deviation (noise_draws.py).
 
-A p-value is exact, or an upper bound, if the declared noise is Gaussian. The p-values of numbers of equal pairs are approximations.
+A *test* makes several checks (`NoiseCheck`), for example one for each tensor, and its result (`Statistic`) is that of the worst check, with
+Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the level of its test. A small p-value says
+that the declared noise seldom looks as bad as the measured noise. It is exact, or an upper bound, if the declared noise is Gaussian; the
+p-values of numbers of equal pairs are approximations.
 
 Too much noise costs no privacy. The size of the noise is therefore tested only for being too small. The shape of its distribution is tested
-after each tensor has been rescaled.
+after each tensor has been rescaled. Each test also states its power: the smallest fault that it detects.
 """
 
 from __future__ import annotations
@@ -78,22 +81,21 @@ def noise_power(checks: Iterable[ReplayCheck]) -> str:
 def statistics(draws: Draws) -> Iterator[Statistic]:
     """Yield the results of all tests of the noise."""
     scaled = draws.scaled()
-    yield size(draws)
-    yield size_over_time(draws)
-    yield size_by_coordinate(draws)
-    yield mean(scaled)
-    yield shape(scaled)
-    yield tails(scaled)
-    yield precision(scaled)
-    yield coordinates(draws, scaled)
-    yield steps(scaled)
+    yield size_test(draws)
+    yield size_over_time_test(draws)
+    yield size_by_coordinate_test(draws)
+    yield mean_test(scaled)
+    yield shape_test(scaled)
+    yield tails_test(scaled)
+    yield precision_test(scaled)
+    yield coordinates_test(draws, scaled)
+    yield steps_test(scaled)
 
 
 def _worst(checks: list[NoiseCheck], more: int = 0) -> NoiseCheck:
     """Return the check with the smallest p-value, corrected for the number of checks (Bonferroni).
 
-    Args:
-        more: Number of further checks that are not in the list, because their p-values are not smaller.
+    `more` further checks were made, and left out of the list because their p-values are not smaller.
     """
     least = min(checks)
     return NoiseCheck(min(1.0, least.p * (len(checks) + more)), least.where)
@@ -104,17 +106,13 @@ def _worse(first: NoiseCheck, second: NoiseCheck) -> NoiseCheck:
     return min(NoiseCheck(min(1.0, 2.0 * check.p), check.where) for check in (first, second))
 
 
-def chi_square(squares: Array | float, count: Array | float) -> Array:
+def chi_square_cdf(squares: Array | float, count: Array | float) -> Array:
     """Return P(chi-square of `count` degrees of freedom <= squares)."""
     return np.asarray(special.gammainc(0.5 * np.asarray(count, dtype=float), 0.5 * np.asarray(squares, dtype=float)))
 
 
 def detectable_factor(count: int, level: float) -> float:
-    """Return the smallest factor x such that a test detects noise divided by x with probability DETECTION_PROBABILITY.
-
-    Args:
-        count: Number of entries that are tested.
-    """
+    """Return the smallest x such that a test of `count` numbers detects noise divided by x with probability DETECTION_PROBABILITY."""
     low, high = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, DETECTION_PROBABILITY))
     return math.sqrt(high / low) if low > 0.0 else math.inf
 
@@ -125,14 +123,14 @@ def _detectable_noise(count: int, level: float) -> str:
     return f"noise / {up(factor, 3)}" if factor < 1e4 else "no smaller noise"
 
 
-def size(draws: Draws) -> Statistic:
+def size_test(draws: Draws) -> Statistic:
     """Test the size of each tensor over all steps (chi-square)."""
     checks, measured, counts = [], {}, {}
     for name, values in draws.parts():
         squares = float(np.square(values).sum())
         counts[name] = values.size
         measured[name] = math.sqrt(squares / values.size)
-        checks.append(NoiseCheck(float(chi_square(squares, values.size)), name))
+        checks.append(NoiseCheck(float(chi_square_cdf(squares, values.size)), name))
     p, worst = _worst(checks)
     smallest_count = min(counts.values())
 
@@ -145,14 +143,14 @@ def size(draws: Draws) -> Statistic:
     return Statistic(SIZE_OF_NOISE, p, message, power)
 
 
-def size_over_time(draws: Draws) -> Statistic:
+def size_over_time_test(draws: Draws) -> Statistic:
     """Test the size of each step, and of each span of 1, 2, 4, 8, ... positions over all runs, to detect noise that becomes smaller."""
     squares = np.sum([np.square(values).sum(axis=1) for values in draws.tensors.values()], axis=0)
     steps = int(draws.positions.max()) + 1
     squares_at, counts_at = np.zeros(steps), np.zeros(steps)
     np.add.at(squares_at, draws.positions, squares)
     np.add.at(counts_at, draws.positions, draws.width)
-    p_values = chi_square(squares, draws.width)
+    p_values = chi_square_cdf(squares, draws.width)
     checks = [
         NoiseCheck(float(p), f"one of the steps {int(position) + 1}") for p, position in zip(p_values, draws.positions, strict=True)
     ]
@@ -161,7 +159,7 @@ def size_over_time(draws: Draws) -> Statistic:
         for start in range(0, steps, length):
             stop = min(start + length, steps)
             where = f"steps {start + 1} to {stop}" if length > 1 else f"all steps {start + 1}"
-            p_value = float(chi_square(squares_at[start:stop].sum(), counts_at[start:stop].sum()))
+            p_value = float(chi_square_cdf(squares_at[start:stop].sum(), counts_at[start:stop].sum()))
             checks.append(NoiseCheck(p_value, where))
         length *= 2
     p, where = _worst(checks)
@@ -173,7 +171,7 @@ def size_over_time(draws: Draws) -> Statistic:
     )
 
 
-def size_by_coordinate(draws: Draws) -> Statistic:
+def size_by_coordinate_test(draws: Draws) -> Statistic:
     """Test the size of each coordinate of each tensor over all steps (chi-square)."""
     checks = []
     for name, values in draws.tensors.items():
@@ -181,7 +179,7 @@ def size_by_coordinate(draws: Draws) -> Statistic:
         smallest = int(squares.argmin())
         measured = math.sqrt(squares[smallest] / draws.count)
         where = f"{name}[{smallest}]: {measured:.4g} times as declared, over {draws.count:,} draws"
-        checks.append(NoiseCheck(float(chi_square(squares[smallest], draws.count)), where))
+        checks.append(NoiseCheck(float(chi_square_cdf(squares[smallest], draws.count)), where))
     p, where = _worst(checks, draws.width - len(checks))
     return Statistic(
         "size of the noise by coordinate",
@@ -191,7 +189,7 @@ def size_by_coordinate(draws: Draws) -> Statistic:
     )
 
 
-def mean(draws: Draws) -> Statistic:
+def mean_test(draws: Draws) -> Statistic:
     """Test the mean of each tensor, the mean of all tensors, and the means of all coordinates over all steps (chi-square)."""
     checks = []
     for name, values in draws.parts():
@@ -216,7 +214,7 @@ def _detectable_errors(level: float) -> float:
     return float(special.ndtri(DETECTION_PROBABILITY) - special.ndtri(0.5 * level))
 
 
-def shape(draws: Draws) -> Statistic:
+def shape_test(draws: Draws) -> Statistic:
     """Test that the numbers are Gaussian by the largest distance between the distribution functions (Kolmogorov-Smirnov).
 
     The p-value is 2 exp(-2 n d^2), which is valid for every n.
@@ -243,7 +241,7 @@ def shape(draws: Draws) -> Statistic:
     return Statistic("distribution of the noise", p, where, power)
 
 
-def tails(draws: Draws) -> Statistic:
+def tails_test(draws: Draws) -> Statistic:
     """Test the count of numbers beyond 1, 2, 3 and 4 standard deviations (binomial), and the largest number, in both directions."""
     checks, counts = [], []
     for name, values in draws.parts():
@@ -333,7 +331,7 @@ def _cell_width(draws: Draws, least: float = FINEST_CELL) -> float:
     return min(max(least, 64.0 * draws.resolution), 1.0)
 
 
-def precision(draws: Draws) -> Statistic:
+def precision_test(draws: Draws) -> Statistic:
     """Test for rounding to a short number format or to a grid, by the number of pairs of nearly equal entries."""
     cell, checks, counts = _cell_width(draws), [], []
     for name, values in draws.tensors.items():
@@ -354,7 +352,7 @@ def precision(draws: Draws) -> Statistic:
     return Statistic("precision of the noise", p, where, power)
 
 
-def coordinates(draws: Draws, scaled: Draws) -> Statistic:
+def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
     """Test that the coordinates have independent noise. None repeats another up to sign, and close coordinates are not correlated."""
     column_count = max(2, MOST_NUMBERS // 64)
     rows = draws.first_columns(column_count)  # not rescaled, because noise that two tensors share differs after rescaling
@@ -411,7 +409,7 @@ def _detectable_correlation(count: int, level: float) -> str:
     return f"a correlation of {least:.2g}" if least < 1.0 else "no correlation"
 
 
-def steps(draws: Draws) -> Statistic:
+def steps_test(draws: Draws) -> Statistic:
     """Test that the steps have independent noise. Neither two steps nor all steps at a fixed distance may be correlated."""
     checks: list[NoiseCheck] = []
     for name, values in draws.tensors.items():

@@ -55,9 +55,8 @@ def one_run_audit(
         subject: The program or file that is audited.
         observed: None if the canaries are records. If they are gradients, the steps that sampled them, and the checks of the run.
 
-    Raises:
-        InputError: The coins were not fair, there are more guesses than canaries, or the number of canaries or the confidence differs from
-            that of the run.
+    Raises InputError if the coins were not fair, there are more guesses than canaries, or the number of canaries or the confidence differs
+    from that of the run.
     """
     if observed is not None and observed.checks:
         return _observed_audit(scores, claim, settings, subject, observed)
@@ -101,8 +100,8 @@ def guessed_audit(
 
     Args:
         results: Numbers of right guesses, one for each number of guesses that is tried.
-        claim, settings, subject, gradients: As in `one_run_audit`.
         measured: Scores of the canaries, for charts; None if only counts are known.
+        gradients: None if the canaries are records. If they are gradients, the steps that sampled them; empty if these cannot be simulated.
     """
     test_count = len(results) * _tests_per_count(claim)
     test = GuessTest(claim, (1.0 - settings.confidence) / test_count)
@@ -172,7 +171,7 @@ def _tests_per_count(claim: Claim) -> int:
 
 
 def _guess_evidence(guessed: Guessed) -> str:
-    """Return the numbers of canaries, guesses and right guesses, in words."""
+    """Return the counts of guesses in words: "70 of 100 guesses right, about the 50 highest and 50 lowest scores of 400 canaries"."""
     about = f"{guessed.sides} of {guessed.canaries:,} canaries" if guessed.sides else f"{guessed.canaries:,} canaries"
     return f"{guessed.correct:,} of {guessed.guesses:,} guesses right, about {about}"
 
@@ -193,7 +192,7 @@ def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTes
     refuted = test.curve_excess(best) > 0.0
     comparison = "more" if refuted else "no more"
     detail = f"{_guess_evidence(best)}: {comparison} than the claimed trade-off curve allows"
-    point = _allowed_guesses(best, test) if refuted else ""
+    point = _allowed_guesses(best, test) if refuted else None
     return CurveTest(refuted, 1.0 - test.significance, detail, CURVE_SOURCE, point)
 
 

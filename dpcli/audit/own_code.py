@@ -68,8 +68,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
 def call_user_code(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a user's function and return its result.
 
-    Raises:
-        InputError: The function raised an error. The error is converted, so that it is not reported as a bug in dpcli.
+    Raises InputError if the function raised an error. The error is converted, so that it is not reported as a bug in dpcli.
     """
     try:
         return function(*arguments)
@@ -116,18 +115,13 @@ def module_file(module: str, folders: tuple[str, ...]) -> str | None:
 
 
 def _with_packages(module: str) -> list[str]:
-    """Return the names of the packages of a module, from the outermost, and the name of the module."""
+    """Return the names of the packages of a module, from the outermost, and its own: "a.b.c" -> ["a", "a.b", "a.b.c"]."""
     parts = module.split(".")
     return [".".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
 
 
 def code_files(target: str, folders: tuple[str, ...]) -> dict[str, str]:
-    """Return the user's own files that a function needs, by module.
-
-    Args:
-        target: Name of the function, as "module:function".
-        folders: Folders that are searched after sys.path.
-    """
+    """Return the user's own files that a function ("module:function") needs, by module. The folders are searched after sys.path."""
     return _source_files(target.partition(":")[0], folders, {})
 
 

@@ -4,7 +4,7 @@ The power is stated in two ways. One is the epsilon that a perfect attack would 
 such that 90 % of audits detect a program with 1/x of its claimed noise.
 
 The noise factor assumes the strongest attack, which sees the released sum itself. The noise of the sum is chosen so that the claim is
-tight: Gaussian if delta > 0, and Laplace otherwise. The scores of gradient canaries have a known distribution, so
+tight: Gaussian if delta > 0, and Laplace otherwise. The scores of gradient canaries have a known distribution (gradient_scores.py), so
 their audits are simulated.
 """
 
@@ -85,7 +85,7 @@ class StrongestAttack:
 
 
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
-    """Return the best attack on a noisy sum whose privacy cost equals the claim; None if the claimed epsilon is 0.
+    """Return the best attack on a noisy sum whose privacy cost equals the claim; None if the claimed epsilon is 0, which no noise attains.
 
     The cost of sampled mechanisms at one delta is that of a Gaussian which costs more than they do at other deltas. The curve of the claim
     would refute this Gaussian although no noise is missing. The Gaussian with the most cost that the curve allows is used instead.
@@ -229,7 +229,7 @@ def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Ca
         if needed <= guesses:
             rules += [GuessingRule(guesses, one_sided, needed) for one_sided in (False, True)]
     if not rules:
-        return GuessingRule(canaries, False, canaries + 1)
+        return GuessingRule(canaries, one_sided=False, needed=canaries + 1)
     factor = simulated_noise_factor(steps, canaries, rules, CHOOSING_SEED)
     rates = detection_rates(steps, min(factor, LARGEST_FACTOR), canaries, rules, CHOOSING_SEED)
     return rules[rates.index(max(rates))]

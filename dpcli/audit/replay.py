@@ -1,8 +1,10 @@
 """Replay of a program on two neighbouring datasets with equal randomness. The sums before noise are compared step by step.
 
-A program under test is a function `(dataset, rng) -> iterable of Step`, which is called with equal generators on both datasets. Its draws
-must not depend on the differing record. A program that draws record by record therefore needs a placeholder (a mask) for the missing
-record.
+A *step* is a clipped sum over a batch of records, such as the gradients of DP-SGD, and the noise added to it. Between the two datasets the
+sums may differ by at most the declared sensitivity, the batches by the differing record, and the noise not at all; the noise itself is
+tested in noise_statistics.py. A program under test is a function `(dataset, rng) -> iterable of Step`, which is called with equal
+generators on both datasets. Its draws must not depend on the differing record. A program that draws record by record therefore needs a
+placeholder (a mask) for the missing record.
 
 Source: Cebere et al. 2026, arXiv:2602.17454 (the method of replays; the checks of the noise are not in that paper).
 """
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import binomial_tail
-from dpcli.audit.noise_draws import NoisyStep, noise_draws
+from dpcli.audit.noise_draws import noise_draws
 from dpcli.audit.noise_statistics import DETECTION_PROBABILITY, Statistic, detectable_factor, statistics
 from dpcli.audit.own_code import FAILURES, error_text
 from dpcli.audit.power import least_count
@@ -53,6 +55,10 @@ class Step:
     sums: Mapping[str, Any]
     batch: Sequence[Any] = ()
     noise: Mapping[str, Any] = field(default_factory=dict)
+
+    def arrays(self) -> list[Array]:
+        """Return all arrays of sums and noise."""
+        return [*map(np.asarray, self.sums.values()), *map(np.asarray, self.noise.values())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +115,9 @@ class Pair:
 
 
 def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
-    """Return copies of the steps of a program.
+    """Return copies of the steps that a program, named `program` in messages, returned.
 
-    Args:
-        program: Name of the program, for messages.
-        steps: Value that the program returned.
-
-    Raises:
-        InputError: The program raised an error, returned no step, or returned a value that is not a Step.
+    Raises InputError if the program raised an error, returned no step, or returned a value that is not a Step.
     """
     try:
         copies = tuple(Step(_copy_arrays(step.sums), tuple(step.batch), _copy_arrays(step.noise)) for step in steps)
@@ -140,6 +141,8 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
     Checks without a p-value are exact: a single counterexample refutes the program. The statistical checks share `declared.significance`
     equally (Bonferroni). A correct program fails with at most this probability, up to the error of approximate p-values
     (`noise_statistics`).
+
+    Raises InputError if the names or shapes of the noise change from step to step.
     """
     exact = (
         _check_step_counts(pairs),
@@ -305,7 +308,7 @@ def _check_new_noise(runs: Sequence[Sequence[Array]], std: float) -> ReplayCheck
 def observed_checks(runs: Sequence[Sequence[Step]], declared: Declared) -> tuple[ReplayCheck, ...]:
     """Return the results of the checks of runs that were observed once. Only their noise and their batches are compared with the claims.
 
-    Raises InputError as `checks` does.
+    Raises InputError if the names or shapes of the noise change from step to step.
     """
     noises = [[_flat_noise(step) for step in run] for run in runs]
     finite = all(np.isfinite(noise).all() for run in noises for noise in run)
@@ -322,11 +325,10 @@ def _noise_tests(runs: Sequence[Sequence[Step]], declared: Declared) -> Iterator
     """
     if declared.noise is None or not _reports_noise(runs):
         return
-    noisy_runs = [[NoisyStep(step.sums, step.noise) for step in run] for run in runs]
-    draws = noise_draws(noisy_runs, declared.noise, declared.fresh)
+    draws = noise_draws(runs, declared.noise, declared.fresh)
     if draws is not None:
         yield from statistics(draws)
-    elif all(np.isfinite(values).all() for run in noisy_runs for step in run for values in step.arrays()):
+    elif all(np.isfinite(values).all() for run in runs for step in run for values in step.arrays()):
         raise InputError("replay: the names or shapes of the noise change from step to step")
 
 
@@ -388,11 +390,7 @@ def _excess_probability(trials: int, rate: float, drawn: int) -> float:
 
 
 def draw_count_power(trials: int, rate: float, level: float) -> str:
-    """Return in words how much too often records must be drawn for a test at this level to detect it.
-
-    Args:
-        trials: Number of steps times number of records.
-    """
+    """Return in words how much too often records must be drawn for a test at this level to detect it, in steps times records trials."""
     threshold = least_count(trials, lambda count: count > 0 and _excess_probability(trials, rate, count) <= level)
     if threshold > trials:
         return "nothing"

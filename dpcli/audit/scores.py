@@ -107,8 +107,7 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     The merit of a threshold assumes that the other scores have the same error rates. It is computed for their number, because a test of a
     rare leak proves nothing with only a quarter of the scores.
 
-    Raises:
-        InputError: For fewer than LEAST_SCORES members or others.
+    Raises InputError for fewer than LEAST_SCORES members or others.
     """
     if min(len(scores.inside), len(scores.outside)) < LEAST_SCORES:
         raise InputError(

@@ -1,9 +1,11 @@
 """Trials, which are runs of a user's mechanism on two neighbouring datasets. Several processes run them.
 
-The two datasets differ in one record, and the mechanism returns a *score* for each run. The generator of a trial follows from the plan's
-`entropy` and the trial's dataset and number, so that the number of processes changes nothing. The scores may be stored in a file, so that
-an interrupted audit can be resumed with the same plan; a plan of another size would be another test, chosen after a look at the results,
-and is refused.
+The two datasets differ in one record, and the mechanism returns a *score* for each run (two_runs.py tests them). The generator of a trial
+follows from the plan's `entropy` and the trial's dataset and number, so that the number of processes changes nothing. The scores may be
+stored in a file, so that an interrupted audit can be resumed with the same plan; a plan of another size would be another test, chosen after
+a look at the results, and is refused. After the plan's `header`, each line of the file is a *part*, some successive trials on one dataset:
+
+    {"member": true, "first": 0, "scores": [1.3, -0.2, 0.8]}
 """
 
 from __future__ import annotations
@@ -95,14 +97,13 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
         seed: Entropy of the plan; random if None.
         path: Path of the file of stored trials; None for no file.
 
-    Raises:
-        InputError: The file belongs to another audit. More trials after a look at the first results would be another test.
+    Raises InputError if the file belongs to another audit. More trials after a look at the first results would be another test.
     """
     fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
     if path is None or not os.path.exists(path):
         return fresh
     with open(path, encoding="utf-8", errors="replace") as file:
-        header = _record(file.readline())
+        header = _json_table(file.readline())
     entropy = header.get("entropy") if seed is None else seed
     if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
         raise InputError(
@@ -119,7 +120,7 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
             ends its process, or the file cannot be written.
     """
     scores = _stored_scores(path)
-    store = _recorder(plan, path)
+    store = _part_storage(plan, path)
     for part, values in _computed_parts(plan, jobs, _missing_parts(plan, jobs, scores)):
         for trial, value in enumerate(values, part.first):
             scores[Trial(part.with_record, trial)] = value
@@ -132,7 +133,7 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
 def _stored_scores(path: str | None) -> dict[Trial, float]:
     """Return the scores of the stored trials. An incomplete line, which a crash left, is ignored.
 
-    Raises InputError if a line is complete, but is not a part as `_recorder` stores it.
+    Raises InputError if a line is complete, but is not a part as `_part_storage` stores it.
     """
     scores: dict[Trial, float] = {}
     if path is None or not os.path.exists(path):
@@ -140,7 +141,7 @@ def _stored_scores(path: str | None) -> dict[Trial, float]:
     with open(path, encoding="utf-8", errors="replace") as file:
         file.readline()
         for place, line in enumerate(file, 2):
-            record = _record(line)
+            record = _json_table(line)
             if not {"member", "first"} <= record.keys():
                 continue
             try:
@@ -151,7 +152,7 @@ def _stored_scores(path: str | None) -> dict[Trial, float]:
     return scores
 
 
-def _record(line: str) -> dict[str, Any]:
+def _json_table(line: str) -> dict[str, Any]:
     """Return the JSON table in a line; an empty table if the line has none."""
     with suppress(ValueError):
         record = json.loads(line)
@@ -160,7 +161,7 @@ def _record(line: str) -> dict[str, Any]:
     return {}
 
 
-def _recorder(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[float]], None]:
+def _part_storage(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[float]], None]:
     """Return a function that appends a finished part to the file of trials, after writing the header of a new file."""
     if path is None:
         return lambda part, values: None
@@ -223,7 +224,7 @@ class Worker:
 
     def run(self, part: TrialPart) -> list[float]:
         """Return the scores of the trials of a part, in order."""
-        dataset = self.pair[0 if part.with_record else 1]
+        dataset = self.pair.with_record if part.with_record else self.pair.without
         return [self.score(dataset, part.with_record, trial) for trial in range(part.first, part.stop)]
 
     def score(self, dataset: Any, with_record: bool, trial: int) -> float:
@@ -236,8 +237,15 @@ class Worker:
             raise InputError(f"{self.plan.function}: expected a number as score, found {reason}") from None
 
 
-def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
-    """Return the pair of datasets (with the record, without it) that a user's function makes. All processes get the same pair.
+class DatasetPair(NamedTuple):
+    """Two datasets that differ in one record."""
+
+    with_record: Any
+    without: Any
+
+
+def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> DatasetPair:
+    """Return the two datasets that a user's function makes. All processes get the same ones.
 
     Args:
         data: Name of the function, as "module:function".
@@ -245,18 +253,17 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
         entropy: Number from which the random numbers of the function follow.
         index: Number of the pair, if several pairs are made.
 
-    Raises:
-        InputError: The function raises an error, or does not return a pair.
+    Raises InputError if the function raises an error, or does not return a pair.
     """
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
     pair = call_user_code(data, user_function(data, folders), rng)
     if type(pair) is not tuple or len(pair) != 2:
         raise InputError(f"{data}: expected a pair (with the record, without it), found {type(pair).__name__}")
-    return pair
+    return DatasetPair(*pair)
 
 
 def _start_worker(plan: TrialPlan) -> None:
-    """Prepare a new process for trials."""
+    """Prepare a new process for trials, whose worker `_run_part` uses."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the parent ends this process when its current part is finished
     _WORKER[:] = [Worker(plan)]
 

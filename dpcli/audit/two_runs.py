@@ -44,7 +44,7 @@ def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject
         tested = by_stated(scores, settings.threshold, significance)
     else:
         tested = THRESHOLD_CHOICES[settings.choose](scores, functools.partial(_merit, claim=claim), significance)
-    measured = MeasuredScores(scores, tested.threshold, tested.rates, True, settings.confidence)
+    measured = MeasuredScores(scores, tested.threshold, tested.rates, independent=True, confidence=settings.confidence)
     return _tested_audit(tested, claim, settings, subject, INDEPENDENT, measured)
 
 
@@ -114,7 +114,7 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
     fpr, fnr = rates.false_positive, rates.false_negative
     detail = f"false positives at most {percent(fpr)} with false negatives at most {percent(fnr)}"
     if curve_gap(rates, claim) <= 0.0:
-        return CurveTest(False, confidence, detail, RATES_SOURCE)
+        return CurveTest(refuted=False, confidence=confidence, detail=detail, source=RATES_SOURCE)
     if rates_epsilon_lower(rates, claim.delta) <= claim.epsilon:
         excess, epsilon, delta = max(_exceeded_pairs(rates, claim))
         detail += f": epsilon >= {down(epsilon + excess)} at delta = {delta:.3g}, where epsilon <= {up(epsilon)} is claimed"
@@ -123,7 +123,7 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
         f"at a false positive rate of {100.0 * fpr:.3g} % the curve allows a true positive rate of at most {allowed}, and the attack "
         f"reached at least {reached}"
     )
-    return CurveTest(True, confidence, detail, RATES_SOURCE, point)
+    return CurveTest(refuted=True, confidence=confidence, detail=detail, source=RATES_SOURCE, point=point)
 
 
 def _exceeded_pairs(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, float, float]]:
@@ -133,12 +133,12 @@ def _exceeded_pairs(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, fl
 
 
 def _rate_up(rate: float) -> str:
-    """Return a rate in percent, rounded up to three decimals."""
+    """Return a rate in percent, rounded up to three decimals: 0.1234561 -> "12.346 %"."""
     return f"{math.ceil(1e5 * rate) / 1e3:g} %"
 
 
 def _rate_down(rate: float) -> str:
-    """Return a rate in percent, rounded down to three decimals."""
+    """Return a rate in percent, rounded down to three decimals: 0.1234561 -> "12.345 %"."""
     return f"{math.floor(1e5 * rate) / 1e3:g} %"
 
 

@@ -1,4 +1,8 @@
-"""The errors that dpcli raises on purpose. Each class has the exit code of the command that it ends."""
+"""The errors that dpcli raises on purpose. Each class has the exit code of the command that it ends.
+
+Code raises one of these classes with a message for the user. `dpcli.cli.main` prints the message on standard error and exits with the code.
+`dpcli explain exit-codes` lists all codes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,9 @@ class Unavailable(InputError):
 
 
 class NotRepresentable(DpcliError):
-    """A mechanism has no sound description in the form that an accountant needs. The message gives the reason.
+    """A mechanism has no sound description in the form that an accountant needs, such as a rho or a loss distribution.
+
+    If several accountants are asked, the others still answer, and the message says why this one does not.
 
     Attributes:
         lacking: Mechanisms without such a description, if the accountant was given several mechanisms.

@@ -1,4 +1,7 @@
-"""Checks of optional requirements: packages that an extra of dpcli installs, and locks on files."""
+"""Checks of what dpcli does not always have: packages that only an extra installs (pip install 'dpcli[train]'), and locks on files.
+
+A command calls `require` or `require_posix` first, so that it fails before anything is charged or written.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,17 @@ EXTRAS = {
 
 
 def require(*packages: str) -> None:
-    """Raise Unavailable if a package among EXTRAS is not installed. Call this before anything is charged or written."""
+    """Raise Unavailable, with the command that installs it, if a package among EXTRAS is not installed."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise Unavailable(_missing(package))
 
 
 def unavailable(error: BaseException) -> Unavailable | None:
-    """Return an error that says what to install, if an extra of dpcli has the package that could not be imported; None otherwise."""
+    """Return an error that says what to install, to be raised in place of `error`.
+
+    Return None if `error` is not about a package of EXTRAS. The caller then reports `error` itself.
+    """
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     package = error.name.partition(".")[0]
@@ -40,12 +46,11 @@ def unavailable(error: BaseException) -> Unavailable | None:
 
 
 def _missing(package: str) -> str:
-    """Return the message about a package that is not installed."""
     return f"{package} is not installed: pip install 'dpcli[{EXTRAS[package]}]'"
 
 
 def require_posix(command: str) -> None:
-    """Raise Unavailable if files cannot be locked. Ledgers and runs need locks. Call this before anything is charged or written."""
+    """Raise Unavailable if this system cannot lock files. `command` names, for the message, what needs the lock: "lint --fix"."""
     try:
         import fcntl  # noqa: F401
     except ImportError:

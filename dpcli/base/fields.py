@@ -87,7 +87,6 @@ class Key:
 
 
 def _percent_hint(x: float) -> str:
-    """Return advice if a share was probably meant in percent."""
     return f"{x:g} % is {x / 100.0:g}" if 1 < x <= 100 else ""
 
 

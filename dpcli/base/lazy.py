@@ -1,4 +1,8 @@
-"""Lazy imports: modules that load when their first attribute is read, and objects that are loaded by name."""
+"""Lazy imports: modules that load when their first attribute is read, and objects that are loaded by name.
+
+numpy and scipy take long to import, and many commands need neither. `np = lazy("numpy")` at the top of a module
+(dpcli/numerics/arrays.py) costs nothing until `np.exp` is read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any
 
 
 def load(target: str) -> Any:
-    """Import and return the object that "package.module:name" names."""
+    """Import and return the object that a target "package.module:name" of a plugin names."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -36,7 +40,7 @@ class LazyModule(ModuleType):
 
 
 def lazy(name: str) -> ModuleType:
-    """Return a module that is imported when its first attribute is read. Commands that only read a file thus do not import numpy."""
+    """Return a module that is imported when its first attribute is read. Raises ModuleNotFoundError at once if it is not installed."""
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.find_spec(name)

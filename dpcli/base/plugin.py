@@ -1,6 +1,8 @@
 """Plugins, by which a folder of dpcli or another package registers its features.
 
-A feature has a name and a target "package.module:object". The target is loaded only when it is needed.
+A feature has a name and a target "package.module:object", such as "gaussian" and "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec". Each
+folder states its features in its plugin.py, and dpcli/base/registry.py merges them into one table for each kind. The target is loaded only
+when it is needed, so that a command imports only what it uses.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ class Plugin(NamedTuple):
         words: Classes of tables by word, for each key whose word selects the other keys of its table.
         lists: Lists of names that dpcli explain prints, each with a summary.
         premised: Further classes that state premises, by their title in the table of premises.
-        references: Releases for the exam, by mechanism type. Each target is a tuple of Reference. Its releases are valid for the type, and
-            small enough to enumerate.
+        references: Releases for `dpcli exam`, by mechanism type. Each target is a tuple of Reference (dpcli/exam/enumeration). Its releases
+            are valid for the type, and small enough to enumerate.
         formats: Output formats of documents.
         chart_formats: Output formats of charts.
         plots: Plots, by kind.
-        displayed: Functions that return the document of a result for a notebook, by the name of the result's class.
+        displayed: Functions that return the document of a result for a notebook, by the name of the result's class (displayed.py).
         taken_for_data: Function (path, pattern, folder) -> whether the path is among the data that the pattern names.
         left_by_run: Function (folder, path) -> whether a run wrote the file at the path into the folder.
         replayed: Function (path of a file) -> the program that a replay audit runs.

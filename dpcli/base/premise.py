@@ -1,6 +1,8 @@
-"""The premises on which a guarantee rests besides its theorem.
+"""The premises on which a guarantee rests besides its theorem, such as "No two queries share noise".
 
-Each class states its premises next to its theorem. `dpcli explain threats` prints them.
+A theorem about a mechanism is only as good as what the program around it does. So each class of a mechanism, sampling scheme, filter or
+table states its premises next to its theorem: who ensures each of them, and which test breaks it on purpose, to show that it matters.
+`dpcli explain threats` prints them all.
 """
 
 from __future__ import annotations
@@ -53,12 +55,11 @@ def of_sampling(holds: str, test: str, commands: str = "train") -> Premise:
 
 
 def moves(holds: str, commands: str = "") -> Premise:
-    """Return a premise that a neighbouring dataset moves a release by at most its sensitivity."""
+    """Return a premise of a mechanism that a neighbouring dataset moves a release by at most its sensitivity, as `holds` words it."""
     return of_mechanism(holds, "test_a_change_that_moves_more_than_is_stated_loses_more", commands)
 
 
 def _owner(commands: str) -> str:
-    """Return the owner of a premise that the given commands enforce."""
     return f"{commands}; elsewhere {AUTHOR}" if commands else AUTHOR
 
 
@@ -71,7 +72,7 @@ SECRET = of_mechanism(
 NOISE = of_mechanism(
     "The noise has the named distribution. If it is added in floating-point numbers, its last digits may reveal the value without noise.",
     "test_noise_of_floating_point_numbers_shows_what_it_was_added_to",
-    "train and federated, except for the last digits of Gaussian noise",
+    "train and federated, which round each noisy sum to a grid on which every value has many draws of noise",
 )
 OWN_NOISE = of_mechanism("No two queries share noise.", "test_noise_that_two_queries_share_cancels", "release")
 SCORES = (

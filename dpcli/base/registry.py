@@ -1,4 +1,8 @@
-"""The features of all plugins, as one table for each kind. The plugins are those of dpcli's folders and of installed packages."""
+"""The features of all plugins, as one table for each kind. The plugins are those of dpcli's folders and of installed packages.
+
+A feature is found by its name: `load(MECHANISMS["gaussian"])` returns the class. plugin.py explains each kind. The tables are made once,
+when this module is imported.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from dpcli.base.plugin import Plugin
 
 GROUP = "dpcli.plugins"  # group of entry points under which other packages register plugins
 
-# Folders with a plugin.py, in the order in which their features are listed. A feature is missing only if a folder that it needs is missing.
+# Folders with a plugin.py, in the order in which their features are listed. An installation may lack some of them.
 FOLDERS = (
     "mechanisms",
     "accountants",
@@ -40,7 +44,7 @@ FOLDERS = (
 
 
 def _own_plugins() -> Iterable[Plugin]:
-    """Return the plugins of the existing folders. A plugin is omitted if it needs a folder that is missing."""
+    """Return the plugins of the existing folders. A plugin is left out if it needs a folder that is missing, or was left out itself."""
     plugins: dict[str, Plugin] = {}
     for folder in FOLDERS:
         plugin = _own_plugin(folder)
@@ -69,7 +73,8 @@ def _own_plugin(folder: str) -> Plugin | None:
 def _other_plugins() -> Iterator[Plugin]:
     """Yield the plugins of installed packages. Raises InputError if a plugin cannot be imported or is no Plugin.
 
-    importlib.metadata takes sixty milliseconds. The metadata files are therefore searched for the group first.
+    The import of importlib.metadata takes sixty milliseconds, and most installations have no such package. So the metadata files are
+    searched for the name of the group first.
     """
     if not any(map(_has_group, _metadata_folders())):
         return
@@ -90,7 +95,6 @@ def _other_plugins() -> Iterator[Plugin]:
 
 
 def _metadata_folders() -> Iterator[str]:
-    """Yield the metadata folder of each installed package."""
     for place in sys.path:
         try:
             names = os.listdir(place or ".")
@@ -100,7 +104,7 @@ def _metadata_folders() -> Iterator[str]:
 
 
 def _has_group(folder: str) -> bool:
-    """Return whether the metadata in a folder have the group of entry points; False if there is no file that can be read."""
+    """Return whether the metadata in a folder name the group of entry points."""
     try:
         with open(os.path.join(folder, "entry_points.txt"), "rb") as file:
             return b"[" + GROUP.encode() + b"]" in file.read()
@@ -109,9 +113,9 @@ def _has_group(folder: str) -> bool:
 
 
 def _merged(plugins: Sequence[Plugin]) -> Plugin:
-    """Return a plugin with the features of all plugins. Of a feature that is no table, such as `entries`, the first plugin's is taken.
+    """Return a plugin with the features of all plugins. Of a feature that is no table, such as `entries`, the first that is stated counts.
 
-    Raises InputError if two plugins have a feature of the same name in one table.
+    Raises InputError if two plugins have a feature of the same name in one table: a file would not say which one it means.
     """
     merged: dict[str, Any] = {}
     for field, default in Plugin._field_defaults.items():
@@ -124,7 +128,6 @@ def _merged(plugins: Sequence[Plugin]) -> Plugin:
 
 
 def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return the union of tables. Raises InputError if two tables have the same name."""
     union: dict[str, Any] = {}
     for table in tables:
         for name, value in table.items():

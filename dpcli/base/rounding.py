@@ -1,4 +1,7 @@
-"""Numbers as text. Upper bounds are rounded up, and lower bounds are rounded down."""
+"""Numbers as text. Upper bounds are rounded up, and lower bounds are rounded down, so that what is printed is still a bound.
+
+`up` and `down` print bounds on an epsilon, a delta or a cost, and `percent_up` prints a bound on a share.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,15 @@ def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
 
 
 def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
-    """Return an upper bound as text, rounded up to `decimals` places.
+    """Return an upper bound as text, rounded up to `decimals` places: 1.23456 gives 1.2346.
 
-    A bound below 1 has at least five significant digits. A huge or tiny bound is in e-notation with five significant digits.
+    A bound below 1 has at least five significant digits (0.000012346). A huge or tiny bound has five significant digits in e-notation.
     """
     return _rounded(x, ROUND_CEILING, decimals)
 
 
 def percent_used(share: float) -> str:
-    """Return a share in percent, rounded up to a tenth, or to five significant digits below 1 %. A stated 0.07 gives 7.0 %."""
+    """Return a used share of a budget in percent, rounded up to a tenth, or to five significant digits below 1 %: 0.07 gives 7.0 %."""
     return f"{up(Decimal(repr(share)) * 100, 1)} %"
 
 
@@ -52,12 +55,12 @@ def signed(difference: float) -> str:
 
 
 def down(x: float | Decimal, decimals: int = DECIMALS) -> str:
-    """Return a lower bound as text, rounded down. Its form is that of `up`."""
+    """Return a lower bound as text, rounded down: 1.23456 gives 1.2345. Its form is that of `up`."""
     return _rounded(x, ROUND_FLOOR, decimals)
 
 
 def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
-    """Return a number as text. A huge or tiny number is in e-notation.
+    """Return a number as text with commas: 1234567.891 gives 1,234,568. A huge or tiny number is in e-notation.
 
     Args:
         x: Number.
@@ -76,20 +79,20 @@ def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
 
 
 def percent(x: float) -> str:
-    """Return a share in percent, rounded to the nearest tenth; "-" for NaN."""
+    """Return a share in percent, rounded to the nearest tenth: 0.1234 gives 12.3 %, and NaN gives "-"."""
     return "-" if math.isnan(x) else f"{100.0 * x:.1f} %"
 
 
 def stated_percent(share: float) -> str:
-    """Return a stated share in percent, with up to six significant digits."""
+    """Return a share that somebody stated in percent, with up to six significant digits: 0.95 gives 95 %."""
     return f"{100.0 * share:.6g} %"
 
 
 def percent_up(share: float) -> str:
-    """Return an upper bound on a share in percent, rounded up as by `up`."""
+    """Return an upper bound on a share in percent, rounded up: 0.12345 gives 12.35 %."""
     return f"{up(100.0 * share, 2)} %"
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural unless the count is 1."""
+    """Return a count with its noun, which takes an s unless the count is 1: "1 run", "1,200 runs"."""
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

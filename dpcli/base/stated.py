@@ -1,7 +1,8 @@
 """Exact arithmetic on decimals that a user states, so that 0.1 is a tenth and three times 0.1 is 0.3.
 
-Files, flags and policies state decimals, and a float stores the nearest binary number. The functions therefore compute with the stated
-numbers, without rounding, and round the result once, upwards.
+Files, flags and policies state decimals, and a float stores the nearest binary number: 3 * 0.1 is 0.30000000000000004 in Python, and three
+runs at epsilon 0.1 would exceed a cap of 0.3. The functions therefore compute with the stated numbers, without rounding, and round the
+result once, upwards: the results are costs, and a cost may only err upwards.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ ROUNDING = 0.01  # a share such as 0.3333 stands for 1/3: its inverse, 3.0003, i
 
 @lru_cache(4096)
 def stated(x: float) -> Fraction:
-    """Return the number that a finite float represents. This is the first of these that exists:
+    """Return the number that somebody meant who wrote a finite float: the first of these that exists.
 
-    It is a decimal of at most 15 digits, if `x` prints as one. Otherwise it is a fraction with a denominator of at most a million whose
-    nearest float is `x`, if there is one. Otherwise it is the exact binary number.
+    * The decimal as which `x` prints, if it has at most 15 digits: 0.1 is 1/10.
+    * The fraction with a denominator of at most a million whose nearest float is `x`: 1 / 3 is 1/3.
+    * The exact binary number.
     """
     decimal = repr(float(x))  # float() also converts a NumPy number
     digits = decimal.partition("e")[0].replace(".", "").strip("-0")
@@ -86,14 +88,14 @@ def multiple(count: int, x: float) -> float:
 def held_out_interval(share: float, key: str) -> int:
     """Return k, such that every k-th record, the first one included, is held out and declared public.
 
-    It is 1 / share rounded up, so that no larger share is public.
+    It is 1 / share rounded up, so that no larger share is public, except that 0.3333 gives 3 (`ROUNDING`).
 
     Args:
-        share: the stated share of the records, above 0.
-        key: the key that states the share, for the message.
+        share: The stated share of the records, above 0.
+        key: The key that states the share, for the message.
 
     Raises:
-        InputError: the share is above 1/2.
+        InputError: The share is above 1/2.
     """
     if share > 0.5:
         raise InputError(f"{key}: expected at most half of the records, found {share:g}")

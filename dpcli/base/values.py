@@ -3,6 +3,8 @@
 The standard library compiles six functions for each class when its module is imported. This takes half a millisecond for each of some
 hundred classes, and a command never uses many of them. Here `__init__`, `__repr__`, `__eq__` and `__hash__` are compiled at their first
 call. The methods that refuse changes are not compiled for each class. Dataclasses that are not frozen are those of the standard library.
+
+Use `dataclass` from this module as you would use the one of the standard library: what differs is only when the methods are compiled.
 """
 
 from __future__ import annotations
@@ -85,12 +87,10 @@ def _refusing_method(name: str, what: str, home: list[type]) -> Method:
 
 
 def _state(self: object) -> list[Any]:
-    """Return the values of the fields, as a __getstate__ method."""
     return [getattr(self, field.name) for field in _fields(self)]
 
 
 def _restore(self: object, state: list[Any]) -> None:
-    """Set the values of the fields, as a __setstate__ method."""
     for field, value in zip(_fields(self), state, strict=True):
         object.__setattr__(self, field.name, value)
 
@@ -136,7 +136,6 @@ def _init(cls: type) -> Method:
 
 
 def _parameter(field: dataclasses.Field[Any]) -> str:
-    """Return the parameter of a field in the signature of __init__."""
     if field.default_factory is not MISSING:
         return f"{field.name}=_MISSING"
     return field.name if field.default is MISSING else f"{field.name}=_default_{field.name}"
@@ -153,7 +152,6 @@ def _value(field: dataclasses.Field[Any]) -> str:
 
 
 def _repr(cls: type) -> Method:
-    """Return a __repr__ with the names and values of the fields."""
     shown = [field.name for field in _fields(cls) if field.repr]
 
     @reprlib.recursive_repr()
@@ -165,7 +163,6 @@ def _repr(cls: type) -> Method:
 
 
 def _eq(cls: type) -> Method:
-    """Return an __eq__ that compares the fields of two objects of the same class."""
     values = _tuple_of(_compared(cls))
 
     def equal(self: object, other: object) -> Any:
@@ -175,7 +172,6 @@ def _eq(cls: type) -> Method:
 
 
 def _hash(cls: type) -> Method:
-    """Return a __hash__ of the fields."""
     values = _tuple_of(_compared(cls, hashed=True))
 
     def hash_fields(self: object) -> int:

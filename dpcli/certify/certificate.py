@@ -1,7 +1,11 @@
 """Proofs of the epsilon or delta that `dpcli account` prints for a pipeline, as a certificate, which is a JSON object.
 
-`prove` makes a certificate, and `require_about` checks that a certificate is about a pipeline. proof_search.py finds a plan for each bound,
-and checker.py computes along it in ball arithmetic. Only what the checker proves is kept.
+A certificate states the *parts*, the dominating pairs of the pipeline's mechanisms with exact numbers (certified_parts.py), and *claims*:
+an epsilon and its delta as decimal texts, and whether this is an upper or a lower bound. For each claim and direction of the neighbouring
+relation it has a *plan*, such as where a contour lies. proof_search.py finds plans in floating point, and checker.py computes along them in
+ball arithmetic. Only what the checker proves is kept.
+
+`prove` makes a certificate, and `require_about` checks that a certificate is about a pipeline.
 """
 
 from __future__ import annotations
@@ -20,13 +24,14 @@ from dpcli.base.rounding import DECIMALS, down, up
 from dpcli.base.values import dataclass
 from dpcli.certify import proof_search
 from dpcli.certify.certified_parts import CertifiedParts, certified_parts
+from dpcli.certify.proof_search import CurvePoint
 from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
 # Shares of epsilon by which it is raised if the headline has no proof: about its last printed digit, and much more than the ball
 # arithmetic loses.
 SHARES = (Decimal("0.0001"), Decimal("0.003"))
-PADS = (1.0, 1 / 30)  # factors of the usual pad of a plan (proof_search.py); the smaller one may prove what the usual one does not
+SMALL_PAD = 1 / 30  # factor of the usual pad of a plan (proof_search.py) that may prove what the usual one does not
 MARGIN = 1e-9  # share by which a proved bound may lie below the accountants' lower bound before it is an internal error
 
 
@@ -117,11 +122,11 @@ def _texts(result: Account, value: str) -> Json:
     return {"epsilon": value, "delta": fixed} if result.quantity == "epsilon" else {"epsilon": fixed, "delta": value}
 
 
-def _known(result: Account, value: float) -> tuple[float, float]:
+def _known(result: Account, value: float) -> CurvePoint:
     """Return an epsilon and its delta as the accountants have them. value: one end of the interval of `result`."""
     if result.quantity == "epsilon" and value == 0.0 < result.at:  # delta at epsilon 0 is less than the delta that was asked
-        return 0.0, account(result.pipeline, epsilon=0.0, group_size=result.group_size).upper
-    return (value, result.at) if result.quantity == "epsilon" else (result.at, value)
+        return CurvePoint(0.0, account(result.pipeline, epsilon=0.0, group_size=result.group_size).upper)
+    return CurvePoint(value, result.at) if result.quantity == "epsilon" else CurvePoint(result.at, value)
 
 
 def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> Iterator[str]:
@@ -140,22 +145,22 @@ def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> It
             yield up(max(bounds) * (1.0 + 1e-6), decimals)
 
 
-def _upper_claim(statement: CertifiedParts, result: Account, value: str, known: tuple[float, float]) -> Json:
+def _upper_claim(statement: CertifiedParts, result: Account, value: str, known: CurvePoint) -> Json:
     """Return the claim that `value` is an upper bound, proved for each alternative and direction.
 
-    known: a point of the accountants' curve, as `_known`. Raises NoPlan or Unproved if an alternative or direction has no proof.
+    Raises NoPlan or Unproved if an alternative or direction has no proof.
     """
     from dpcli.certify.checker import cases_of
 
     claim = {"bound": "upper", **_texts(result, value)}
-    proofs = {key: _plan(case, key, claim, known) for key, case in cases_of(statement.stated()).items()}
+    proofs = {key: _plan(case, claim, known) for key, case in cases_of(statement.stated()).items()}
     return {**claim, "proofs": proofs}
 
 
-def _lower_claim(statement: CertifiedParts, result: Account, value: str, known: tuple[float, float]) -> Json:
+def _lower_claim(statement: CertifiedParts, result: Account, value: str, known: CurvePoint) -> Json:
     """Return the claim that `value` is a lower bound, with a proof for the first alternative and direction for which one is found.
 
-    known: a point of the accountants' curve, as `_known`. Raises the last NoPlan or Unproved if no proof is found.
+    Raises the last NoPlan or Unproved if no proof is found.
     """
     from dpcli.certify.checker import Unproved, cases_of
 
@@ -163,35 +168,35 @@ def _lower_claim(statement: CertifiedParts, result: Account, value: str, known: 
     error: Exception = proof_search.NoPlan("no direction")
     for key, case in cases_of(statement.stated()).items():
         try:
-            return {**claim, "proofs": {key: _plan(case, key, claim, known)}}
+            return {**claim, "proofs": {key: _plan(case, claim, known)}}
         except (proof_search.NoPlan, Unproved) as problem:
             error = problem
     raise error
 
 
-def _plan(case: tuple[list[Json], str], key: str, claim: Json, known: tuple[float, float]) -> Json:
+def _plan(case: tuple[list[Json], str], claim: Json, known: CurvePoint) -> Json:
     """Return a plan by which the checker proves a claim for one alternative and direction.
 
-    case: the parts of the alternative, and the direction. key: the name of the case in the proofs. Raises NoPlan if no plan is found, and
-    Unproved if none that is found proves the claim.
+    case: the parts of the alternative, and the direction. Raises NoPlan if no plan is found, and Unproved if none that is found proves the
+    claim.
     """
     from dpcli.certify import checker
 
     parts, direction = case
     epsilon, delta, is_upper = float(claim["epsilon"]), float(claim["delta"]), claim["bound"] == "upper"
-    for pad in PADS:
-        plan = proof_search.find_plan(parts, direction, epsilon, delta, is_upper, known, pad)
-        try:
-            checker.show(parts, claim | {"proofs": {key: plan}}, direction, key)
-        except checker.Unproved:
-            if "pad" not in plan or pad == PADS[-1]:  # only another pad gives another plan
-                raise
-            continue
-        break
+    plan = proof_search.find_plan(parts, direction, epsilon, delta, is_upper, known)
+    try:
+        checker.show(parts, claim, direction, plan)
+    except checker.Unproved:
+        if "pad" not in plan:  # only another pad gives another plan
+            raise
+        plan = proof_search.find_plan(parts, direction, epsilon, delta, is_upper, known, SMALL_PAD)
+        checker.show(parts, claim, direction, plan)
     return plan
 
 
 def _certificate(pipeline: Pipeline, statement: CertifiedParts, claims: list[Json], group_size: int) -> Json:
+    """Return the whole certificate. "file" and "dpcli" are for readers; the checker does not use them."""
     return {
         "format": 1,
         "file": {"name": os.path.basename(pipeline.path or ""), "sha256": pipeline.sha256},
@@ -204,6 +209,7 @@ def _certificate(pipeline: Pipeline, statement: CertifiedParts, claims: list[Jso
 
 
 def _statement(pipeline: Pipeline, group_size: int) -> Json:
+    """Return the neighbouring relation that the certificate is about. The checker cannot check it; `require_about` compares it."""
     privacy = pipeline.privacy
     return {
         "unit": privacy.unit,

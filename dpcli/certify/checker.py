@@ -7,6 +7,9 @@ true number. A comparison of balls holds only if it holds for all their points, 
 certificate also contains a plan, such as where a contour lies and how many frequencies are summed. A bad plan proves nothing, but no
 plan proves a false claim, so the search that made the plan need not be trusted.
 
+A certificate is JSON. Its `parts` have a kind, such as "mixture", a count, and the numbers of the kind as decimal texts (KEYS_OF_KIND).
+Its `claims` have a bound ("upper" or "lower"), an epsilon, a delta, and `proofs`: a plan for each direction, "remove" and "add".
+
 What is claimed. Part i of the pipeline runs n_i times and has a pair of distributions (P_i, Q_i). That these pairs dominate the
 mechanisms is assumed; the certificate cites the theorems. The privacy loss L is the sum of log dP_i/dQ_i over all runs, and
 
@@ -819,10 +822,8 @@ def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tup
     return lower + lost, upper + lost
 
 
-def show(parts: list[Json], claim: Json, direction: str, key: str = "") -> None:
-    """Show a claim in one direction, by the proof of that key. Raises Unproved if it is not shown."""
-    key = key or direction
-    plan = claim["proofs"][key]
+def show(parts: list[Json], claim: Json, direction: str, plan: Json) -> None:
+    """Show a claim about the composition of `parts` in one direction, by a plan. Raises Unproved if it is not shown."""
     bits = int(plan["bits"])
     demand(53 <= bits <= 4096, "53 to 4096 bits")
     ctx.prec = bits
@@ -876,7 +877,7 @@ def check(certificate: Json) -> list[str]:
         demand(bool(wanted), "a proof")
         for key in wanted:
             demand(key in claim["proofs"] and key in cases, f"a proof for the direction {key}")
-            show(cases[key][0], claim, cases[key][1], key)
+            show(cases[key][0], claim, cases[key][1], claim["proofs"][key])
         bits = max(int(claim["proofs"][key]["bits"]) for key in wanted)
         sign, of = ("<=", "") if claim["bound"] == "upper" else (">", " for these pairs")
         proved.append(f"proved: epsilon {sign} {claim['epsilon']} at delta = {claim['delta']}{of} (ball arithmetic, {bits} bits)")

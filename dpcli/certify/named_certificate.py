@@ -1,8 +1,8 @@
 """Certificates in files, named by their digests, so that a number that somebody signs can say which certificate proves it.
 
-A certificate is JSON that checker.py verifies in exact arithmetic. A report or gate that cites one checks it again, and that it is about
-the same mechanisms as the file: a proof about something else must not lend its weight. A proved epsilon larger than the printed one proves
-nothing about it.
+A certificate is JSON that checker.py verifies in ball arithmetic. `dpcli certify` writes it; report, attest, gate and the ledger name it by
+its SHA-256. Before they do, `named_proof` checks it again, and that it is about the same mechanisms as the file: a proof about something
+else must not lend its weight. A proved epsilon larger than the printed one proves nothing about it.
 """
 
 from __future__ import annotations
@@ -142,4 +142,5 @@ def named_proof(path: str, pipeline: Pipeline, epsilon: float, delta: float) -> 
 
 
 def _is_no_larger(proved: str, printed: str) -> bool:
+    """Compare two decimal texts exactly; a printed "inf" is larger than every number."""
     return printed == "inf" or Fraction(proved) <= Fraction(printed)

@@ -1,4 +1,4 @@
-"""Registers `dpcli certify`, which proves a headline in ball arithmetic."""
+"""Registers `dpcli certify`, which proves the epsilon of a pipeline in ball arithmetic and writes the proof as a certificate."""
 
 from __future__ import annotations
 

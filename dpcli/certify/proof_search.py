@@ -1,7 +1,9 @@
 """The search for the plan of a proof: where the contour lies, how far and how densely it is sampled, and on which panels.
 
-The search works in floating point and is not trusted: a bad plan proves nothing, and no plan proves a false claim. Symbols and numbered
-items are those of checker.py. No code is shared with the accountants, so that their mistakes are not repeated here.
+A certificate proves that delta(epsilon) of a pipeline is at most, or above, a number; checker.py verifies it in ball arithmetic along a
+*plan* that is part of the certificate. `find_plan` returns the cheapest plan that it finds, or raises NoPlan. The search works in floating
+point and is not trusted: a bad plan proves nothing, and no plan proves a false claim. Symbols such as M(z), t and h, and numbered items,
+are those of the header of checker.py. No code is shared with the accountants, so that their mistakes are not repeated here.
 """
 
 from __future__ import annotations
@@ -56,6 +58,13 @@ LogPairs = list[tuple[float, float]]  # log P and log Q of each outcome with a f
 
 class NoPlan(Exception):
     """No plan within the work that is allowed; the text says what stands in the way."""
+
+
+class CurvePoint(NamedTuple):
+    """An epsilon and its delta, as the accountants have them."""
+
+    epsilon: float
+    delta: float
 
 
 class Accuracy(NamedTuple):
@@ -454,12 +463,12 @@ LOG_PAIRS: dict[str, Callable[[Json], tuple[LogPairs, float]]] = {
 
 
 def forms_of(parts: Sequence[Json], direction: str) -> list[Form]:
-    """Return the parts of a certificate in one direction."""
+    """Return `form_of` each part."""
     return [form_of(part, direction) for part in parts]
 
 
 def form_of(part: Json, direction: str) -> Form:
-    """Return one part of a certificate in one direction."""
+    """Return a part of a certificate in one direction, as the class that can compute its moments."""
     if part["kind"] in LOG_PAIRS:
         return AtomicForm(part, direction)
     if part["kind"] == "zcdp":
@@ -731,7 +740,7 @@ def find_plan(
     epsilon: float,
     delta: float,
     upper: bool,
-    known: tuple[float, float] | None = None,
+    known: CurvePoint | None = None,
     pad: float = 1.0,
 ) -> Plan:
     """Return a plan to prove that delta(epsilon) is at most `delta`, or that it is above it, by the cheapest method that applies.
@@ -742,7 +751,7 @@ def find_plan(
         epsilon: Where delta is bounded, in nats.
         delta: The bound.
         upper: Whether the bound is an upper one.
-        known: An epsilon and its delta by the accountants, near those that are bounded. The nearer, the less a proof may lose.
+        known: A point of the accountants' curve near the one that is bounded. The nearer it is, the less a proof may lose.
         pad: Share of the usual pad (item 7). Where losses lie much more densely just below epsilon, a usual one loses too much.
 
     Raises:
@@ -756,7 +765,7 @@ def find_plan(
 
 
 def _find_plan(
-    parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool, known: tuple[float, float] | None, pad: float
+    parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool, known: CurvePoint | None, pad: float
 ) -> Plan:
     """Return the plan as `find_plan` does. At extremes, errors of floating-point computations are raised as they are."""
     if delta == 0.0:
@@ -786,10 +795,10 @@ def _find_plan(
     return _contour_plan(forms, ProofTarget(epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper))
 
 
-def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[float, float]) -> float:
-    """Return about the log of `delta` over the true delta at `epsilon`, extrapolated from what is known by the saddle point's order."""
+def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: CurvePoint) -> float:
+    """Return about the log of `delta` over the true delta at `epsilon`: near `known`, delta falls as e^{-t epsilon}."""
     t = _saddle(log_moment_of(forms), epsilon, 25)
-    return math.log(delta / max(known[1], 1e-300)) + t * (epsilon - known[0])
+    return math.log(delta / max(known.delta, 1e-300)) + t * (epsilon - known.epsilon)
 
 
 def _contour_plan(forms: Sequence[Form], target: ProofTarget) -> Plan:

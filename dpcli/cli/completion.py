@@ -82,7 +82,7 @@ def command(context: click.Context, shell: str) -> None:
     show(script.source_template % script.source_vars())
 
 
-# Click fills in %(complete_func)s, %(complete_var)s and %(prog_name)s.
+# Each script asks dpcli for names, offers them, and completes files if there are none. Click fills in the words in %(...)s.
 BASH = r"""%(complete_func)s() {
     local line response word
     COMPREPLY=()

@@ -1,11 +1,16 @@
-"""Documents as text and in files: their rendering in a format, and the writing of a file after the checks that protect inputs."""
+"""Documents as text and in files: how a document is rendered in a format, and how an output file is written (`write_each`).
+
+A *document* is the result of a command before a format such as json or table renders it (dpcli/document). The options -f and -o choose the
+formats, and `emit` in options.py calls this file for both. An output may replace an older file, but never an input, a protected file or a
+database: outputs.py checks this first. Files that must not exist before are written by new_files.py.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
@@ -29,7 +34,7 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
 
     Args:
         pieces: The content. Texts are written as UTF-8.
-        append: Whether to add the content to the end of the file. Otherwise the file is replaced.
+        append: Whether to add the content to the end of the file, as the format `summary` asks, instead of replacing the file.
         inputs: Texts that may name input files, which must not be replaced; None for the arguments of the running command.
 
     Raises:
@@ -49,16 +54,23 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def split_output(output: str) -> tuple[str, str]:
-    """Return the format and the path of an output FORMAT=PATH."""
+class Output(NamedTuple):
+    """A file that -o asks for: its format, and its path."""
+
+    format: str
+    path: str
+
+
+def split_output(output: str) -> Output:
+    """Return an output FORMAT=PATH in its parts: `"json=a=b.json" -> ("json", "a=b.json")`."""
     name, _, path = output.partition("=")
-    return name, path
+    return Output(name, path)
 
 
 def pieces_of(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
-    """Return the text of a document in a format, in pieces.
+    """Return the text of a document in a format, in pieces that are rendered while they are written if the document is long.
 
-    A long document in a format that can be streamed is rendered piece by piece while the pieces are written. Otherwise there is one piece.
+    A short document, or a format that cannot be streamed, gives one piece.
     """
     from dpcli.document.formats.facts import streams
 

@@ -1,4 +1,8 @@
-"""Errors as reports. They replace the reports of an earlier run, which a CI system would otherwise trust."""
+"""Errors as reports. They replace the reports of an earlier run, which a CI system would otherwise trust.
+
+A *report* is a file that -o FORMAT=PATH asks for. `reporting_errors` in options.py calls `report_error` for the errors of a command, and
+unread.py for errors outside of commands, such as a command line that Click refused.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import click
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.registry import FORMATS
 from dpcli.cli.document_files import render, split_output, write
-from dpcli.cli.printing import show
+from dpcli.cli.printing import Invocation, show
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -22,7 +26,7 @@ REPORTED = "reported"  # note that marks an error which was already written into
 
 def report_error(
     error: BaseException,
-    invocation: tuple[str, str],
+    invocation: Invocation,
     format_: str,
     outputs: Sequence[str],
     outlives_errors: bool,
@@ -34,7 +38,6 @@ def report_error(
     A report that cannot be written is skipped without a message, because the first error is the one to show.
 
     Args:
-        invocation: The command as the user typed it, and its first file.
         outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written. Pictures are skipped.
         outlives_errors: True: leave reports as they are, except in formats on which CI passes or fails (`judges`). For commands such as
             `log`, whose old output is still valid.
@@ -44,7 +47,7 @@ def report_error(
     from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges
 
-    document = _error_document(error, *invocation)
+    document = _error_document(error, invocation)
     written: set[str] = set()
     for name, path in map(split_output, outputs):
         if name not in FORMATS:  # a picture, which cannot show an error
@@ -60,13 +63,8 @@ def report_error(
         show(render(document, format_, None))
 
 
-def _error_document(error: BaseException, words: str, path: str) -> Document:
-    """Return the document of an error, with the exit code that `dpcli.cli.main` gives it.
-
-    Args:
-        words: The command as the user typed it.
-        path: First file of the command; "" if there is none.
-    """
+def _error_document(error: BaseException, invocation: Invocation) -> Document:
+    """Return the document of an error, with the exit code that `dpcli.cli.main` gives it."""
     from dpcli.document.document import error_document
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
@@ -81,7 +79,7 @@ def _error_document(error: BaseException, words: str, path: str) -> Document:
     elif isinstance(error, OSError):
         code = 2
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
-    return error_document(words, path, message or type(error).__name__, code, places)
+    return error_document(*invocation, message or type(error).__name__, code, places)
 
 
 def _error_text(document: Document, name: str) -> str:

@@ -146,12 +146,9 @@ def add_global_options(command: click.Command, root: click.Command) -> None:
 
 
 def _strict_parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
-    """Return the parser of a command, changed so that an option that stores one value may be given only once.
+    """Return the parser that `make` makes (the method `make_parser` of the command), with options of one value that may be given only once.
 
     It reads two private attributes of click's parser, which click 8.1.7 to 8.5 have.
-
-    Args:
-        make: The method `make_parser` of the command.
     """
     parser = make(context)
     options = {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}
@@ -185,7 +182,10 @@ def with_number(error: click.BadParameter) -> click.BadParameter:
 
 
 def _meant(value: str, kind: str) -> str:
-    """Return the number, of the kind "integer" or "float", that a text with a percent sign, commas or an exponent states; "" if unclear."""
+    """Return the number that a text with a percent sign, commas or an exponent states, such as "1,000" -> "1000"; "" if unclear.
+
+    `kind` is "integer" or "float", as Click names what it expected. As a float, "1,000" is unclear: one, or a thousand.
+    """
     if kind == "float" and value.endswith("%"):
         return _digits(value[:-1], 100)
     if kind == "float":
@@ -196,7 +196,7 @@ def _meant(value: str, kind: str) -> str:
 
 
 def _digits(text: str, divisor: int) -> str:
-    """Return a number divided by a power of ten, in digits without an exponent; "" if the text is no finite number of moderate size."""
+    """Return a number over a power of ten, such as ("1.5", 100) -> "0.015"; "" if the text is no finite number of moderate size."""
     from decimal import Decimal, InvalidOperation
 
     try:

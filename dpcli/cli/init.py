@@ -1,4 +1,4 @@
-"""The command `dpcli init`, which writes template files."""
+"""The command `dpcli init`, which writes the templates of dpcli/templates: pipeline files, and configurations of CI systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The writing of files that must not exist before, such as a pipeline file that a command makes."""
+"""The writing of files that must not exist before, such as a pipeline file that a command makes.
+
+A path that exists is refused, whatever it is; reports, which may be replaced, are written by document_files.py. After a new pipeline file,
+the next command to run is printed to standard error, unless -q is given.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +44,7 @@ def write_new(path: str | None, text: str, data: bytes | None = None, then: str 
         data: Content of the file if it differs from `text`.
         then: End of the line that is printed.
 
-    Raises:
-        InputError: The file exists, cannot be written, or is protected; or SQLite might create a file of this name next to a ledger.
+    Raises InputError if the file exists, cannot be written or is protected, or SQLite might create a file of this name next to a ledger.
     """
     if path is None:
         show(text)
@@ -75,8 +78,9 @@ def _write_all(path: str, file: IO[bytes], data: bytes) -> None:
 def write_new_pipeline(path: str | None, text: str, earlier: str | None = None) -> None:
     """Print a pipeline file, or write it to a new file and print the next command to run.
 
-    earlier: the text of which `text` is an edited copy. Comments on edited lines are named, since they may speak of the earlier values.
-        They are not if a value of several lines was replaced, so that lines have moved.
+    Args:
+        earlier: The text of which `text` is an edited copy, if any. The changed lines with comments are then named, since the comments may
+            speak of the earlier values. They are not named if lines have moved.
     """
     before, after = (earlier or "").split("\n"), text.split("\n")
     pairs = enumerate(zip(before, after, strict=True), start=1) if len(before) == len(after) else ()

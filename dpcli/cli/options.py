@@ -24,7 +24,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
 from dpcli.base.registry import ACCOUNTANTS, FORMATS
 from dpcli.cli.completion import complete_accountant
-from dpcli.cli.printing import Settings, complain, on_one_terminal, show_each
+from dpcli.cli.printing import Invocation, Settings, complain, on_one_terminal, show_each
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -91,10 +91,7 @@ global_options = composed(
 
 
 def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of --write, checked before anything is computed.
-
-    Raises InputError for "-", for a path that exists, and for a path in a folder that does not exist.
-    """
+    """Return the path of --write. Raises InputError at once for "-", for a path that exists, and for one in no existing folder."""
     if path == "-":
         raise InputError("--write: expected a path, found -: standard output has the result (write ./- for a file of this name)")
     if path is not None and os.path.lexists(path):
@@ -271,12 +268,11 @@ def require_one_unit(write: str | None, group_size: int) -> None:
         )
 
 
-def _invocation() -> tuple[str, str]:
-    """Return the path of the running command, such as "dpcli account", and its first file or its ledger; "" if it has neither."""
+def _invocation() -> Invocation:
     context = click.get_current_context()
     files = context.params.get("files")
     first = files[0] if files else context.params.get("file") or context.params.get("ledger") or ""
-    return context.command_path, str(first)
+    return Invocation(context.command_path, str(first))
 
 
 def adjacency_option(what: str) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
-"""Checks that no output of a command replaces an input, private data or a ledger.
+"""Checks that no output of a command replaces an input, private data or a ledger: a mistyped -o must not destroy what cannot be made again.
 
-`require_writable` makes all checks. dpcli release calls it before it charges a ledger, so that it is not charged for an output that fails.
+An input is known by the arguments of the command, by what an input file names (`require_no_input`), or because the command declared it
+(`protect`). `require_writable` makes all checks; dpcli release calls it before it charges a ledger for answers that could not be written.
 """
 
 from __future__ import annotations
@@ -80,13 +81,15 @@ def require_free(path: str) -> None:
 
 def is_of_database(path: str) -> bool:
     """Return whether the path is a readable SQLite database, or the name of a file that SQLite may keep next to one."""
-    for ending in DATABASE_ENDINGS:
-        base = path.removesuffix(ending)
-        if path.endswith(ending) and os.path.isfile(base):
-            with suppress(OSError), open(base, "rb") as file:
-                if file.read(len(DATABASE)) == DATABASE:
-                    return True
-    return False
+    bases = [path.removesuffix(ending) for ending in DATABASE_ENDINGS if path.endswith(ending)]
+    return any(_first_bytes(base) == DATABASE for base in bases if os.path.isfile(base))
+
+
+def _first_bytes(path: str) -> bytes:
+    """Return as many bytes as DATABASE has; none if the file cannot be read."""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(len(DATABASE))
+    return b""
 
 
 def same_file(path: str, other: str) -> bool:
@@ -183,7 +186,6 @@ def _tables(given: str) -> Mapping[str, Any]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in nested tables and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):

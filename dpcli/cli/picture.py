@@ -1,4 +1,8 @@
-"""The output of charts, to the terminal and to files."""
+"""The output of charts, to the terminal and to files. A *chart* is a picture before a chart format such as svg draws it (dpcli/document).
+
+Charts have formats of their own (CHART_FORMATS). An output names one as FORMAT=PATH, or by the ending of its path. A command that also
+prints a document separates the two kinds of outputs by `split_pictures` in outputs.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli import printing
-from dpcli.cli.document_files import wants_color, write
+from dpcli.cli.document_files import Output, wants_color, write
 from dpcli.cli.options import each_once
 from dpcli.cli.outputs import PICTURE_ENDINGS
 
@@ -37,25 +41,24 @@ def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
     """
     places = [destination(output, format_) for output in outputs]
     each_once([path for _, path in places])
-    texts = [_render(chart, name, FIXED_WIDTH, False, "utf-8") for name, _ in places]
+    texts = [_render(chart, name, width=FIXED_WIDTH, color=False, encoding="utf-8") for name, _ in places]
     if not outputs:
         _print(chart, format_ or "terminal")
     for (_, path), text in zip(places, texts, strict=True):
         write(path, text)
 
 
-def destination(output: str, format_: str | None) -> tuple[str, str]:
-    """Return the format and the path of an output, which is FORMAT=PATH or a path.
+def destination(output: str, format_: str | None) -> Output:
+    """Return an output, which is FORMAT=PATH or a path, in its parts. A path has the format of -f or, without -f, that of its ending.
 
-    For a path, the format is the value of -f or, without -f, that of the ending. Raises InputError if the output names a format of
-    documents, or if no format results.
+    Raises InputError if the output names a format of documents, or if no format results.
     """
     name, _, path = output.partition("=")
     if path and name in CHART_FORMATS:
-        return name, path
+        return Output(name, path)
     if path and name in FORMATS:
         raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(CHART_FORMATS)}, found {output!r}")
-    return format_ or _by_suffix(output), output
+    return Output(format_ or _by_suffix(output), output)
 
 
 def _by_suffix(path: str) -> str:
@@ -81,12 +84,6 @@ def _print(chart: Chart, name: str) -> None:
 
 
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:
-    """Return the chart in a format, as bytes if the format is binary.
-
-    Args:
-        width: Width in characters, for the terminal.
-        color: Whether to use color, for the terminal.
-        encoding: Encoding of the terminal.
-    """
+    """Return the chart in a format, as bytes if the format is binary. The other arguments describe the terminal."""
     render: Callable[..., str | bytes] = load(CHART_FORMATS[name])
     return render(chart, width=width, color=color, encoding=encoding)

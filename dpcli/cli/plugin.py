@@ -1,4 +1,4 @@
-"""The plugin record of this folder: the commands that belong to no feature."""
+"""The features that this folder registers (dpcli/base/plugin.py): the commands that belong to no feature."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import click
 
@@ -33,6 +34,16 @@ class Settings:
     quiet: bool = False
     verbose: int = 0
     color: str = "auto"
+
+
+class Invocation(NamedTuple):
+    """The names by which an error or a verdict appears in a report: the command, such as "dpcli account", and its first file or its ledger.
+
+    `path` is "" if the command has neither.
+    """
+
+    words: str
+    path: str
 
 
 def open_closed_streams() -> None:

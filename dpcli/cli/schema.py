@@ -1,4 +1,4 @@
-"""The command `dpcli schema`, which prints JSON Schemas."""
+"""The command `dpcli schema`, which prints JSON Schemas. They follow from the classes that read the files (file/pipeline/key_places.py)."""
 
 from __future__ import annotations
 

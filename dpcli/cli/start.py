@@ -1,4 +1,4 @@
-"""The start of the process. It makes the settings that must precede the imports."""
+"""The start of the process (the script `dpcli` calls `run`). It makes the settings that must precede the imports of main.py."""
 
 from __future__ import annotations
 

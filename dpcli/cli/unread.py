@@ -1,4 +1,8 @@
-"""Reports about command lines that Click refuses. The error replaces a report of an earlier run, which a CI system would trust."""
+"""Reports about errors outside of commands, such as a command line that Click refuses, so that no command knows its options.
+
+The error replaces a report of an earlier run, which a CI system would trust. main.py calls `report_unread` for errors that a command
+has not reported itself.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.registry import FORMATS
 from dpcli.cli.error_reports import REPORTED, report_error
 from dpcli.cli.options import EVERYTHING, DocumentFormat, named_output
+from dpcli.cli.printing import Invocation
 
 # The options of most commands that name reports. Click refused the command line, so that it is read a second time for these alone.
 REPORTS = (click.Option(["-o", "--output", "outputs"], multiple=True), click.Option(["-f", "--format", "format_"]))
@@ -31,7 +36,9 @@ def report_unread(error: BaseException, arguments: Sequence[str]) -> None:
     inputs: list[str] = []
     for word in others:
         inputs += (word, word.partition("=")[2], word[2:])  # also the paths in --flag=PATH and -fPATH
-    report_error(error, ("dpcli", ""), format_ if format_ in FORMATS else "text", outputs, outlives_errors=True, inputs=inputs)
+    report_error(
+        error, Invocation("dpcli", ""), format_ if format_ in FORMATS else "text", outputs, outlives_errors=True, inputs=inputs
+    )
 
 
 def _named(output: str) -> str | None:

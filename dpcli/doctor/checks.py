@@ -1,8 +1,8 @@
 """The checks of `dpcli doctor`: facts about this machine, each with a verdict and advice.
 
 `examine` makes all of them: versions, SQLite, the file system, random numbers, the clock and git. A "fail" means that something that dpcli
-needs is broken here, such as a file system that loses committed entries. An optional part that is missing is "absent". A check must not
-break what it examines: it writes only temporary files.
+needs is broken here, such as an SQLite that refuses the settings of ledgers. A risk, such as a network file system, is a "warn", and an
+optional part that is missing is "absent". A check must not break what it examines: it writes only temporary files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COMPARISONS = {
     ">": operator.gt,
     "<": operator.lt,
 }
-# A requirement in the metadata: name, conditions and extra. A condition is a comparison and a version.
+# A requirement in the metadata: name, conditions and extra, such as `torch>=2.4; extra == "train"`. A condition is like `>=2.4`.
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;()]*)\)?\s*(?:;\s*extra\s*==\s*['\"]([\w.-]+)['\"]\s*)?")
 _CONDITION = re.compile(r"\s*([<>=!]=|[<>])\s*(\d[\w.+-]*)\s*")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
@@ -66,6 +66,11 @@ class Fact:
     value: str
     verdict: Verdict
     advice: str = ""
+
+    @classmethod
+    def judged(cls, name: str, value: str, is_right: bool, advice: str, otherwise: Verdict = "fail") -> Fact:
+        """Return a fact with the verdict "ok" if the value is right; else with the verdict `otherwise` and the advice."""
+        return cls(name, value, "ok") if is_right else cls(name, value, otherwise, advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +136,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 def examine(ledger: str | None = None) -> tuple[Fact, ...]:
     """Return the facts of all checks.
 
-    Args:
-        ledger: Existing or planned ledger whose folder is examined; None to examine the current directory.
-
-    Raises:
-        InputError: The folder of the ledger does not exist.
+    `ledger` is an existing or planned ledger whose folder is examined; None for the current directory. Raises InputError if the folder does
+    not exist.
     """
     return (*_versions(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 
@@ -156,7 +158,7 @@ def _versions() -> Iterator[Fact]:
         advice = f"pip install it again: versions are compared with the requirements of {installed}"
         yield Fact("dpcli", f"{__version__}, installed as {installed}", "warn", advice)
     value = f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})"
-    yield _fact("python", value, not python.met(platform.python_version()), f"install Python {python.conditions}")
+    yield Fact.judged("python", value, python.met(platform.python_version()), f"install Python {python.conditions}")
     yield from map(_package, requirements)
 
 
@@ -174,12 +176,8 @@ def _package(requirement: Requirement) -> Fact:
             return Fact(name, "not installed", "absent", f"pip install 'dpcli[{extra}]' if you need this extra")
         return Fact(name, "not installed", "fail", f"pip install '{requirement}'")
     reason = ": with other versions, commands of the extra may fail" if extra else ""
-    return _fact(name, version, not requirement.met(version), f"pip install '{requirement}'{reason}", "warn" if extra else "fail")
-
-
-def _fact(name: str, value: str, is_wrong: bool, advice: str, verdict: Verdict = "fail") -> Fact:
-    """Return a fact with the given verdict and advice if something is wrong, and with the verdict "ok" otherwise."""
-    return Fact(name, value, verdict, advice) if is_wrong else Fact(name, value, "ok")
+    advice = f"pip install '{requirement}'{reason}"
+    return Fact.judged(name, version, requirement.met(version), advice, "warn" if extra else "fail")
 
 
 def _randomness() -> Iterator[Fact]:
@@ -195,7 +193,7 @@ def _randomness() -> Iterator[Fact]:
     source = "getrandom(2)" if hasattr(os, "getrandom") else "the operating system"
     stuck = first == second
     value = f"{source}, by os.urandom" + (": the same bytes twice" if stuck else "")
-    yield _fact("random numbers", value, stuck, "draw no noise on this machine")
+    yield Fact.judged("random numbers", value, not stuck, "draw no noise on this machine")
 
 
 def _clock() -> Iterator[Fact]:
@@ -203,8 +201,8 @@ def _clock() -> Iterator[Fact]:
     import datetime
 
     now = datetime.datetime.now(datetime.UTC)
-    wrong = not EARLIEST <= now.timestamp() < LATEST
-    yield _fact("clock", now.isoformat(timespec="seconds"), wrong, "set the clock: it determines when waivers expire")
+    is_plausible = EARLIEST <= now.timestamp() < LATEST
+    yield Fact.judged("clock", now.isoformat(timespec="seconds"), is_plausible, "set the clock: it determines when waivers expire")
     yield Fact("time zone", f"{now.astimezone().tzname()} (dates are compared in UTC)", "ok")
 
 
@@ -233,7 +231,7 @@ def database() -> Iterator[Fact]:
         return
     yield Fact("SQLite", sqlite3.sqlite_version, "ok")
     threads = sqlite3.threadsafety
-    yield _fact("SQLite threads", THREADS[threads], threads == 0, "use a ledger from one thread only", "warn")
+    yield Fact.judged("SQLite threads", THREADS[threads], threads > 0, "use a ledger from one thread only", "warn")
     yield _durability(sqlite3.sqlite_version_info)
 
 
@@ -278,9 +276,8 @@ def storage(ledger: str | None) -> Iterator[Fact]:
     yield _file_system(folder, where)
     free = shutil.disk_usage(folder).free
     size = f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
-    yield _fact(
-        f"free space, {where}", size, free < LEAST_FREE, "free some space: a ledger that cannot write refuses every charge", "warn"
-    )
+    advice = "free some space: a ledger that cannot write refuses every charge"
+    yield Fact.judged(f"free space, {where}", size, free >= LEAST_FREE, advice, "warn")
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 

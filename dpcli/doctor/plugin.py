@@ -1,4 +1,4 @@
-"""The registration of the commands doctor and version."""
+"""The features that this folder registers (dpcli/base/plugin.py): the commands doctor and version. They need the folder ledger."""
 
 from __future__ import annotations
 

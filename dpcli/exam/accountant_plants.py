@@ -1,4 +1,9 @@
-"""Mutation testing of accountants. Bugs are planted around an accountant, and the exam must detect them."""
+"""Mutation testing of accountants. Bugs are planted around an accountant, and the exam must detect them.
+
+An exam that finds no fault proves little unless it would find one. A *plant* changes the steps that an accountant receives, or the
+*profile* (epsilon and delta as functions of each other) that it returns. The questions with known answers (questions.py) are asked again,
+and `detected` says whether a reply is then false. A plant that promises nothing more than the honest accountant is harmless.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +133,7 @@ class Plant:
 
 
 def hide_delta_floors(steps: Steps) -> Steps:
-    """Return the steps with mechanisms that report a delta floor of 0."""
+    """Return the steps with mechanisms that report a *delta floor* of 0: the delta at and below which epsilon may be infinite."""
     return tuple((Floorless(mechanism) if _floor(mechanism) > 0.0 else mechanism, count) for mechanism, count in steps)
 
 

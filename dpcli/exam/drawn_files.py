@@ -1,13 +1,11 @@
 """Random entries of every registered mechanism type, sampling scheme and adjacency.
 
 Keys, kinds and rules are read from the annotations of a mechanism type, so that a new type is drawn as soon as it is registered. Numbers
-are log-uniform. Most are moderate, and some are extreme.
+are log-uniform: most are moderate, and some are extreme. An entry that its type refuses is drawn again, TRIES times.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
@@ -135,36 +133,3 @@ def built(cls: type, keys: Document) -> Any:
                 return plain
 
     return cls(**{name: value(members[name].kind, plain) for name, plain in keys.items()})
-
-
-def text_of(document: Document) -> str:
-    """Return the document as TOML, with tables of tables inline."""
-    lines = _assignments({key: value for key, value in document.items() if not isinstance(value, dict | list)})
-    for key, value in document.items():
-        if isinstance(value, dict):
-            lines += ["", f"[{key}]", *_assignments(value)]
-        elif isinstance(value, list):
-            for table in value:
-                lines += ["", f"[[{key}]]", *_assignments(table)]
-    return "\n".join(lines) + "\n"
-
-
-def _assignments(table: Document) -> list[str]:
-    return [f"{name} = {inline(value)}" for name, value in table.items()]
-
-
-def inline(value: Any) -> str:
-    """Return a value as TOML on one line."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case float():
-            return repr(value) if math.isfinite(value) else "inf"
-        case dict():
-            return "{ " + ", ".join(f"{key} = {inline(inner)}" for key, inner in value.items()) + " }"
-        case list() | tuple():
-            return "[" + ", ".join(map(inline, value)) + "]"
-        case str():
-            return json.dumps(value)
-        case _:
-            return str(value)

@@ -1,4 +1,8 @@
-"""The coverage of the exam: which combinations of mechanism type, adjacency, sampling scheme and accountant it examines, and how."""
+"""The coverage of the exam: which combinations of mechanism type, adjacency, sampling scheme and accountant it examines, and how.
+
+`python -m dpcli.exam` prints it as a table. A combination that valid files can have and that no enumeration covers is a gap
+(`combinations_without_enumeration`): the exam of its mechanism type reports it as a fault. Valid files are found by drawing random ones.
+"""
 
 from __future__ import annotations
 

@@ -49,16 +49,10 @@ class ExamLine:
 
 
 def examine(name: str, seed: int) -> Iterator[ExamLine]:
-    """Return an iterator over the results of all questions about a name, which it computes one by one.
+    """Return an iterator over the results of all questions about a registered name, which it computes one by one.
 
-    A name may have several subjects, such as a mechanism type and an accountant. All of them are examined.
-
-    Args:
-        name: Registered name of types, accountants, filters or formats.
-        seed: Seed of the cases that are drawn at random.
-
-    Raises:
-        InputError: If the name is unknown.
+    A name may have several subjects, such as a mechanism type and an accountant. All of them are examined, with random cases from the seed.
+    Raises InputError if the name is unknown.
     """
     examiners = [(subject, examiner) for subject, (names, examiner) in EXAMINERS.items() if name in names()]
     if not examiners:

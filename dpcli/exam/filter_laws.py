@@ -1,4 +1,9 @@
-"""Laws that every privacy filter must obey. A law is a function that yields its violations."""
+"""Laws that every privacy filter must obey. A law is a function that yields its violations.
+
+A *filter* (dpcli/ledger/filters) decides whether a ledger grants one more run, even if the run was chosen from earlier outputs. It prices a
+run in the *amounts* of its currency, such as rho, adds them up, and refuses a run by which an amount would exceed its cap. The laws compare
+this with a certified lower bound on the epsilon of the same runs fixed in advance: no filter may report less.
+"""
 
 from __future__ import annotations
 

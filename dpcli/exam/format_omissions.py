@@ -1,7 +1,8 @@
 """Tests of output formats by random documents, in whose words an omission can be recognised.
 
-`rendering_faults` looks for every word that a format must show. Each of `OMISSIONS` leaves out or changes one item before a document is
-rendered, and `rendering_faults` must detect this.
+A format declares which parts of a document it shows (`shows`). `rendering_faults` looks in the text for the words that these parts must
+show. Words are marked (zq0001qz), unique, and next to characters that some format must escape. Each of OMISSIONS leaves out or changes one
+item before a document is rendered, and `rendering_faults` must detect this.
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ class DrawnDocument:
     words: int = field(default=0)
 
     def text(self) -> str:
-        """Draw a new word."""
         self.words += 1
         return f"{self.random.choice(AWKWARD)}zq{self.words:04}qz{self.random.choice(AWKWARD)}"
 
@@ -78,13 +78,11 @@ class DrawnDocument:
         return Check(self.text(), passed, self.text(), waived, error)
 
     def table(self) -> Table:
-        """Draw a table."""
         columns = self.texts()
         rows = tuple(tuple(self.text() for _ in columns) for _ in range(self.random.randint(1, 3)))
         return Table(self.text(), columns, rows, footnotes=self.texts(), folded=self.random.random() < 0.5)
 
     def record(self) -> dict[str, Any]:
-        """Draw a record of a text and a number."""
         return {self.text(): self.text(), self.text(): self.number()}
 
     def sheet(self) -> Sheet:
@@ -149,7 +147,6 @@ def must_show(document: Document, part: str) -> set[str]:
 
 
 def _divided_by_ten(value: Any) -> Any:
-    """Return the value with every number divided by ten."""
     if isinstance(value, Mapping):
         return {key: _divided_by_ten(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -166,13 +163,7 @@ def _without_exact_numbers(document: Document) -> Document:
 
 
 def _without_last_cells(table: Table) -> Table:
-    """Return the table with an empty last cell in each row."""
     return replace(table, rows=tuple((*row[:-1], "") for row in table.rows))
-
-
-def _shorter(items: Any) -> Any:
-    """Return a list or tuple without its last item."""
-    return items[:-1]
 
 
 def _each(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
@@ -180,15 +171,10 @@ def _each(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
     return tuple(replace(item, **changes) for item in items)
 
 
-def _with(items: tuple[Any, ...], k: int, item: Any) -> tuple[Any, ...]:
-    """Return the items with the item at position k replaced."""
-    return (*items[:k], item, *items[k + 1 :])
-
-
 # Functions that leave out or change one item of a document, by a description of the item.
 OMISSIONS: dict[str, Callable[[Document], Document]] = {
     "a failed check": lambda d: replace(d, checks=d.checks[1:]),
-    "the last check": lambda d: replace(d, checks=_shorter(d.checks)),
+    "the last check": lambda d: replace(d, checks=d.checks[:-1]),
     "the message of a check": lambda d: replace(d, checks=_each(d.checks, message="")),
     "the failure of checks": lambda d: replace(d, checks=_each(d.checks, passed=True, error=False)),
     "the error of a check": lambda d: replace(
@@ -196,20 +182,20 @@ OMISSIONS: dict[str, Callable[[Document], Document]] = {
     ),
     "the level of the first finding": lambda d: replace(d, findings=(*_each(d.findings[:1], level="note"), *d.findings[1:])),
     "the first finding": lambda d: replace(d, findings=d.findings[1:]),
-    "the last finding": lambda d: replace(d, findings=_shorter(d.findings)),
+    "the last finding": lambda d: replace(d, findings=d.findings[:-1]),
     "the message of a finding": lambda d: replace(d, findings=_each(d.findings, message="")),
     "the level of findings": lambda d: replace(d, findings=_each(d.findings, level="note")),
-    "a table": lambda d: replace(d, tables=_shorter(d.tables)),
-    "a row": lambda d: replace(d, tables=tuple(replace(t, rows=_shorter(t.rows)) for t in d.tables)),
+    "a table": lambda d: replace(d, tables=d.tables[:-1]),
+    "a row": lambda d: replace(d, tables=tuple(replace(t, rows=t.rows[:-1]) for t in d.tables)),
     "a cell": lambda d: replace(d, tables=tuple(map(_without_last_cells, d.tables))),
     "footnotes": lambda d: replace(d, tables=_each(d.tables, footnotes=())),
-    "a note": lambda d: replace(d, notes=_shorter(d.notes)),
-    "a record": lambda d: replace(d, records=_shorter(d.records) or [{}]),
+    "a note": lambda d: replace(d, notes=d.notes[:-1]),
+    "a record": lambda d: replace(d, records=d.records[:-1] or [{}]),
     "a key": lambda d: replace(d, data=dict(list(d.data.items())[:-1])),
-    "a passage": lambda d: replace(d, passages=_shorter(d.passages)),
-    "a part": lambda d: replace(d, parts=_shorter(d.parts)),
+    "a passage": lambda d: replace(d, passages=d.passages[:-1]),
+    "a part": lambda d: replace(d, parts=d.parts[:-1]),
     "the points of passages": lambda d: replace(d, passages=_each(d.passages, points=())),
-    "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=_shorter(d.sheet.rows))),
+    "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=d.sheet.rows[:-1])),
     "the exact numbers": _without_exact_numbers,
     "the headline": lambda d: replace(d, headline=""),
     "the title": lambda d: replace(d, title="-"),
@@ -235,9 +221,10 @@ def rendering_faults(name: str, render: Render, document: Document) -> Iterator[
         if part in EXACT and missing_numbers:
             yield f"{part}: {sorted(missing_numbers)}"
     for part, milder in MILDER.items():
-        for k, item in enumerate(getattr(document, part) if part in shows(name) else ()):
+        items: tuple[Any, ...] = getattr(document, part) if part in shows(name) else ()
+        for k, item in enumerate(items):
             mild = milder(item)
-            changes: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
+            changes: dict[str, Any] = {part: (*items[:k], mild, *items[k + 1 :])}
             if mild != item and render(replace(document, **changes)) == text:
                 yield f"{part}: {item} is shown as {mild}"
     if control_characters := {character for character in text if not character.isprintable()} - {"\n", "\r"}:

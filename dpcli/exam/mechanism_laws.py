@@ -1,4 +1,8 @@
-"""Laws that every mechanism must obey, tested through `account`. A law is a function that yields its violations."""
+"""Laws that every mechanism must obey, tested through `account`. A law is a function that yields its violations.
+
+They need no enumeration, and so they are also tested on random files (subjects.py). For example, an entry of n steps costs as much as n
+entries of one step. A law raises InputError if the file that it makes is not allowed, and is then skipped (`lawless` in examine.py).
+"""
 
 from __future__ import annotations
 
@@ -19,15 +23,12 @@ DELTA = 1e-6  # the delta at which epsilons are compared
 
 def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
     """Return the epsilon of each accountant; inf if the accountant has none."""
-    return _upper(pipeline, group, delta, vars(accounting)["resolve"])
+    return _upper(pipeline, group, delta, vars(accounting)["resolve"])  # a planted bug (mechanism_plants.py) replaces `resolve`
 
 
 @functools.lru_cache(256)
 def _upper(pipeline: Pipeline, group: int, delta: float, resolve: object) -> dict[str, float]:
-    """Return the bounds. They are cached, because several laws use the same bounds.
-
-    The cache key includes `resolve`, so that a planted bug gets separate entries.
-    """
+    """Return the bounds, which several laws use. `resolve` only separates the cached bounds of a planted bug from the others."""
     return {row.accountant.name: row.upper for row in account(pipeline, ACCOUNTANTS, delta=delta, group_size=group).rows}
 
 

@@ -1,4 +1,9 @@
-"""Mutation testing of mechanisms. Bugs are planted where a pipeline is resolved, so that they apply to every mechanism type."""
+"""Mutation testing of mechanisms. Bugs are planted where a pipeline is resolved, so that they apply to every mechanism type.
+
+`resolve` (dpcli/file/pipeline/resolve.py) turns a pipeline into *charges*, which are mechanisms with counts. A plant of PLANTS replaces it
+inside `account` by a function that, for example, ignores the counts. The exam must then find a *bracket* that does not hold (bracket.py) or
+steps that cost more or less than as many entries. A plant that lowers no upper bound is no fault of the exam.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Questions to accountants whose answers are known from an enumeration, and the replies of an accountant."""
+"""Questions to accountants whose answers are known from an enumeration, and the replies of an accountant.
+
+The enumeration (dpcli/exam/enumeration) knows the delta of the worst release of some steps at a few epsilons. An upper bound below it is
+false. A lower bound above it is false too, but only if no data are worse than those enumerated (`is_worst_case`).
+"""
 
 from __future__ import annotations
 
@@ -122,12 +126,17 @@ def replies(accountant: Accountant, questions: Iterable[ExamQuestion]) -> Iterat
         profile = accountant.profile(question.steps).tuned(None, SECONDS)
         for i in question.points:
             with suppress(NotRepresentable), accountant.within_allowance(LEAST):
-                try:
-                    yield from _epsilons(profile, question, i)
-                    if not searches:
-                        yield from _delta(profile, question, i)
-                except InternalError as error:
-                    yield Reply(f"{question.label}: {error}", None)
+                yield from _replies_at(i, profile, question, asks_delta=not searches)
+
+
+def _replies_at(i: int, profile: PrivacyProfile, question: ExamQuestion, asks_delta: bool) -> Iterator[Reply]:
+    """Yield the replies at POINTS[i]. An internal error gives a reply that is no bound, and is therefore false."""
+    try:
+        yield from _epsilons(profile, question, i)
+        if asks_delta:
+            yield from _delta(profile, question, i)
+    except InternalError as error:
+        yield Reply(f"{question.label}: {error}", None)
 
 
 def _epsilons(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterator[Reply]:

@@ -1,4 +1,8 @@
-"""Pipelines for the exam. They are built from given numbers, or drawn at random from the values that the keys of a type allow."""
+"""Pipelines for the exam. They are built from given numbers, or drawn at random from the values that the keys of a type allow.
+
+A *subject* is a random pipeline for one mechanism type, adjacency and sampling scheme (drawn_files.py draws its keys). Every exam draws
+with a fresh seed, which it prints.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,11 @@ from dpcli.accountants.base import Steps
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
-from dpcli.exam.drawn_files import Drawing, text_of
+from dpcli.exam.drawn_files import Drawing
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve, steps_of
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson
 from dpcli.mechanisms.spec import Spec
@@ -90,7 +95,7 @@ def _attempt(drawing: Drawing, kind: str, scheme: str, adjacency: str) -> Subjec
     table = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
     base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}
     tables = [base, table] if "base" in str(keys) else [table]
-    text = text_of({"format": 1, "privacy": privacy, "mechanism": tables})
+    text = toml_text({"format": 1, "privacy": privacy, "mechanism": tables})
     try:
         subject = parse(text.encode(), "it.toml")
         return Subject(kind, adjacency, scheme, text, subject, steps_of(resolve(subject)))

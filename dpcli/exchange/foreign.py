@@ -1,7 +1,14 @@
 """Common code of imports and exports.
 
-An import reads tables of other libraries with a check of every field, and writes the text of a new pipeline file. An export rounds exact
-numbers in the direction that never claims more privacy.
+An import reads a *record* of another library, as a `ForeignTable` with a check of every field, adds what the user states by flags
+(`Asserted`), and writes the text of a new pipeline file (`file_of`). A file of dpcli export also *carries* the tables of its pipeline,
+which import takes over if they match the rest (`carried_tables`). An export rounds exact numbers in the direction that never claims more
+privacy.
+
+The importer of each format is a function such as `file_of_session(data, asserted, ignored, place)`. `data` are the bytes of the record,
+`asserted` the keys of [privacy] that the user states, `sampling` the scheme by which batches were drawn, `ignored` the fields that --ignore
+names, since they do not concern privacy, and `place` the name of the record in messages. It raises InputError for a record that a pipeline
+file cannot state, and InvalidFile if the reader of pipeline files refuses the values.
 """
 
 from __future__ import annotations
@@ -61,18 +68,14 @@ def file_of(
     place: str,
     laid_out: Callable[[str], Iterable[str]] | None = None,
 ) -> str:
-    """Return the text of a pipeline file. The text was checked by the reader of pipeline files.
+    """Return the text of a pipeline file, which the reader of pipeline files has accepted.
 
     Args:
-        tables: Content of the file.
         heading: Lines of the comment at the top.
         comments: Comments by key. A comment of `MISSING` replaces a missing key of [privacy].
-        place: Name of the file in messages.
         laid_out: Function that splits a line if it is too long.
 
-    Raises:
-        InputError: The text is larger than a pipeline file may be.
-        InvalidFile: The reader refuses the text.
+    Raises InputError if the text is larger than a pipeline file may be, and InvalidFile if the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
     written = list(commented(tables, comments, COMMENT_COLUMN))
@@ -88,7 +91,6 @@ def file_of(
 
 
 def _require_room(size: int, place: str) -> None:
-    """Raise InputError if a pipeline file of `size` bytes would be too large."""
     if size > MAX_BYTES:
         raise InputError(
             f"{place}: {-(-size // 1024):,} KiB do not fit into a pipeline file of {MAX_BYTES // 1024:,} KiB: "
@@ -172,7 +174,7 @@ class ForeignTable:
         return self.fields.get(field) is not None
 
     def refused(self, reason: str) -> InputError:
-        """Return an error about this table."""
+        """Return an error about this table. The message begins with its name."""
         return InputError(f"{self.name}: {reason}")
 
 
@@ -219,7 +221,7 @@ def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> di
     return {**known, **asserted.table}
 
 
-def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
+def dp_entry(epsilon: float, delta: float) -> dict[str, Any]:
     """Return the keys of an entry that is (epsilon, delta)-DP for the unit. Its type is pure-dp if delta is 0."""
     if delta == 0.0:
         return {"type": "pure-dp", "epsilon": epsilon, "stated_for": "unit"}
@@ -238,12 +240,10 @@ def carried_tables(
 
     Args:
         carried: Tables in the file.
-        asserted: Keys of [privacy] that the user states.
         exported: Function that returns the content that dpcli export writes for a pipeline.
         content: Content of the file.
 
-    Raises:
-        InputError: The tables are not the expected ones, they do not match the content, or they contradict `asserted`.
+    Raises InputError if the tables are not the expected ones, do not match the content, or contradict `asserted`.
     """
     plain = json_copy(carried, PART)
     ForeignTable(PART, plain).require_fields(TABLES)
@@ -268,13 +268,10 @@ def _require_same(tables: Mapping[str, Any], exported: Callable[[Pipeline], Any]
 
 
 def json_copy(value: Any, name: str) -> Any:
-    """Return a copy of the value as JSON values, with tuples as lists.
+    """Return a copy of the value as JSON values, with tuples as lists. A part that occurs in several places is copied for each of them.
 
-    A part that occurs in several places is copied for each of them.
-
-    Raises:
-        InputError: A part is no JSON value. Or the value is deeper than MAX_DEPTH, such as a table that contains itself. Or it has more
-            than MOST_VALUES values.
+    Raises InputError if a part is no JSON value, or the value is deeper than MAX_DEPTH (it may contain itself) or has over MOST_VALUES
+    values.
     """
     remaining = MOST_VALUES
 

@@ -1,4 +1,8 @@
-"""Import from jax-privacy 2.0: conversion of a DPKerasConfig to a pipeline file."""
+"""Import from jax-privacy 2.0: conversion of a DPKerasConfig to a pipeline file.
+
+The record is the JSON of the config's fields. Its epsilon is a target, and becomes the budget; its noise must have been calibrated already.
+With gradient accumulation, every accumulated batch is a step of the file with its part of the noise, rounded down.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +31,11 @@ COMMENTS_IF_ACCUMULATED = {
 
 
 def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for a DPKerasConfig, given as the JSON of dataclasses.asdict(config).
+    """Return the text of the pipeline file for the JSON of dataclasses.asdict(config). foreign.py explains the parameters.
 
     jax-privacy adds noise to every batch of batch_size. Its noise multiplier is that of the config over the root of
-    gradient_accumulation_steps. Every batch is therefore a step of the file. The budget is that of the config. A config with a seed is
-    refused, because everybody who knows the seed knows the noise.
-
-    Args:
-        data: The JSON.
-        asserted: Keys of [privacy] that the user states.
-        sampling: Scheme by which batches were drawn. It must be poisson if poisson_sampling_in_fit is true. If that field is false, the
-            batches are those that were passed to fit().
-        ignored: Fields that do not concern privacy.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: The config has something that a pipeline file cannot state.
-        InvalidFile: The reader of pipeline files refuses the values.
+    gradient_accumulation_steps. A config with a seed is refused, because everybody who knows the seed knows the noise. If
+    poisson_sampling_in_fit is true, `sampling` must be poisson; if it is false, the batches are those that were passed to fit().
     """
     config = read_fields(data, place)
     config.require_fields(REQUIRED_FIELDS, OPTIONAL_FIELDS, ignored)
@@ -98,7 +90,6 @@ def _require_bounds(config: ForeignTable) -> None:
 
 
 def _require_sampling(config: ForeignTable, sampling: str, ignored: Collection[str]) -> None:
-    """Raise InputError if the config contradicts --sampling."""
     field = "poisson_sampling_in_fit"
     if field not in config.fields:
         return

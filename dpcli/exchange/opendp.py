@@ -28,32 +28,31 @@ OPTIONAL_CALL_FIELDS = ("__kwargs__", "__version__")  # further fields that a se
 SPACE_FIELDS = ("input_domain", "input_metric", "output_measure")
 ROWS = "one record is one row"
 IDENTIFIERS = "one record is all rows of one identifier"
-# Distances between data sets, each with the adjacency in which a unit changes d_in records, and the meaning of a record.
+
+
+class Metric(NamedTuple):
+    """A distance between data sets: the adjacency in which a unit changes d_in records, and the meaning of a record in words."""
+
+    adjacency: str
+    record: str
+
+
 METRICS = {
-    "symmetric_distance": ("add-remove", ROWS),
-    "insert_delete_distance": ("add-remove", ROWS),
-    "change_one_distance": ("replace-one", ROWS),
-    "hamming_distance": ("replace-one", ROWS),
-    "symmetric_id_distance": ("add-remove", IDENTIFIERS),
-    "change_one_id_distance": ("replace-one", IDENTIFIERS),
+    "symmetric_distance": Metric("add-remove", ROWS),
+    "insert_delete_distance": Metric("add-remove", ROWS),
+    "change_one_distance": Metric("replace-one", ROWS),
+    "hamming_distance": Metric("replace-one", ROWS),
+    "symmetric_id_distance": Metric("add-remove", IDENTIFIERS),
+    "change_one_id_distance": Metric("replace-one", IDENTIFIERS),
 }
 MEASURES = ("max_divergence", "zero_concentrated_divergence")
 
 
 def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for an accountant of OpenDP. No code in the data is run.
+    """Return the text of the pipeline file for the output of opendp.prelude.serialize(context.accountant).
 
-    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter.
-
-    Args:
-        data: The output of opendp.prelude.serialize(context.accountant).
-        asserted: Keys of [privacy] that the user states.
-        ignored: Arguments that do not concern privacy.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: The data are another measurement, or have something that a pipeline file cannot state.
-        InvalidFile: The reader of pipeline files refuses the values.
+    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter. foreign.py explains the
+    parameters.
     """
     name, call = _serialised_call(read_fields(data, place), ignored)
     if name not in COMPOSITIONS:
@@ -61,21 +60,20 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
             f"expected the accountant of a Context, {' or '.join(COMPOSITIONS)}, found {escaped(name[:80])}, which has no budget"
         )
     space, losses = COMPOSITIONS[name](call, ignored)
-    metric, arguments = _serialised_call(space.table("input_metric"), ignored)
+    metric_name, arguments = _serialised_call(space.table("input_metric"), ignored)
     arguments.require_fields((), ("identifier",), ignored)
-    if metric not in METRICS:
-        raise call.refused(
-            f"expected input_metric among {', '.join(METRICS)}, found {escaped(metric[:80])}: in a pipeline file, distances count records"
-        )
-    adjacency, record = METRICS[metric]
-    known = {"adjacency": adjacency, "max_contributions": call.count("d_in")}
+    metric = METRICS.get(metric_name)
+    if metric is None:
+        known_names, name = ", ".join(METRICS), escaped(metric_name[:80])
+        raise call.refused(f"expected input_metric among {known_names}, found {name}: in a pipeline file, distances count records")
+    known = {"adjacency": metric.adjacency, "max_contributions": call.count("d_in")}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
     names = ["opendp"] if len(losses) == 1 else [f"opendp-{number}" for number in range(1, len(losses) + 1)]
     measure = space.table("output_measure")
     entries = [{"name": name, **_entry(measure, call, loss, ignored)} for name, loss in zip(names, losses, strict=True)]
     heading = ("From an accountant of OpenDP: its whole budget, which may not all be spent.",)
     tables = {"format": 1, "privacy": privacy, "mechanism": entries}
-    return file_of(tables, heading, {**COMMENTS, "max_contributions": record}, place)
+    return file_of(tables, heading, {**COMMENTS, "max_contributions": metric.record}, place)
 
 
 def _serialised_call(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:

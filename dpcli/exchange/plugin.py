@@ -1,4 +1,4 @@
-"""The plugin record of this folder: the commands import and export, and the folder that they need."""
+"""The features that this folder registers (dpcli/base/plugin.py): the commands import and export. They need the folder train."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
@@ -54,13 +54,8 @@ def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
     """Return an entry of Gaussian noise that has all stages in their order. A value that all stages share is a number, not a list.
 
-    Args:
-        name: Name of the entry.
-        stages: Merged stages. All have noise_multiplier, steps, and the same keys of sampling.
-        scheme: Sampling scheme.
-
-    Raises:
-        InputError: There are no stages, or more than `MAX_ENTRIES`.
+    The stages must be merged; all have noise_multiplier, steps, and the same keys of sampling. Raises InputError if there are no stages, or
+    more than `MAX_ENTRIES`.
     """
     if not 0 < len(stages) <= MAX_ENTRIES:
         raise InputError(f"expected 1 to {MAX_ENTRIES:,} stages after equal consecutive ones were merged, found {len(stages):,}")
@@ -113,39 +108,34 @@ COLUMNS = {
 
 
 def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage.
+    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage. foreign.py explains the parameters.
 
     Every batch must be a Poisson sample. With shuffled batches, a stage may begin within a pass, and a record may then be in two of its
-    batches.
-
-    Args:
-        data: The csv.
-        asserted: Keys of [privacy] that the user states. The adjacency is required.
-        ignored: Columns that do not concern privacy. Other unknown columns are refused, as one might state how often a row counts.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: The data are not such a csv, or the user states no adjacency.
-        InvalidFile: The reader of pipeline files refuses the values.
+    batches. Unknown columns that are not ignored are refused, as one might state how often a row counts.
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")
-    names, rows, renamed = _table(data, ignored, place)
-    keys = [SAMPLING.get(name, name) for name in names]
-    stages = merged_stages({"steps": 1, **dict(zip(keys, row, strict=True))} for row in rows)
+    schedule = _read(data, ignored, place)
+    keys = [SAMPLING.get(name, name) for name in schedule.columns]
+    stages = merged_stages({"steps": 1, **dict(zip(keys, row, strict=True))} for row in schedule.rows)
     entry = staged_entry("schedule", stages, "poisson")
     steps = sum(int(stage["steps"]) for stage in stages)
     privacy = {**asserted.table, "releases": "all-checkpoints"}
-    renamings = (f"Column {old} is read as {new}." for old, new in renamed.items())
+    renamings = (f"Column {old} is read as {new}." for old, new in schedule.renamed.items())
     heading = (f"From {escaped(place)}: {steps:,} steps.", *renamings)
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)
 
 
-def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row], dict[str, str]]:
-    """Return the names of the columns that are read, their values in each row, and the new names of renamed ones.
+class Schedule(NamedTuple):
+    """The known columns of a csv, their values in each row, and the names of tools that stand in the file, each with the name it means."""
 
-    Raises InputError for another header row.
-    """
+    columns: list[str]
+    rows: Iterator[Row]
+    renamed: dict[str, str]
+
+
+def _read(data: bytes, ignored: Collection[str], place: str) -> Schedule:
+    """Return the schedule in a csv. Its rows are read later, one by one. Raises InputError for another header row."""
     try:
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         head = [name.strip() for name in next(lines, [])]
@@ -166,7 +156,7 @@ def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str]
             f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(unknown_columns[0][:80])} too: rename it, "
             "or use --ignore if it does not concern noise, samples or steps"
         )
-    return known, _rows(lines, head, known, place), renamed
+    return Schedule(known, _rows(lines, head, known, place), renamed)
 
 
 def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> Iterator[Row]:

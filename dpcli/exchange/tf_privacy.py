@@ -1,4 +1,8 @@
-"""Import from tensorflow-privacy 0.9: conversion of the flags of compute_dp_sgd_privacy to a pipeline file."""
+"""Import from tensorflow-privacy 0.9: conversion of the flags of compute_dp_sgd_privacy to a pipeline file.
+
+The program keeps no record of a run, so its command line or flagfile is the record. What it assumes by default, such as delta = 1e-6 and
+microbatches of several records, which halve the noise, the new file states with a comment.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")
 FLAG = re.compile(r"--?([A-Za-z]\w*)(?:=(.*))?", re.DOTALL)
 TRUTH_VALUES = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
-
+# For each flag, the function that reads its text.
 REQUIRED_FLAGS: dict[str, Callable[[str], Any]] = {"N": int, "batch_size": int, "noise_multiplier": float, "epochs": float}
 OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
     "delta": float,
@@ -34,21 +38,10 @@ COMMENTS_IF_HALVED = {
 
 
 def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file that corresponds to a command line or a flagfile.
+    """Return the text of the pipeline file for a command line or a flagfile, with or without the name of the program.
 
     The adjacency is add-remove, for which the program reports its numbers, unless the user states another. As in the program,
-    used_microbatching is true by default and halves the noise multiplier.
-
-    Args:
-        data: The flags, with or without the name of the program before them.
-        asserted: Keys of [privacy] that the user states.
-        sampling: Scheme by which batches were drawn.
-        ignored: Flags that do not concern privacy.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: A flag is missing, unknown or repeated.
-        InvalidFile: The reader of pipeline files refuses the values.
+    used_microbatching is true by default and halves the noise multiplier. foreign.py explains the parameters.
     """
     flags = _flags(data, ignored, place)
     flags.require_fields(REQUIRED_FLAGS, OPTIONAL_FLAGS, ignored)

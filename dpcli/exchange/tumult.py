@@ -56,19 +56,10 @@ CHANGES: dict[str, ChangeClass] = {
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for a Session, given as JSON with its privacy budget and protected changes.
+    """Return the text of the pipeline file for a Session, given as JSON with the names of Tumult's classes and fields.
 
-    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up.
-
-    Args:
-        data: The JSON, with the names of Tumult's classes and fields.
-        asserted: Keys of [privacy] that the user states.
-        ignored: Fields that do not concern privacy.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: The Session has something that a pipeline file cannot state.
-        InvalidFile: The reader of pipeline files refuses the values.
+    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up. foreign.py
+    explains the parameters.
     """
     session = read_fields(data, place)
     session.require_fields(("privacy_budget", "protected_changes"), (), ignored)
@@ -92,7 +83,6 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
 
 
 def _guarantee(name: str, budget: ForeignTable) -> dict[str, Any]:
-    """Return the keys of the entry that states a budget."""
     if name == "RhoZCDPBudget":
         return zcdp_entry(budget.number("rho"))
     return dp_entry(budget.number("epsilon"), budget.number("delta") if name == "ApproxDPBudget" else 0.0)
@@ -138,14 +128,9 @@ def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignT
 
 
 def session_of(pipeline: Pipeline, table: str) -> str:
-    """Return the JSON of a Session with the guarantee that a pipeline states for its unit. The unit changes the rows of one table.
+    """Return the JSON of a Session with the guarantee that a pipeline states for its unit, which may change the rows of the named table.
 
-    Args:
-        pipeline: The pipeline.
-        table: Name of the table.
-
-    Raises:
-        InputError: A Session cannot express the pipeline. The message has the reason.
+    Raises InputError, with the reason, if a Session cannot express the pipeline.
     """
     for problem in _session_problems(pipeline):
         raise InputError(f"a Session of Tumult Analytics has one budget, for rows that are added or removed: {problem}")

@@ -1,4 +1,9 @@
-"""A simulation of the best attack on one noisy count: the likelihood-ratio test of two made-up datasets that differ by one unit."""
+"""A simulation of the best attack on one noisy count: the likelihood-ratio test of two made-up datasets that differ by one unit.
+
+It shows what an epsilon allows to somebody who knows everything but one person. The counts are COUNT and COUNT + 1, with Laplace noise of
+scale 1 / epsilon. The likelihood ratio never decreases with the noisy count, so the best tests are thresholds on it (Neyman and Pearson).
+Each rate is given exactly and as the trials measured it, with its interval. A *belief* is the attacker's probability of the larger count.
+"""
 
 from __future__ import annotations
 
@@ -99,10 +104,8 @@ class Demo:
 def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
     """Release each of two counts `trials` times with noise of scale 1 / epsilon, and measure how well tests distinguish them.
 
-    The noise is drawn by numpy, from a seed and in floating point. It is fit for a demonstration, but not for private data.
-
-    Raises:
-        InputError: If epsilon, the number of trials or the seed is out of range.
+    The noise is drawn by numpy, from a seed and in floating point: fit for a demonstration, but not for private data. Raises InputError if
+    epsilon, the number of trials or the seed is out of range.
     """
     _require_in_range(epsilon, trials, seed)
     noise = np.random.default_rng(seed).laplace(0.0, 1.0 / epsilon, (2, trials))
@@ -178,7 +181,6 @@ def _beliefs(epsilon: float, lower: Counts, upper: Counts) -> tuple[SimulatedBel
 
 
 def _share(exact: float, counts: Counts) -> SimulatedRate:
-    """Return the share of the larger dataset among the counted releases."""
     hits, alarms = _joint_rates(counts)
     counted = counts.true_positives + counts.false_positives
     measured = counts.true_positives / counted if counted else math.nan

@@ -1,4 +1,8 @@
-"""Texts about the Gaussian mechanism: its privacy loss, with a picture, and the noise that an epsilon needs."""
+"""Texts about the Gaussian mechanism: its privacy loss, with a picture, and the noise that an epsilon needs.
+
+lookup.py prints them for words such as plrv and sigma. Their numbers are computed when they are printed. The *classical* calibration is
+sigma = sqrt(2 ln(1.25/delta)) / epsilon, proved below epsilon = 1; the *analytic* one is the smallest sigma that is (epsilon, delta)-DP.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +72,7 @@ def chart() -> Chart:
         y=Axis("density", 0.0, 1.1 * top),
         lines=(
             Line("under P, from which the output is drawn", under_p),
-            Line("under Q, its neighbour", under_q, Tone.SECOND, True),
+            Line("under Q, its neighbour", under_q, Tone.SECOND, dashed=True),
         ),
         markers=(Marker(f"mean rho = {figures(rho)}", law.mean, top),),
         notes=("delta at epsilon is the area, right of epsilon, between the first curve and e^epsilon times the second",),
@@ -101,7 +105,6 @@ def _row(epsilon: float) -> tuple[str, ...]:
 
 
 def _two_digits_up(delta: float) -> str:
-    """Return delta with two digits, rounded up."""
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(delta)):.1e}"
 
 

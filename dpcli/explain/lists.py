@@ -1,4 +1,8 @@
-"""Lists for the manual: the names of each registry with the descriptions from their modules or classes, and the exit codes."""
+"""Lists for the manual: the names of each registry with the descriptions from their modules or classes, and the exit codes.
+
+A *registry* maps names, such as mechanism types, to what implements them (dpcli/base/registry.py). So a plugin that registers a name is in
+the manual too. A page of topics.py asks for a list by its key in GENERATED, and `dpcli explain` takes a single entry of it.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def explain(name: str) -> str:
 
 
 def _known_parts(phrase: str) -> list[str]:
-    """Return the known parts of a phrase, the longest first."""
+    """Return the known parts of a phrase, the longest first: "sampling rate" and "rate" of "the sampling rate of it"."""
     words_of_phrase = re.findall(r"[^\s(),:;]+", phrase)
     result = []
     for length in range(len(words_of_phrase) - 1, 0, -1):
@@ -106,14 +106,17 @@ def picture(name: str) -> Chart | None:
 
 
 def _known_words(key: str) -> tuple[str, ...]:
-    """Return the known words for a spelling: as it is, in lower case, or without additions of a heading or a phrase."""
+    """Return the known words for a spelling, such as "[privacy]" -> ("privacy",), "epsilon_upper" -> ("epsilon",).
+
+    The spelling is tried as it is, then in lower case, then without what headings of tables and phrases add to a word.
+    """
     bare = key.strip("[]")
     for spelling in (key, bare, bare.lower()):
         candidates = dict.fromkeys((SYMBOLS.get(spelling, spelling), spelling))
         known = tuple(word for word in candidates if any(_texts(word)))
         if known:
             return known
-    heading = re.split(r"[:(\[,]", bare)[0]
+    heading = re.split(r"[:(\[,]", bare)[0]  # "noise (sigma)" -> "noise "
     without_numbers = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", heading)
     without_fillers = re.sub(FILLERS, "", heading, flags=re.IGNORECASE)
     for text in (bare, heading, without_numbers, without_fillers):
@@ -139,7 +142,10 @@ def _spellings() -> dict[str, tuple[str, ...]]:
 
 
 def _stem(text: str) -> str:
-    """Return the letters of a text in lower case, without hyphens, spaces, articles and plural s; dp for differential privacy."""
+    """Return the letters of a text in lower case, without articles and plural s: "The Sampling-rates" -> "samplingrate".
+
+    Differential privacy and differentially private become "dp".
+    """
     short = re.sub(r"differential(ly)?[\s_-]+priva(cy|te)", "dp", text.casefold())
     parts = re.findall(r"[^\W_]+", short.translate(LETTERS))
     return "".join(_singular(part) for part in parts if part not in ("a", "an", "the"))
@@ -197,7 +203,7 @@ def table_paths() -> tuple[str, ...]:
 
 
 def _table_text(path: str) -> str:
-    """Return the keys of the tables with this dotted key, by name only where a word selects the table; "" if there are none."""
+    """Return the keys of the tables with this dotted key, such as train.clipping. Keys that a word selects follow by name."""
     places = [place for place in every_table() if place.path == path]
     complete = (_place_text(place) for place in places if not place.word)
     return "\n\n".join([*complete, *_choice_texts([place for place in places if place.word])])

@@ -1,4 +1,4 @@
-"""The registration of the commands explain and man."""
+"""The features that this folder registers (dpcli/base/plugin.py): the commands explain and man. They need the folders in `names`."""
 
 from __future__ import annotations
 

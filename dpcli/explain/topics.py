@@ -1,4 +1,8 @@
-"""The pages of section 7 of the manual, read from Markdown into sections, and the terms of the glossary."""
+"""The pages of section 7 of the manual, read from Markdown into sections, and the terms of the glossary.
+
+The Markdown is a small part of the language: `## headings`, paragraphs, fenced blocks, and lists of `- **term**: definition`. The line
+`<!-- list: NAME -->` is replaced by a list that lists.py makes. glossary.md and definitions.md also give the words of `dpcli explain`.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +114,6 @@ def with_command(words: str) -> tuple[str, ...]:
 
 
 def _items(text: str) -> dict[str, str]:
-    """Return the explanation of each term in a list of Markdown, on one line."""
     return {term: " ".join(explanation.split()) for term, explanation in GLOSSARY_ITEM.findall(text)}
 
 

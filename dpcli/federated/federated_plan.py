@@ -1,10 +1,11 @@
 """The plan of a federated run, which is made before any client takes part.
 
-It states the entry that a round performs, the number of rounds, and the number of rounds that one charge pays for.
+It states the entry ([[mechanism]] table) that a round performs, the number of rounds, and the number of rounds that one charge pays for.
 
-Rounds with independent noise are charged one by one, with two exceptions. A pass over the clients costs as much as its first round, as each
-client takes part once, and a run of correlated noise is one mechanism: one charge pays for a complete pass or run. If sampling does not
-amplify, and a client takes part at most k times, the charges of k rounds pay for all rounds.
+Rounds with independent noise are charged one by one, with two exceptions. A *pass* over the clients costs as much as its first round, as
+each client takes part once. Correlated noise over n rounds (a *run* of the noise) is one mechanism. So one charge pays for a complete pass
+or run: this number of rounds is the `portion`. If sampling does not amplify, and a client takes part at most k times, the charges of k
+rounds pay for all rounds (`paid_by`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class FederatedPlan(FilePlan):
         entry: The [[mechanism]] entry that a round performs.
         rounds: Number of rounds in the plan.
         portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of this number.
-        paid_by: Number of charged rounds that pay for all rounds of the plan; at most `rounds`.
+        paid_by: Number of charged rounds that pay for all rounds of the plan; at most `rounds`. Without amplification it is the number of
+            rounds in which one client takes part.
         rate: Share of the clients that take part in a round; None if it is unknown.
     """
 
@@ -73,7 +75,6 @@ class FederatedPlan(FilePlan):
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
     def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
-        """Yield the entries of `charge`."""
         steps = rounds // self.per_step
         performed = sample_readers(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
@@ -122,8 +123,7 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
 def read_federated(data: bytes, path: str) -> Federated:
     """Return the [federated] table of a file. The other tables of the file must be valid too.
 
-    Raises:
-        InvalidFile: If the file has problems, each reported at its place, or has no [federated].
+    Raises InvalidFile if the file has problems, each reported at its place, or has no [federated].
     """
     table = section(data, path, "federated")
     if not isinstance(table, Federated):

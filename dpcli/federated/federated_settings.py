@@ -1,7 +1,8 @@
 """The [federated] table of a pipeline file. This module does not import numpy.
 
-The table describes what the server and its clients do. It states no cost. The cost follows from the [[mechanism]] entry that a round
-performs. If that entry costs less than the described rounds, the file is refused (round_checks.py).
+The table describes what the server and its clients do, in *rounds* whose noisy sums of updates are released. It states no cost. The cost
+follows from the [[mechanism]] entry that a round performs. If that entry costs less than the described rounds, the file is refused
+(round_checks.py). A key with claim=True states what dpcli cannot check; the gate shows a reviewer every change of such a key.
 """
 
 from __future__ import annotations
@@ -125,7 +126,6 @@ class Federated:
             yield from self._aggregation_problems()
 
     def _aggregation_problems(self) -> Iterator[Problem]:
-        """Yield a problem for each missing or contradictory key about secure aggregation."""
         if self.min_clients is None:
             yield ("min_clients",), "the least number of clients whose noise is in a sum, as clients drop out", "none"
         if self.dishonest is None:

@@ -1,7 +1,9 @@
 """The participations of clients in rounds: how often [federated] lets a client take part, and the count of one process.
 
-An instance of `dpcli.rounds` counts the participations of each client, and allows no more of them than it has paid for. The counts need
-not be saved: if a run continues in another process, each client may take part as often again, but the rounds are charged again too.
+A *round* is one noisy sum of the updates of some clients (rounds.py). In a *pass* over the clients each of them takes part once. The fewer
+rounds a client takes part in, the less a run costs it. So an instance of `dpcli.rounds` counts the participations of each client, and
+allows no more of them than it has paid for. The counts need not be saved: if a run continues in another process, each client may take part
+as often again, but the rounds are charged again too.
 """
 
 from __future__ import annotations
@@ -57,7 +59,6 @@ def participation_limit(table: Federated, rounds: int, rate: Fraction | None, be
 
 
 def _quotient_up(count: int, length: int) -> int:
-    """Return count / length, rounded up."""
     return -(-count // length)
 
 
@@ -77,8 +78,7 @@ class ParticipationCounter:
     def take(self, number: int, clients: Iterable[int]) -> None:
         """Count the clients of one round.
 
-        Raises:
-            InputError: If a client takes part too often, or too few rounds after another participation. No client is then counted.
+        Raises InputError if a client takes part too often, or too few rounds after another participation. No client is then counted.
         """
         chosen = tuple(clients)
         with self._lock:
@@ -89,7 +89,6 @@ class ParticipationCounter:
                 self._rounds_of_client.setdefault(client, []).append(number)
 
     def _refuse(self, number: int, client: int, paid: int) -> None:
-        """Raise InputError if a client may not take part in this round."""
         most, separation = self._limit.max_participations, self._limit.min_separation
         earlier = self._rounds_of_client.get(client, [])
         conflicting = next((other for other in earlier if abs(number - other) < separation), None)

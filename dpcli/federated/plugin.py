@@ -1,4 +1,4 @@
-"""The registration of the table [federated] of federated learning, and of the checks of its cost."""
+"""The registration of the table [federated] of federated learning, and of the checks of its cost (dpcli/base/plugin.py)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
     names=("ledger", "train"),
-    sections={
-        "federated": "dpcli.federated.federated_settings:Federated",
-    },
-    judged_in_file={
-        "federated": "dpcli.federated.round_checks:judge_rounds",
-    },
-    judged_solved={
-        "federated": "dpcli.federated.round_checks:judge_solved",
-    },
+    sections={"federated": "dpcli.federated.federated_settings:Federated"},
+    judged_in_file={"federated": "dpcli.federated.round_checks:judge_rounds"},
+    judged_solved={"federated": "dpcli.federated.round_checks:judge_solved"},
 )

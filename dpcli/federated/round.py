@@ -22,7 +22,7 @@ from dpcli.federated.round_checks import client_noise_multiplier
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
-from dpcli.random.streams import normals, system_entropy
+from dpcli.random.streams import grid_of, normals, round_to_grid, system_entropy
 from dpcli.sessions.folder import this_process
 from dpcli.train.sampling.batch_samplers import sampler
 
@@ -67,8 +67,7 @@ class Round(Displayed):
 
         The set of these clients is secret. It may be empty.
 
-        Raises:
-            InputError: If the server has to draw the clients itself.
+        Raises InputError if the server has to draw the clients itself.
         """
         if isinstance(self._clients, ServerDraws):
             raise InputError(f"{self._plan.path}: expected clients that the server draws itself, found {self._clients.reason}")
@@ -78,8 +77,7 @@ class Round(Displayed):
     def expected_clients(self) -> float:
         """The expected number of clients in a round, by which a sum may be divided. It is public, unlike the true number.
 
-        Raises:
-            InputError: If the file does not state the number of clients, or their share in a round.
+        Raises InputError if the file does not state the number of clients, or their share in a round.
         """
         plan = self._plan
         if plan.population is None or plan.rate is None:
@@ -115,7 +113,7 @@ class Round(Displayed):
         if self._process != this_process() or not self._claim.acquire(blocking=False):
             raise InputError(f"round {self.number}: already released: a second release would need noise that was not charged")
         self._count(sent)
-        return np.asarray(total + draw_noise(self._plan, count))
+        return round_to_grid(np.asarray(total + draw_noise(self._plan, count)), grid_of(_noise_std(self._plan)))
 
     def _count(self, sent: Mapping[int, Any]) -> None:
         """Count the participations of the clients. If a client is refused, the round may still be released with other clients."""
@@ -127,7 +125,6 @@ class Round(Displayed):
             raise
 
     def _size(self, size: object) -> int:
-        """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
             given = type(size).__name__
             if isinstance(size, int | float) and not abs(size) > 10**18:  # also for NaN
@@ -209,8 +206,7 @@ def _scheme(plan: FederatedPlan) -> Scheme | None:
 def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
     """Return the sum of the clipped updates. The sum has no noise and must not be released.
 
-    Raises:
-        InputError: If the clients add the noise and not the server, or an update does not have `size` numbers.
+    Raises InputError if the clients add the noise and not the server, or an update does not have `size` numbers.
     """
     clip = _required_clip(plan)
     total = np.zeros(size)
@@ -224,8 +220,7 @@ def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> R
 def _vector(client: int, update: Any, size: int) -> Reals:
     """Return an update as an array of `size` numbers.
 
-    Raises:
-        InputError: If the update is not such an array. The message contains no value of the update.
+    Raises InputError if the update is not such an array. The message contains no value of the update.
     """
     expected = f"update of client {client}: expected an array of {size} numbers, found"
     array = None
@@ -243,9 +238,14 @@ def _vector(client: int, update: Any, size: int) -> Reals:
 
 
 def draw_noise(plan: FederatedPlan, size: int) -> Reals:
-    """Draw the Gaussian noise of one round, with standard deviation noise_multiplier times the clipping norm, rounded up."""
+    """Draw the Gaussian noise of one round."""
+    return normals(size, system_entropy().noise, _noise_std(plan))
+
+
+def _noise_std(plan: FederatedPlan) -> float:
+    """Return the standard deviation of the noise of one round, noise_multiplier times the clipping norm, rounded up."""
     noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
-    return np.asarray(nextafter(noise * _required_clip(plan), inf) * normals(size, system_entropy().noise))
+    return nextafter(noise * _required_clip(plan), inf)
 
 
 def clip_update(update: Reals, clip: float) -> Reals:

@@ -1,5 +1,9 @@
 """Checks that the entry of a round costs at least as much as the rounds that [federated] describes.
 
+An *entry* is a [[mechanism]] table of the file: it says what is charged. [federated] says what is done. The file is refused, with each
+problem at its key, if less is charged than done: less noise, fewer participations of a client, or a sampling that amplifies more. A
+*problem* is (key, what is expected there, what the file states).
+
 With noise = "server", the adversary sees only the releases and does not know which clients were drawn, so that sampling may amplify.
 Otherwise the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are protected but not
 the participation.
@@ -101,7 +105,6 @@ def _noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Pro
 
 
 def _noise_words(table: Federated, stated: float) -> str:
-    """Return the noise multiplier of a sum in words."""
     if table.honest == 1:
         return f"federated.noise_multiplier = {stated!r}"
     return f"{down(stated * sqrt(table.honest))} = {stated!r} sqrt({table.honest}), the noise of min_clients - dishonest clients"
@@ -131,18 +134,16 @@ def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None
 
 
 def _charged_rate(entry: Entry, privacy: Privacy) -> Fraction | None:
-    """Return the sampling rate that the entry states; None if it states none."""
     return None if entry.sampling is None else entry.sampling.exact_rate(privacy.dataset_size)
 
 
 def steps_of(entry: Entry, privacy: Privacy) -> int:
-    """Return the number of steps of the entry."""
+    """Return the number of steps of the entry, which may state epochs."""
     size, scheme = privacy.dataset_size, entry.sampling
     return entry.runs(size).steps_at(scheme.lower_rate(size) if isinstance(scheme, Batched) else None)
 
 
 def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
-    """Yield the problems of the unit, the adjacency and the number of records for federated rounds."""
     if privacy.unit not in ("client", "user"):
         unit = "none" if privacy.unit is None else f'"{privacy.unit}"'
         yield (
@@ -180,7 +181,6 @@ def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
 
 
 def _entry_problems(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Problem]:
-    """Yield a problem if the entry has a partition or is a part of another entry."""
     if entry.partition is not None:
         yield (*place, "partition"), "no partition: a round sums over all clients that take part", "one"
     owner = next((other.name for other in entries if entry.name in part_names(other.spec)), None)

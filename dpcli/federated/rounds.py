@@ -1,8 +1,9 @@
 """`dpcli.rounds`: the rounds of a federated run.
 
-A *round* is one noisy sum of the updates of some clients. Each is charged in a ledger before its noise is drawn, and the run stops before a
-round would exceed the cap. One charge may pay for several rounds (a *chunk*), such as a pass over the clients. Only the process that made a
-charge may use it: a fork, or a process that continues after a crash, charges again, because it cannot know which noise was drawn.
+A *round* is one noisy sum of the updates of some clients. Each is charged in a ledger (dpcli/ledger) before its noise is drawn, and the run
+stops before a round would exceed the ledger's cap. One charge may pay for several rounds (a *chunk*), such as a pass over the clients:
+federated_plan.py says for how many at least. Only the process that made a charge may use it: a fork, or a process that continues after a
+crash, charges again, because it cannot know which noise was drawn.
 """
 
 from __future__ import annotations
@@ -180,7 +181,6 @@ class Rounds(Displayed):
         return headline(replace(self.plan.charge(rounds, with_rest=True), budget=self.plan.pipeline.budget)).upper
 
     def _charge(self) -> None:
-        """Charge the next rounds by a ledger entry with a new key."""
         count = self._next_count()
         pipeline = self.plan.charge(count, with_rest=False)
         why = f"round {self.taken + 1:,} of {self.planned:,}"
@@ -206,7 +206,10 @@ class Rounds(Displayed):
         self._unused_rounds = self.planned if pays_for_all else count
 
     def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
-        """Charge rounds under a key and, in the same transaction, `rest` if it is given. Return whether the key was charged before."""
+        """Charge rounds under a key, with `rest` in the same transaction if it is given. Return whether the key was charged before.
+
+        Another process may have charged the key since. Its charge pays for its own noise, so the caller then tries another key.
+        """
         if is_charged(ledger, self.plan, self._run_key, key):
             return True
         if rest is None:
@@ -221,7 +224,6 @@ class Rounds(Displayed):
         return min(self.chunk, portions * self.plan.portion)
 
     def _open(self) -> Ledger:
-        """Open the ledger of the run. Raises LedgerError if there is none."""
         return open_ledger(self._budget.url, self._budget.dataset)
 
     def __reduce__(self) -> NoReturn:
@@ -231,9 +233,8 @@ class Rounds(Displayed):
 def _participation_counter(plan: FederatedPlan, paid: Callable[[], int]) -> ParticipationCounter | None:
     """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
 
-    Args:
-        paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
-            client. Without passes, one round does.
+    `paid` returns the number of rounds that are paid for. One pass over the clients pays for one participation of each client. Without
+    passes, one round does.
     """
     if not plan.table.enforced_keys:
         return None

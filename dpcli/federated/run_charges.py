@@ -1,6 +1,7 @@
-"""The charges of a federated run: ledger entries whose keys begin with the key of the run (see `Rounds`).
+"""The charges of a federated run: ledger entries whose keys begin with the key of the run, such as "week-7/round-000001".
 
-Each charge is compared with the current file, as a key belongs to one file.
+`Rounds` (rounds.py) makes these charges, and a later process finds here how many rounds are paid for. Each charge is compared with the
+current file, as a key belongs to one file: rounds of another file cost something else.
 """
 
 from __future__ import annotations
@@ -41,8 +42,7 @@ class RunCharges:
 def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
     """Return the charges that any process made for a run. Entries under other keys are not read.
 
-    Raises:
-        LedgerError: If a charge was made for another file or window, so that the cost of its rounds differs.
+    Raises LedgerError if a charge was made for another file or window, so that the cost of its rounds differs.
     """
     charges, window, tables = RunCharges(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
     for run in ledger.runs_beginning(f"{key}/"):
@@ -59,8 +59,7 @@ def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
 def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, charge: str) -> bool:
     """Return whether the ledger has the charge with the key `charge`, of the run with the key `key`.
 
-    Raises:
-        LedgerError: If the charge was made for another file or window.
+    Raises LedgerError if the charge was made for another file or window.
     """
     run = ledger.state().runs.get(charge)
     if run is None:
@@ -98,7 +97,7 @@ def rest_key(key: str) -> str:
 
 
 def charge_word(chunk: int) -> str:
-    """Return the word of `WORDS` for the key of a charge for `chunk` rounds."""
+    """Return the word in the key of a charge for `chunk` rounds: "round" for one round, and "charge" for several."""
     return "round" if chunk == 1 else "charge"
 
 
@@ -112,8 +111,7 @@ class ChargedTables:
     def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
         """Return the number of rounds that a charge of the run `key` pays for; 0 for the entries that no round performs.
 
-        Raises:
-            LedgerError: If the entry was charged for another file or window.
+        Raises LedgerError if the entry was charged for another file or window.
         """
         if run.key == rest_key(key):
             rounds = 0 if canonical(run.pipeline) == self._rest_text else None

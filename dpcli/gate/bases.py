@@ -1,6 +1,9 @@
-"""The bases with which the gate compares files.
+"""The *base* of each file: the earlier version with which the gate compares it, so that a change cannot raise the cost unseen.
 
-The base of a file is its version at a git revision (`bases_at`), or its entry in the JSON that an earlier gate wrote (`bases_from`).
+`bases_at` reads it from a git revision (--base-ref), and `bases_from` from the JSON that an earlier `dpcli gate -f json` wrote
+(--baseline). That JSON has numbers and terms but not the text of a file: it shows that epsilon rose, but not which change raised it
+(`costs_of`). An earlier version that is no valid pipeline becomes an `UnreadableBase`, and the file is then judged like a new one, with a
+warning.
 """
 
 from __future__ import annotations
@@ -77,9 +80,7 @@ def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | UnreadableBase | None]:
     """Return the base of each file by its path, which is the version at the git revision `ref`; None for a new file.
 
-    Raises:
-        InputError: `ref` is not a revision, a path is standard input, an earlier version is a Git LFS pointer, or its account cannot be
-            computed.
+    Raises InputError if `ref` is not a revision, a path is standard input, an earlier version is a Git LFS pointer, or has no account.
     """
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
@@ -88,10 +89,7 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
 
 
 def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | UnreadableBase:
-    """Return the base of one file from its content at the revision.
-
-    Raises InputError if the content is a Git LFS pointer, or if the account cannot be computed.
-    """
+    """Return the base of one file from its content. Raises InputError for a Git LFS pointer, or if the account cannot be computed."""
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
@@ -124,11 +122,8 @@ def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
     """Return the base of each file by its path, from the JSON of an earlier `dpcli gate -f json`; None for a file without an entry.
 
     Two paths name the same file if their real paths are equal. A relative path in the JSON may be relative to the working directory or to
-    the root of the repository around it.
-
-    Raises:
-        InputError: The JSON does not exist, cannot be read or has another form. Or one of `paths` has an entry without an account, or two
-            different entries.
+    the root of the repository around it. Raises InputError if the JSON cannot be read or has another form, or if one of `paths` has an
+    entry without an account or two different entries.
     """
     if not os.path.isfile(baseline):
         raise InputError(f"--baseline {baseline}: no such file")
@@ -209,7 +204,7 @@ def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _evidence(stated: Any) -> CostEvidence:
-    """Return the evidence that the number `stated` of a JSON report means. Raises ValueError if no evidence has this number."""
+    """Return the evidence with this number. Raises ValueError if no evidence has it."""
     if type(stated) is not int or stated not in tuple(CostEvidence):
         raise ValueError(f"evidence {stated!r} in place of one of {', '.join(map(str, CostEvidence))}")
     return CostEvidence(stated)

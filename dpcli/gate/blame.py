@@ -1,14 +1,15 @@
 """The explanation of a failed cap: the changes that cost most, their places in the file, and values with which the file would pass.
 
-The costs of single changes come from difference.py, sorted by size. A *remedy* is the noise, or the number of steps or epochs, of one
-mechanism with which every target would be met. It is computed by calibration. The text helps, and decides nothing.
+A *priced change* is one edit of the file with its cost if it alone were made to the base (dpcli/analysis/difference.py), sorted by size. A
+*remedy* is the noise, or the number of steps or epochs, of one mechanism with which every target would be met, computed by calibration.
+judge.py adds these texts to the messages of failed conditions, and no verdict depends on them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.difference import Priced
@@ -27,6 +28,13 @@ MOST = 3  # largest number of changes that a message names, and of mechanisms fo
 LISTED = 8  # largest length of a list that a message shows in full
 
 
+class SolvedKey(NamedTuple):
+    """A key of a mechanism, such as noise_multiplier, and for each target the value of the key that just meets it."""
+
+    key: str
+    values: list[float]
+
+
 def raising_changes(changes: Sequence[Priced]) -> list[Priced]:
     """Return the first `MOST` changes that raise epsilon. The given changes must be sorted by cost in descending order."""
     return [change for change in changes if change.increase > 0.0][:MOST]
@@ -39,12 +47,12 @@ def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> 
 
 
 def costliest_changes(changes: Sequence[Priced]) -> str:
-    """Return the costliest changes in words, for example `; steps 5000 -> 20000 in train costs +0.8123 alone`."""
+    """Return the costliest changes in words, for example `; train: steps 5000 -> 20000 costs +0.8123 alone`."""
     return "".join(f"; {edits_in_words(change)} costs +{up(change.increase)} alone" for change in raising_changes(changes))
 
 
 def edits_in_words(change: Priced) -> str:
-    """Return the edits of one change in words."""
+    """Return the edits of one change in words, for example `train: steps 5000 -> 20000`."""
     return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in change.change.edits)
 
 
@@ -76,7 +84,7 @@ def path_of(change: Priced, pipeline: Pipeline) -> Path:
 
 
 def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:
-    """Return values with which the file would pass, for example `; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`.
+    """Return values with which the file would pass, for example `; noise_multiplier = 1.1 in train, or steps = 4000, would pass`.
 
     Each value alone meets every target. Up to `MOST` mechanisms are tried: those with the costliest changes, and then those that run most
     often. The result is "" if no value of them meets the targets.
@@ -109,20 +117,18 @@ def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -
     """Yield the smallest noise, and the largest number of steps or epochs, with which one mechanism meets every target."""
     entry = charge.entries[0]
     place = f" in {entry.name}"
-    noise = _values_for_targets(pipeline, entry, "noise", targets)
+    noise = _solved(pipeline, entry, "noise", targets)
     if noise is not None:
-        yield f"{noise[0]} = {max(noise[1]):.10g}{place}"
+        yield f"{noise.key} = {max(noise.values):.10g}{place}"
         place = ""  # stated once
     if charge.count > 1:
-        length = _values_for_targets(pipeline, entry, "epochs" if entry.epochs is not None else "steps", targets)
+        length = _solved(pipeline, entry, "epochs" if entry.epochs is not None else "steps", targets)
         if length is not None:
-            yield f"{length[0]} = {min(length[1]):.10g}{place}"
+            yield f"{length.key} = {min(length.values):.10g}{place}"
 
 
-def _values_for_targets(
-    pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]
-) -> tuple[str, list[float]] | None:
-    """Return the key, and for each target the value that meets it; None if the entry has no such key, or if a target cannot be met."""
+def _solved(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> SolvedKey | None:
+    """Return the values that meet the targets; None if the entry has no key for this parameter, or if a target cannot be met."""
     from dpcli.analysis.calibrate import calibrate  # imported only if a file fails
     from dpcli.analysis.solved_keys import parameter_key
 
@@ -132,5 +138,5 @@ def _values_for_targets(
     with suppress(InputError, CannotCertify):
         chosen = ((entry.name, key),)
         solutions = [calibrate(pipeline, target.epsilon, target.delta, solve, chosen, runs=target.runs) for target in targets]
-        return key, [solution.value for solution in solutions]
+        return SolvedKey(key, [solution.value for solution in solutions])
     return None

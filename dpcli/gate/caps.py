@@ -1,8 +1,8 @@
 """Caps on epsilon and rho, limits on the rise of epsilon, and caps on sums over files.
 
 Flags, the policy and a file can state caps, and the smallest applies; a cap on epsilon at one delta implies no cap at a smaller delta, so
-several caps may bind at once (`binding_caps`). Words for the source of each cap are kept with it, so that a message says whose cap failed.
-A cap that is absent is None and never a large number.
+several caps may bind at once (`binding_caps`). `caps_in_force` gives the caps that hold for a file. Words for the source of each cap are
+kept with it, so that a message says whose cap failed. A cap that is absent is None and never a large number.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, NamedTuple
 
+from dpcli.base.errors import InputError
 from dpcli.base.fields import DELTA, POSITIVE, RATE, Key
 from dpcli.base.stated import product, quotient
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Caps
-from dpcli.file.pipeline.model import Budget
+from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import quoted
 
@@ -72,9 +73,9 @@ class BindingCap:
     alone: bool
 
     def words(self) -> str:
-        """Return the sources of the caps in words, for example ` (the file's budget; the policy allows 3.0)`.
+        """Return the sources of the caps, to be put behind the cap in a message: ` (the file's budget; the policy allows 3.0)`.
 
-        The result is "" if there is only one cap, or if all caps are equal.
+        The result is "" if there is only one cap, or if all caps are equal: whose cap failed is then no question.
         """
         words = [self.cap.source.whose]
         for looser_cap in self.looser:
@@ -125,13 +126,90 @@ class Outside:
                 yield StatedCap(value, source)
 
 
+@dataclass(frozen=True, slots=True)
+class CapsInForce:
+    """The caps that hold for a file.
+
+    Attributes:
+        epsilon: The caps on epsilon, in the order of their deltas. There are several caps if no cap implies the others.
+        rho: The caps on rho.
+        delta: The smallest delta that the file, the flags or the policy state; None if none states a delta.
+    """
+
+    epsilon: tuple[BindingCap, ...]
+    rho: tuple[BindingCap, ...]
+    delta: float | None
+
+    def judges(self, delta: float | None) -> bool:
+        """Return whether a cap on epsilon holds at this delta. Without any cap, return whether epsilon is reported at this delta."""
+        return delta in ({level.cap.delta for level in self.epsilon} or {self.delta})
+
+
+class EpsilonAndDelta(NamedTuple):
+    """The cap on epsilon and the delta that one source states; None for a value that it does not state."""
+
+    source: CapSource
+    epsilon: float | None
+    delta: float | None
+
+
+def caps_in_force(written: Pipeline, outside: Outside) -> CapsInForce:
+    """Return the caps in force for a file, which come from the file itself, from flags and from the policy.
+
+    A cap on epsilon holds at the delta that its source states, or else at the smallest delta of any source. A delta that is stated without
+    an epsilon limits every cap, so that no cap holds at a larger delta.
+    """
+    budget = written.budget or Budget()
+    flags, policy = outside.flags, outside.policy
+    pairs = (
+        EpsilonAndDelta(BUDGET, budget.epsilon, budget.delta if budget.epsilon is None else written.cap_delta),
+        EpsilonAndDelta(POLICY, policy.epsilon, policy.delta),
+        EpsilonAndDelta(flag("--max-epsilon"), flags.epsilon, flags.delta),
+    )
+    deltas = (written.cap_delta, written.privacy.delta, policy.delta, flags.delta)
+    smallest = min((delta for delta in deltas if delta is not None), default=None)
+    limits = [pair.delta for pair in pairs if pair.epsilon is None and pair.delta is not None]
+    epsilon_caps = []
+    for pair in pairs:
+        if pair.epsilon is not None:
+            delta = smallest if pair.delta is None else pair.delta
+            epsilon_caps.append(StatedCap(pair.epsilon, pair.source, None if delta is None else min((delta, *limits))))
+    rho_caps = [] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]
+    rho_caps += outside.stated("rho", "--max-rho")
+    return CapsInForce(binding_caps(epsilon_caps), binding_caps(rho_caps), smallest)
+
+
+def with_caps_in_force(written: Pipeline, outside: Outside) -> Pipeline:
+    """Return the pipeline with the caps in force as its budget. If no cap is in force, the pipeline is unchanged.
+
+    If several caps on epsilon are in force, the budget has the cap at the smallest delta.
+    """
+    caps = caps_in_force(written, outside)
+    if not caps.epsilon and not caps.rho:
+        return written
+    budget = Budget(
+        epsilon=caps.epsilon[0].cap.value if caps.epsilon else None,
+        delta=caps.epsilon[0].cap.delta if caps.epsilon else caps.delta,
+        warn_at=(written.budget or Budget()).warn_at,
+        rho=caps.rho[0].cap.value if caps.rho else None,
+    )
+    return replace(written, budget=budget)
+
+
+def require_cap(written: Pipeline, outside: Outside) -> None:
+    """Raise InputError if no cap on epsilon or rho is in force."""
+    caps = caps_in_force(written, outside)
+    if not caps.epsilon and not caps.rho:
+        raise InputError(f"{written.path}: budget: there is no cap: state a [budget] in the file, or use --max-epsilon or --policy")
+
+
 def with_defaults(caps: Caps, defaults: Caps) -> Caps:
     """Return the caps. If a cap is not stated, it is taken from `defaults`."""
     return Caps(**{key: getattr(defaults if getattr(caps, key) is None else caps, key) for key in KEYS})
 
 
 def tightest(caps: Sequence[Caps]) -> Caps:
-    """Return the smallest stated value of each cap."""
+    """Return the smallest stated value of each cap; None for a cap that none of them states."""
     smallest = {}
     for key in KEYS:
         stated = [getattr(level, key) for level in caps]
@@ -186,6 +264,7 @@ class RiseLimits:
         return [f"{key} = {number_words(value)}" for key, value in keys if value is not None]
 
     def _limits(self, base: float) -> Iterator[tuple[float, str]]:
+        """Yield each stated limit in nats, and in words."""
         if self.nats is not None:
             yield self.nats, f"+{number_words(self.nats)}{self.whose}"
         if self.percent is not None:

@@ -1,7 +1,8 @@
-"""Conditions on changes that lower epsilon by a claim and not by noise.
+"""Conditions on changes that lower epsilon by a claim and not by noise, which would be the cheapest way past a cap.
 
-Nobody can check a claim about data or program, such as a sampling rate or a sensitivity. A change of such a claim gives a warning. A
-mechanism whose cost followed from its noise must not state its own cost instead.
+A *claim* is what a file states about data or program and no accountant can check, such as a sensitivity, a sampling scheme or a partition
+(`Key.claim` marks these keys). A changed claim gives a warning, for a reviewer to judge. *Evidence* (`CostEvidence`) says where the cost of
+a mechanism comes from: if it followed from noise at the base and is only stated now, that is a *restatement*, which fails without a waiver.
 """
 
 from __future__ import annotations
@@ -182,5 +183,5 @@ def _restatement(message: str, key: Path) -> Condition:
 
 
 def keys_of_table(table: str) -> Members:
-    """Return the keys of a section, of [source] or of a query."""
+    """Return the keys of the table of a command: a section such as [train], [source] or a [[query]]."""
     return members_of(load({**RELEASED, **SECTIONS}[table]))

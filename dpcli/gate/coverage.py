@@ -164,11 +164,7 @@ def missed_pipelines(ref: str, paths: Sequence[str], places_with_verdict: frozen
 
 
 def _changed_paths(files: Sequence[OtherFile], touched: Mapping[str, TouchedFile]) -> list[str]:
-    """Return the paths of the touched files whose content has changed, and not only their mode.
-
-    Args:
-        touched: The touched files by their real paths.
-    """
+    """Return the paths of those files whose content has changed, and not only their mode. `touched` has the touched files by real path."""
     pairs = [(file, touched[os.path.realpath(file.path)]) for file in files if os.path.realpath(file.path) in touched]
     names: dict[tuple[str, str], list[str]] = {}  # by repository and its commit at the revision
     for _, at_base in pairs:

@@ -213,13 +213,11 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
 
 
 def _condition_for_quote(quote: Quote) -> Condition:
-    """Return the condition for a file that the ledger judged."""
     shares = LedgerShares(quote.share, quote.left)
     return Condition("ledger", "pass" if quote.fits else "fail", quote.message, ("mechanism",), shares=shares, delta=quote.delta)
 
 
 def _condition_for_error(error: Exception) -> Condition:
-    """Return the condition for a file that the ledger could not judge."""
     if isinstance(error, LedgerError):
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):

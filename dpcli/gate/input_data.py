@@ -1,6 +1,8 @@
 """Conditions on the input data: a file must read the data of the base, and files that read the same data must name one dataset.
 
-Otherwise the outputs may be about other people, or a sum over a dataset lacks the cost of some files.
+Otherwise the outputs may be about other people, or a sum over a dataset lacks the cost of some files. A key that names input is marked
+where it is declared (`Key.reads`). Paths are compared by the places to which they lead from their file (`place_of`), so that a moved file
+may lead to other data by an unchanged key. All conditions here are warnings: the gate does not open the data.
 """
 
 from __future__ import annotations

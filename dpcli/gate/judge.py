@@ -22,12 +22,11 @@ from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
 from dpcli.gate.blame import costliest_changes, place_of, remedy
-from dpcli.gate.caps import Outside, loosened_caps
+from dpcli.gate.caps import Outside, caps_in_force, loosened_caps, require_cap, with_caps_in_force
 from dpcli.gate.claims import claim_warnings, restatements
 from dpcli.gate.gate_terms import GateTerms, room
 from dpcli.gate.input_data import moved_data_warnings, other_data_warnings, shared_source_warnings, sources
 from dpcli.gate.policy import empty_sums, policy_that_applies, unmatched_rules
-from dpcli.gate.requirements import caps_in_force, with_caps_in_force
 from dpcli.gate.verdicts import Base, Condition, Gated, Judged, JudgedSum, first_finding
 from dpcli.gate.waivers import apply_waivers, check_waivers, unused_waivers
 from dpcli.git.command import cached_answers, review_of
@@ -113,7 +112,6 @@ def _touched_members(ref: str, expanded: Sequence[str], paths: Sequence[str], te
 
 
 def _removed_pipelines(ref: str, paths: Sequence[str], bases: Bases) -> list[Judged]:
-    """Return the verdicts on pipelines that were removed or moved out of view."""
     from dpcli.gate.coverage import removed_pipelines
 
     earlier_paths = [base.earlier_path for base in bases.values() if isinstance(base, Base)]
@@ -170,7 +168,7 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         outside = _outside(path, pipeline, terms)
         diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _require_waivable(pipeline, data)
-        requirements.require_cap(pipeline, outside)
+        require_cap(pipeline, outside)
         capped = with_caps_in_force(pipeline, outside)
         assert capped.budget is not None
         result = _account_of_unchanged(capped, _readable_base(bases, path)) or headline(capped, delta=capped.budget.delta)
@@ -293,7 +291,6 @@ def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> 
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
-    """Return the path that the file had at the base."""
     return os.path.join(review_of(path)[0], base.earlier_path) if base is not None and base.earlier_path else path
 
 

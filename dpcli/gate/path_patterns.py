@@ -1,6 +1,7 @@
 """Patterns of paths, such as "ads/*.toml", by which a policy names files.
 
-"*" and "?" match within one folder, and "**" matches across folders. A file that is reached through links has several names.
+"*" and "?" match within one folder, and "**" matches across folders. A file that is reached through links has several names: a rule of the
+policy applies to the file if it matches any of them, a waiver only if it matches all (policy.py), so that a link loosens nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Registers `dpcli gate` and the policy file."""
+"""The features that this folder registers (dpcli/base/plugin.py): the command gate and the policy file. It needs the folder ledger."""
 
 from __future__ import annotations
 

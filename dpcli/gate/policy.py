@@ -116,7 +116,7 @@ class PolicyWaiver(Waiver):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Caps):
-    """The terms for all pipelines."""
+    """The terms for all pipelines, as the policy file states them. `path` is where it was read; "" without a policy."""
 
     horizon: Annotated[Horizon | None, Key("planned repetition of a pipeline; a horizon in the file applies too")] = None
     require_unit: Annotated[tuple[str, ...], Key("units that a pipeline may protect; any unit if empty")] = ()
@@ -238,10 +238,8 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
     """Return the policy that applies, and warnings if the policy has changed.
 
     If the policy file is in a repository, its version at the base `ref` applies, so that a change cannot loosen the policy by which it is
-    judged. A policy on standard input, at REVISION:PATH or outside of every repository applies as the caller gave it.
-
-    Raises:
-        InputError: Git does not know the revision, or this version cannot read the policy at the base.
+    judged. A policy on standard input, at REVISION:PATH or outside of every repository applies as the caller gave it. Raises InputError if
+    git does not know the revision, or this version cannot read the policy at the base.
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, tuple(_changed_elsewhere(policy.path, ref))

@@ -132,12 +132,13 @@ def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
         for name in sorted({*map(os.fsdecode, (*tracked, *untracked))}):
             place = os.path.join(top, name)
             real = os.path.realpath(place)
-            if toml_name(name) and real not in known and os.path.isfile(real):
-                known.add(real)
-                data = content_of(real) or b""
-                tables = _tables(data)
-                if is_pipeline(tables) or (not tables and _looks_like_pipeline(data)):
-                    yield OtherFile(os.path.relpath(place), data, tables)
+            if not toml_name(name) or real in known or not os.path.isfile(real):
+                continue
+            known.add(real)
+            data = content_of(real) or b""
+            tables = _tables(data)
+            if is_pipeline(tables) or (not tables and _looks_like_pipeline(data)):
+                yield OtherFile(os.path.relpath(place), data, tables)
 
 
 def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequence[str]) -> Iterator[OtherFile]:
@@ -174,10 +175,7 @@ def touched_pipelines(ref: str) -> list[str]:
 
     The repository around the working directory and its submodules are searched. A file that is not valid TOML counts as a pipeline if it
     was a pipeline at the revision, contains a line that begins a table of pipelines, or is a Git LFS pointer. Untracked files are not part
-    of the change, but `dpcli.gate.coverage` warns about them.
-
-    Raises:
-        InputError: Git does not know the revision.
+    of the change, but `dpcli.gate.coverage` warns about them. Raises InputError if git does not know the revision.
     """
     top = top_of(os.getcwd())
     names = sorted(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--cached", "--recurse-submodules")))

@@ -1,7 +1,9 @@
-"""The conditions that the gate checks for a file.
+"""The conditions that the gate checks for one file. judge.py collects them, and verdicts.py says what a condition is.
 
-Some concern the current file alone: its caps, its horizon, its lint findings and the policy. Others compare the file with its base: its
-statement, its terms and the rise of its epsilon.
+Some concern the current file alone: its caps, its horizon (a planned number of runs), its lint findings and the policy. Others compare it
+with its base, the earlier version: its *statement* (the keys that say what epsilon means, such as unit and adjacency), its *terms* (all
+keys of [privacy], [budget] and [gate]), and the rise of its epsilon. An epsilon that no accountant can bound is "unknown", which never
+passes.
 """
 
 from __future__ import annotations
@@ -10,20 +12,19 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.budget_verdict import EpsilonVerdict, warning_level
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.rounding import up
 from dpcli.base.stated import difference
-from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Budget, Entry, Pipeline
 from dpcli.file.toml.findings import Diagnostic, Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped
-from dpcli.gate.caps import BUDGET, POLICY, BindingCap, CapSource, Outside, StatedCap, binding_caps, flag, max_rise, warn_rise
+from dpcli.gate.caps import CapsInForce, Outside, StatedCap, binding_caps, caps_in_force, max_rise, warn_rise
 from dpcli.gate.policy import Policy, scheme_of
 from dpcli.gate.term_changes import Changed, changed_terms, horizon_change, planned_runs, promised_delta
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
@@ -32,83 +33,6 @@ from dpcli.git.work_trees import holds, work_tree
 HORIZON = ("gate", "horizon")
 PLANNED = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
 FAR_APART = 8  # ratio of two counts above which a search between them goes on at their geometric mean
-
-
-@dataclass(frozen=True, slots=True)
-class CapsInForce:
-    """The caps that hold for a file.
-
-    Attributes:
-        epsilon: The caps on epsilon, in the order of their deltas. There are several caps if no cap implies the others.
-        rho: The caps on rho.
-        delta: The smallest delta that the file, the flags or the policy state; None if none states a delta.
-    """
-
-    epsilon: tuple[BindingCap, ...]
-    rho: tuple[BindingCap, ...]
-    delta: float | None
-
-    def judges(self, delta: float | None) -> bool:
-        """Return whether a cap on epsilon holds at this delta. Without any cap, return whether epsilon is reported at this delta."""
-        return delta in ({level.cap.delta for level in self.epsilon} or {self.delta})
-
-
-class EpsilonAndDelta(NamedTuple):
-    """The cap on epsilon and the delta that one source states; None for a value that it does not state."""
-
-    source: CapSource
-    epsilon: float | None
-    delta: float | None
-
-
-def caps_in_force(written: Pipeline, outside: Outside) -> CapsInForce:
-    """Return the caps in force for a file, which come from the file itself, from flags and from the policy.
-
-    A cap on epsilon holds at the delta that its source states, or else at the smallest delta of any source. A delta that is stated without
-    an epsilon limits every cap, so that no cap holds at a larger delta.
-    """
-    budget = written.budget or Budget()
-    flags, policy = outside.flags, outside.policy
-    pairs = (
-        EpsilonAndDelta(BUDGET, budget.epsilon, budget.delta if budget.epsilon is None else written.cap_delta),
-        EpsilonAndDelta(POLICY, policy.epsilon, policy.delta),
-        EpsilonAndDelta(flag("--max-epsilon"), flags.epsilon, flags.delta),
-    )
-    deltas = (written.cap_delta, written.privacy.delta, policy.delta, flags.delta)
-    smallest = min((delta for delta in deltas if delta is not None), default=None)
-    limits = [pair.delta for pair in pairs if pair.epsilon is None and pair.delta is not None]
-    epsilon_caps = []
-    for pair in pairs:
-        if pair.epsilon is not None:
-            delta = smallest if pair.delta is None else pair.delta
-            epsilon_caps.append(StatedCap(pair.epsilon, pair.source, None if delta is None else min((delta, *limits))))
-    rho_caps = [] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]
-    rho_caps += outside.stated("rho", "--max-rho")
-    return CapsInForce(binding_caps(epsilon_caps), binding_caps(rho_caps), smallest)
-
-
-def with_caps_in_force(written: Pipeline, outside: Outside) -> Pipeline:
-    """Return the pipeline with the caps in force as its budget. If no cap is in force, the pipeline is unchanged.
-
-    If several caps on epsilon are in force, the budget has the cap at the smallest delta.
-    """
-    caps = caps_in_force(written, outside)
-    if not caps.epsilon and not caps.rho:
-        return written
-    budget = Budget(
-        epsilon=caps.epsilon[0].cap.value if caps.epsilon else None,
-        delta=caps.epsilon[0].cap.delta if caps.epsilon else caps.delta,
-        warn_at=(written.budget or Budget()).warn_at,
-        rho=caps.rho[0].cap.value if caps.rho else None,
-    )
-    return replace(written, budget=budget)
-
-
-def require_cap(written: Pipeline, outside: Outside) -> None:
-    """Raise InputError if no cap on epsilon or rho is in force."""
-    caps = caps_in_force(written, outside)
-    if not caps.epsilon and not caps.rho:
-        raise InputError(f"{written.path}: budget: there is no cap: state a [budget] in the file, or use --max-epsilon or --policy")
 
 
 def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator[Condition]:
@@ -244,14 +168,13 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
     privacy = pipeline.privacy
     stated = (
         ("unit", privacy.unit, policy.require_unit),
-        ("adjacency", privacy.adjacency, policy.require_adjacency),
+        ("adjacency", privacy.adjacency.value, tuple(adjacency.value for adjacency in policy.require_adjacency)),
         ("dataset", privacy.dataset, policy.require_dataset),
     )
     for key, value, allowed in stated:
         if allowed and value not in allowed:
-            expected = " or ".join(str(getattr(item, "value", item)) for item in allowed)
-            value_text = "none" if value is None else getattr(value, "value", value)
-            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {expected}, found {value_text}", ("privacy", key))
+            text = f"privacy.{key}: the policy expects {' or '.join(allowed)}, found {'none' if value is None else value}"
+            yield Condition("policy", "fail", text, ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
@@ -291,7 +214,7 @@ def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition
 
 
 def epsilon_now(result: Account, base: Base) -> float:
-    """Return the current epsilon at the delta of the base."""
+    """Return the current epsilon at the delta of the base. Epsilons at two deltas cannot be compared."""
     return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 
 
@@ -329,12 +252,7 @@ def statement_conditions(
 
 
 def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, outside: Outside) -> dict[str, str]:
-    """Return the current cap in words, such as `the policy's 3.0`, for each cap of the earlier version that a current cap implies.
-
-    Args:
-        terms: The terms of the file at the base.
-        written: The current file with its own caps.
-    """
+    """Return the current cap in words, such as `the policy's 3.0`, for each cap in the base's terms that a current cap implies."""
     caps, delta = caps_in_force(written, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}

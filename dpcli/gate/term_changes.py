@@ -93,7 +93,9 @@ def changed_terms(
     """
     differing = {key: value for key, value in statement_of(capped).items() if statement.get(key) != value}
     for key, value in differing.items():
-        yield Changed(f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", True, _place(key, written))
+        yield Changed(
+            f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", weaker=True, key=_place(key, written)
+        )
     for name, member in _compared_keys().items():
         table, _, key = name.partition(".")
         old, new = terms.get(name), _plain(_stated_value(written, name))
@@ -105,7 +107,7 @@ def changed_terms(
             yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, written), (table, key))
         elif name in replaced and _weaker(member, old, new):
             words = f"{name} raised from {value_in_words(old)} to {value_in_words(new)}"
-            yield Changed(words, False, (table, key), replaced[name])
+            yield Changed(words, weaker=False, key=(table, key), replaced_by=replaced[name])
         else:
             window_moved = name == WINDOW and keeps_its_width(old, new)
             yield Changed(words, not window_moved and _weaker(member, old, new), (table, key))
@@ -193,12 +195,9 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
 
 
 def _width(kind: BlockKind, stated: Sequence[str]) -> int:
-    """Return the number of different blocks in a window.
+    """Return the number of different blocks in the items of a window, each of which is one block or a range FIRST..LAST.
 
     It is 0 if a block is not of this kind, if a range ends before it starts, or if there are more than `MOST_IN_WINDOW` blocks.
-
-    Args:
-        stated: The items of the window. Each item is one block, or a range FIRST..LAST.
     """
     ranks: set[int] = set()
     for item in stated:

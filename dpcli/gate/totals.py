@@ -27,9 +27,9 @@ from dpcli.file.pipeline.read import parse, toml_document, toml_name
 from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.shown import first_names, quoted
-from dpcli.gate.caps import Outside, SharedCaps
+from dpcli.gate.caps import Outside, SharedCaps, caps_in_force, with_caps_in_force
 from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, other_pipelines, tops_of
-from dpcli.gate.requirements import cap_conditions, caps_in_force, runs_of, with_caps_in_force
+from dpcli.gate.requirements import cap_conditions, runs_of
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
 from dpcli.git.command import commit_of, tree_entries
 from dpcli.git.past_files import contents_in, is_based_on
@@ -101,18 +101,15 @@ def _judged_members(files: Sequence[Judged]) -> Iterator[SumMember]:
         real_path = os.path.realpath(file.path)
         if real_path not in real_paths and file.written is not None:
             real_paths.add(real_path)
-            yield SumMember(file.path, file.written, True)
+            yield SumMember(file.path, file.written, judged=True)
 
 
 def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[OtherFile]) -> Iterator[SumMember]:
-    """Yield the files that name one of the datasets.
-
-    Raises InputError if a file cannot be read, or the name of its dataset only looks like one of the names.
-    """
+    """Yield the files that name one of the datasets. Raises InputError for an unreadable file or a name that only looks the same."""
     skeletons = {skeleton(name) for name in caps.datasets}  # names that look the same have the same skeleton
     members = [member for member in judged if skeleton(member.pipeline.privacy.dataset or "") in skeletons]
     members += [
-        SumMember(file.path, parse(file.data, file.path), False)
+        SumMember(file.path, parse(file.data, file.path), judged=False)
         for file in others
         if skeleton(dataset_of(file.tables)) in skeletons
         or (not file.tables and any(name.encode() in file.data for name in caps.datasets))  # invalid TOML, which `parse` refuses
@@ -159,8 +156,7 @@ def _account_of_members(
 ) -> Account:
     """Return the account of all runs of the members, at the delta of the cap or the smallest delta of the members.
 
-    Raises:
-        InputError, CannotCertify, NotRepresentable: The sum cannot be computed.
+    Raises InputError, CannotCertify or NotRepresentable if the sum cannot be computed.
     """
     parts: list[tuple[Pipeline, int]] = []
     deltas: list[float | None] = []
@@ -354,18 +350,18 @@ class Rise(NamedTuple):
     has_changed: bool
 
 
-UNCHANGED = Rise(0.0, False)
+UNCHANGED = Rise(0.0, has_changed=False)
 
 
 def _rise(file: Judged, datasets: Sequence[str]) -> Rise:
     """Return the rise of a file. It is negative if epsilon fell, and at least 0 for a file that joins one of the datasets."""
     if file.base is None:
-        return Rise(0.0 if file.account is None else file.account.upper, True)
+        return Rise(0.0 if file.account is None else file.account.upper, has_changed=True)
     now = file.epsilon_at_base_delta
     if now is None or now == file.base.epsilon:  # the difference of two infinities would be NaN
         return Rise(0.0, bool(file.changes))
     rise = now - file.base.epsilon
-    return Rise(max(rise, 0.0) if _joins(file, datasets) else rise, True)
+    return Rise(max(rise, 0.0) if _joins(file, datasets) else rise, has_changed=True)
 
 
 def _joins(file: Judged, datasets: Sequence[str]) -> bool:

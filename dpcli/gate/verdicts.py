@@ -1,7 +1,9 @@
-"""The verdicts of the gate on conditions, files and sums, as immutable records.
+"""The vocabulary of the gate, as immutable records: what it compares with (`Base`), what it checks (`Condition`), and its verdicts.
 
-A condition is one requirement of a file, such as a cap. The verdict on a file is the worst verdict of its conditions. The verdict "unknown"
-means that the gate cannot decide, for example because no finite epsilon is certified. It never passes.
+A *condition* is one thing that the gate checks of a file, such as "epsilon stays below its cap"; CONDITIONS explains each, and a lint rule
+is one too, under its code. The verdict on a file is the worst of its conditions (PRECEDENCE), and the worst of all files and sums gives the
+exit code. "unknown" means that the gate cannot decide, for example because no finite epsilon is certified, and "invalid" that something
+cannot be read or judged at all: neither passes. A *sum* is the total cost of all files that name one dataset (totals.py).
 """
 
 from __future__ import annotations
@@ -81,10 +83,9 @@ class Condition:
         name: A key of `CONDITIONS`, or the code of a lint rule.
         key, place: The key that the condition is about, as a path into the file, and its line and column.
         mechanism: The name of the mechanism that the condition is about, if there is exactly one.
-        measured, target: The epsilon that was judged, and the goal with which the condition would pass.
+        measured, target: The epsilon that was judged, and the goal with which the condition would pass; None if it judges no epsilon.
         pardon: The waiver that covers a failure.
-        shares: For a ledger, the shares of its cap.
-        delta: For a ledger, the delta of the cap.
+        shares, delta: For the condition "ledger", the shares of the ledger's cap, and the delta of the cap.
     """
 
     name: str
@@ -108,7 +109,7 @@ def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The earlier version of a file.
+    """The earlier version of a file, or the earlier value of a sum (which has no text, terms or mechanisms).
 
     Attributes:
         epsilon, delta: The guarantee.
@@ -216,7 +217,7 @@ class Gated:
 
 
 def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
-    """Return the first finding in words, and the number of further findings."""
+    """Return the first finding in words, and the number of the others: `line 3: budget.epsilon: expected ... (and 2 more)`."""
     first = diagnostics[0]
     further = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
     place = f"line {first.line}: " if first.line else ""  # a finding about all of the file has no line

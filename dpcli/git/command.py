@@ -1,7 +1,8 @@
 """Calls of git: repositories under review, and the commits and files that they contain.
 
-Git runs in the repository around a folder, even if the variables of a hook name another one. Without a repository there, they count.
-Functions whose messages begin with "--base-ref:" are for that option of the gate.
+The gate (`dpcli gate --base-ref REVISION`) compares the files of a change with the *base*, their versions at a revision that was reviewed.
+Functions whose messages begin with "--base-ref:" are for that option. The author of the change must not steer git: so git runs in the
+repository around a folder, even if the variables of a hook name another one. They count only if there is no repository around the folder.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"
 def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder, with messages in English. Objects that somebody replaced (git replace) are read as they were committed.
 
-    Raises:
-        OSError, ValueError, subprocess.TimeoutExpired: Git cannot be run.
+    Raises OSError, ValueError or subprocess.TimeoutExpired if git cannot be run.
     """
     has_work_tree = work_tree(os.path.realpath(folder)) is not None
     environment = {name: value for name, value in os.environ.items() if not (has_work_tree and name in HOOK_VARIABLES)}
@@ -48,13 +48,8 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
 def refuse_ambiguous(folder: str, revision: str, what: str) -> None:
     """Raise InputError if a revision begins with a name that branches or tags with different commits share.
 
-    Git would choose one of them silently. For example, it prefers a local branch "origin/main" to the main branch of the remote.
-
-    Args:
-        what: Beginning of the message.
-
-    Raises:
-        OSError, ValueError, subprocess.TimeoutExpired: Git cannot be run.
+    Git would choose one of them silently. For example, it prefers a local branch "origin/main" to the main branch of the remote. The
+    message begins with `what`. Raises the errors of `run_git`.
     """
     name = re.split(r"[~^:]|@\{", revision, maxsplit=1)[0]
     places = [*(f"refs/{kind}{name}" for kind in ("", "tags/", "heads/", "remotes/")), f"refs/remotes/{name}/HEAD"]
@@ -78,7 +73,7 @@ def shallow_hint(folder: str) -> str:
 
 
 def error_line(process: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the first line of git's error message."""
+    """Return the first line of git's error message, without "fatal: ", for the end of a message of dpcli."""
     return os.fsdecode(process.stderr).strip().partition("\n")[0].removeprefix("fatal: ") or "no reason given"
 
 
@@ -107,7 +102,7 @@ def present_files(top: str) -> frozenset[str]:
 
 
 class TreeEntry(NamedTuple):
-    """An entry of a commit."""
+    """A file, link or submodule of a commit, with its mode and the name of its object as git prints them."""
 
     mode: bytes
     blob: bytes
@@ -138,7 +133,7 @@ def tree_entries(top: str, tree: str) -> Iterator[TreeEntry]:
 def cached_answers() -> Iterator[None]:
     """Within this context, ask git only once for the root around each folder and for the commit of each revision.
 
-    So many files are judged quickly, and all of them against one state of the repository.
+    So many files are judged quickly, and against one commit even if somebody moves a branch meanwhile.
     """
     token = _cache.set({})
     try:

@@ -1,9 +1,12 @@
 """Files at a git revision, and the files that a change touches.
 
-The gate compares a file with its *base*, the same file at the revision. A current file is found there under its path, through links, or
-under an earlier name: a renamed file is compared with a deleted file of which it keeps at least half of the keys and values. A pipeline
-that keeps less under its old name, or is no pipeline any more, counts as removed. A clone that lacks a content raises an error instead of
-calling the file new. Contents are read as committed, without filters of the repository's settings.
+The gate (dpcli/gate) compares a file with its *base*, the same file at the revision. A current file is found there under its path, through
+links, or under an earlier name: a renamed file is compared with a deleted file of which it keeps at least half of the keys and values. A
+pipeline that keeps less under its old name, or is no pipeline any more, counts as removed. A new file would have no base, and its cost
+would not be limited by it: so a clone that lacks a content raises an error instead of calling the file new. Contents are read as committed,
+without filters of the repository's settings.
+
+`top` is the root of a repository, and `tree` the object name of a commit.
 """
 
 from __future__ import annotations
@@ -63,8 +66,7 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
     A file of a repository inside the one under review is matched with the file at its path at the revision. If there is none, it is matched
     with the file in the commit to which the revision links. The branches of the inner repository are ignored, as nobody has reviewed them.
 
-    Raises:
-        InputError: Git does not know the commit in the repository of a file, or cannot read it.
+    Raises InputError if git does not know the commit in the repository of a file, or cannot read it.
     """
     reviews = {path: review_of(path) for path in paths}
     paths_in: dict[str, list[str]] = {}  # by root of their repository
@@ -92,7 +94,7 @@ def _with_unique_renames(files: dict[str, PastFile | None], reviews: Mapping[str
 
 
 def _file_at(ref: str, path: str, review: Review, versions: Versions, removed: RemovedFiles) -> PastFile | None:
-    """Return one file at the revision; None for a new file. See `files_at` for files of a repository inside."""
+    """Return one file at the revision; None for a new file. `removed` caches the removed files between calls."""
     top, inner = review
     tree = commit_of(top, ref)
     past = _first_committed(versions, top)
@@ -164,7 +166,7 @@ def contents_at(top: str, names: Sequence[str]) -> list[bytes | None]:
 
 
 def contents_in(top: str, tree: str, paths: Sequence[str]) -> dict[str, bytes | None]:
-    """Return the content of each file in a commit, by its path; None for a file that the commit does not have. Git is called once."""
+    """Return the content of each file in a commit, by its path; None for a file that the commit does not have."""
     return dict(zip(paths, contents_at(top, [f"{tree}:{path}" for path in paths]), strict=True))
 
 
@@ -223,17 +225,28 @@ def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
     Raises InputError if the clone lacks the content of a file.
     """
     entries = list(_changed_entries(tree, top, endings))
-    for (path, blob, is_present), data in zip(entries, contents_at(top, [blob for _, blob, _ in entries]), strict=True):
+    for entry, data in zip(entries, contents_at(top, [entry.blob for entry in entries]), strict=True):
         if data is None:
-            _require_object(top, blob)
-        elif not is_present or not _is_kept(data, os.path.join(top, path)):
-            yield path, data
+            _require_object(top, entry.blob)
+        elif not entry.is_present or not _is_kept(data, os.path.join(top, entry.path)):
+            yield entry.path, data
 
 
-def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
-    """Yield the path and the blob of each entry of a commit with these endings that the change under review may have changed or removed,
-    and whether the work tree still has a file or link at the path.
+class ChangedEntry(NamedTuple):
+    """A file or link of a commit that the change under review may have changed or removed.
+
+    Attributes:
+        blob: A name of its content, for git.
+        is_present: Whether the work tree still has a file or link at the path.
     """
+
+    path: str
+    blob: str
+    is_present: bool
+
+
+def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[ChangedEntry]:
+    """Yield the changed entries of a commit with one of these endings."""
     changed, common = differing_paths(top, tree), _common_files(top, tree)
     for entry in tree_entries(top, tree):
         place = os.path.join(top, entry.path)
@@ -244,7 +257,7 @@ def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[
         if not is_present or entry.path in changed:
             # The object of a link is a path. The name COMMIT:PATH leads to the target.
             blob = f"{tree}:{entry.path}" if entry.is_link else os.fsdecode(entry.blob)
-            yield entry.path, blob, is_present
+            yield ChangedEntry(entry.path, blob, is_present)
 
 
 def _is_kept(data: bytes, place: str) -> bool:
@@ -321,7 +334,7 @@ def _key_values(value: Any, path: tuple[str, ...]) -> Iterator[Hashable]:
 
 
 def kept_share(old: frozenset[Hashable], new: frozenset[Hashable]) -> float:
-    """Return the share of the old parts that are also new parts."""
+    """Return the share of the old parts that are also new parts; 0 if there are no old parts."""
     return len(old & new) / len(old) if old else 0.0
 
 

@@ -1,4 +1,8 @@
-"""The content of a file that a user names: a path, standard input, or REVISION:PATH."""
+"""The content of a file that a user names: a path, standard input, or REVISION:PATH.
+
+`dpcli diff` reads its two pipeline files in this way, and `dpcli gate` its policy: "origin/main:policy.toml". The content at a revision is
+read as it was committed, without any filter, pager or diff driver of the repository's settings.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,8 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
 
     PATH is relative to the root of the git repository around the working directory, and "./PATH" is relative to the working directory.
 
-    what: the expected kind of file, for messages.
+    Args:
+        what: The expected kind of file, for messages.
 
     Raises:
         InputError: The file does not exist or cannot be read, git cannot be run or does not know the file, or the name of the revision is
@@ -31,7 +36,6 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
         raise _refusal(source, what, f"both a revision {revision!r} and a file of that name (./{escaped_path(source)})")
     try:
         refuse_ambiguous(".", revision, escaped_path(source))
-        # This reads the object as it was committed, without any filter, pager or diff driver of the repository's settings.
         answer = run_git(".", "cat-file", "blob", source)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{escaped_path(source)}: git cannot be run: {error}") from None
@@ -47,7 +51,7 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
 
 
 def _names_commit(revision: str) -> bool:
-    """Return whether a text is a revision that git knows; false if git cannot be run."""
+    """Return whether git knows the revision; false if git cannot be run, so that a file with a colon in its name can still be read."""
     try:
         return bool(revision) and not revision.startswith("-") and bool(commit(".", revision))
     except (OSError, ValueError, subprocess.TimeoutExpired):

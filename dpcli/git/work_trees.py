@@ -1,4 +1,8 @@
-"""Git work trees and the paths of files in them, found in the file system without running git."""
+"""Git work trees and the paths of files in them, found in the file system without running git.
+
+A work tree is the folder with the checked-out files of a repository. Its root contains `.git`. Reports name files relative to that root, as
+a forge does (`path_in_repository`), also on a machine without git.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterator
 
 
 def work_tree(folder: str) -> str | None:
-    """Return the root of the git work tree that contains a folder. It is the folder or the nearest one above it; None without one."""
+    """Return the root of the git work tree that contains a folder, which may be the folder itself; None if there is no work tree."""
     return next((place for place in (folder, *folders_above(folder)) if _is_work_tree(place)), None)
 
 
@@ -38,20 +42,21 @@ def path_in_repository(path: str) -> str:
         return path_in_repository(inside) if inside.startswith("./") else inside or revision
     real = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
     for place in (real, absolute):
-        for root in roots(place, ""):
+        for root in roots(place):
             if holds(root, place):
                 return os.path.relpath(place, root).replace(os.sep, "/")
     return path.replace(os.sep, "/")
 
 
-def roots(path: str, policy: str) -> Iterator[str]:
+def roots(path: str, policy: str | None = None) -> Iterator[str]:
     """Yield the work trees to which a path may be relative: those around the policy, the working directory and the file itself.
 
-    If `policy` is no file, the working directory takes its place. Work trees may be repeated.
+    Work trees may be repeated. `policy`, the path of the gate's policy (dpcli/gate/policy.py), may be no file, such as REVISION:PATH.
     """
-    current = os.path.realpath(os.getcwd())
-    around_policy = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else current
-    for folder in (around_policy, current, os.path.dirname(path)):
+    folders = [os.path.realpath(os.getcwd()), os.path.dirname(path)]
+    if policy is not None and os.path.isfile(policy):
+        folders.insert(0, os.path.dirname(os.path.realpath(policy)))
+    for folder in folders:
         root = work_tree(folder)
         if root is not None:
             yield root

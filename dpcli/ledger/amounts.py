@@ -1,6 +1,8 @@
 """Amounts of privacy loss as decimal numbers. A cost is rounded up when it is written, a cap is rounded down, and sums are exact.
 
-A cost or a cap maps the names of amounts to numbers, in the currency of the ledger's filter: {"rho": 0.1}, or {"epsilon": 1, "delta": 0}.
+A ledger adds up what runs cost in the *currency* of its filter (filters/filter.py), the theorem that bounds their total loss. A cost or a
+cap maps the names of the currency's amounts to numbers: {"rho": 0.1}, or {"epsilon": 1, "delta": 0}. Sums are exact decimals, since a sum
+of a million rounded doubles could pass a cap that the runs exceed.
 
 If the dataset is cut into blocks, each block has the same caps, and the spending of all blocks is kept in one flat mapping. Its keys
 consist of the name of an amount, "@" and the name of a block: {"rho@2026-01-01": 0.1, "rho@2026-01-02": 0.3}. The last functions of this
@@ -97,16 +99,18 @@ def _readable_amount(text: object) -> Decimal | None:
 
 
 def texts(amounts: Amounts) -> dict[str, str]:
-    """Return amounts as texts, as entries and JSON values state them."""
+    """Return amounts as texts, as entries and JSON values state them: {"rho": "0.1"}."""
     return {name: str(value) for name, value in amounts.items()}
 
 
-def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
-    """Return the exact sum (`sign` = 1) or difference (`sign` = -1) of each amount. An amount missing on one side counts as 0 there."""
-    result = dict(total)
-    for name, value in more.items():  # copy_negate is exact, while unary minus rounds to the 28 digits of the default context
-        result[name] = EXACT.add(result.get(name, ZERO), value.copy_negate() if sign < 0 else value)
-    return result
+def add(total: Amounts, more: Amounts) -> dict[str, Decimal]:
+    """Return the exact sum of each amount. An amount that is missing on one side counts as 0 there."""
+    return {**total, **{name: EXACT.add(total.get(name, ZERO), value) for name, value in more.items()}}
+
+
+def subtract(total: Amounts, less: Amounts) -> dict[str, Decimal]:
+    """Return the exact difference of each amount, which may be negative. A missing amount counts as 0."""
+    return {**total, **{name: EXACT.subtract(total.get(name, ZERO), value) for name, value in less.items()}}
 
 
 def divide_down(cap: str, parts: int) -> str:

@@ -1,6 +1,8 @@
 """The balance of a ledger in numbers that help to plan runs: shares of the cap, and the runs that still fit.
 
-This module does not need numpy.
+The cap and the spending are amounts in the currency of the ledger's filter (dpcli/ledger/filters/filter.py). What is shown is the *share*
+of the cap that is spent, for the amount with the largest share. If the dataset is cut into blocks, each with a cap of its own, it is the
+share of the fullest block. This module does not need numpy, so that `dpcli budget show` starts fast.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.state import LedgerState, Run
 
+ANY_NUMBER = -1  # in place of a number of runs that fit, if they cost nothing; JSON documents state it too
+
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
@@ -30,8 +34,8 @@ class Remaining:
         spent, reserved, left: Shares of the cap, for the amount with the largest share. In declared mode they are shares of the number of
             declared runs.
         planned: In declared mode, the epsilon of all declared runs, which were fixed in advance; else None.
-        like_last: The number of further runs like the last one that fit; -1 if any number fits; None if no run was charged, or the
-            last charge is a correction.
+        like_last: The number of further runs like the last one that fit, or `ANY_NUMBER`; None if no run was charged, or the last charge
+            is a correction.
         pure: A pure epsilon that certainly fits in one run. Both `like_last` and `pure` are 0 if the dataset has moved or is a copy that is
             not open, because nothing can be charged then.
     """
@@ -110,7 +114,7 @@ def share_of(state: LedgerState, part: amounts.Amounts) -> float:
 
 
 def runs_like(state: LedgerState, run: Run) -> int:
-    """Return how many more runs with the cost of `run` fit; -1 if any number fits, because they cost nothing.
+    """Return how many more runs with the cost of `run` fit; `ANY_NUMBER` if they cost nothing.
 
     The runs are assumed to be charged to the person who was charged for `run`, so that the quotas of this person count.
     """
@@ -118,10 +122,10 @@ def runs_like(state: LedgerState, run: Run) -> int:
         return 0
     paid = {name: Fraction(cost) for name, cost in run.cost.items() if cost > 0}
     if not paid:
-        return -1
+        return ANY_NUMBER
     quotas = quotas_of(state.quotas, str(run.content["who"]))
     rooms: list[amounts.Amounts] = [state.on_blocks(run.window).left()]
-    rooms += [amounts.add(quota.limits(state.caps), state.quota_used(quota, run.window), -1) for quota in quotas]
+    rooms += [amounts.subtract(quota.limits(state.caps), state.quota_used(quota, run.window)) for quota in quotas]
     counts = [Fraction(room[name]) // cost for room in rooms for name, cost in paid.items()]
     return max(min(counts), 0)
 

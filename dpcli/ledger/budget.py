@@ -1,9 +1,13 @@
 """The Python interface to a ledger (`dpcli.budget`): a program charges a run, draws its noise, and records that the run has ended.
 
+    with dpcli.budget("budget.db").reserve("train.toml", key="week-7") as run:
+        run.start()
+        ...  # draw noise
+
 The life of a run is `reserve` (it is charged in full), `start` (noise may be drawn from now on), and the end of the `with` block (it is
 committed, unless the block raised an exception). Only a run that was never started can be voided and refunded. A repeated request with the
 same key charges nothing twice. Arguments of a wrong type raise InputError before a ledger is opened; the last functions of this module
-check the types.
+check the types. The ledger itself is dpcli/ledger/ledger.py.
 """
 
 from __future__ import annotations
@@ -210,7 +214,6 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
 def _request(
     pipeline: Pipeline | str | os.PathLike[str], key: str, delta: float | None, why: str
 ) -> tuple[Pipeline, str, float | None, str]:
-    """Return the arguments of a request after a check of their types."""
     checked_delta = None if delta is None else number_of("delta", delta)
     return pipeline_of("pipeline", pipeline), text_of("key", key), checked_delta, text_of("why", why)
 

@@ -2,7 +2,7 @@
 
 Each entry is stored as JSON in one canonical spelling, and contains the SHA-256 of the entry before it. So a change, removal or insertion
 of an entry changes the hash of every later entry. Removing the last entries, or recomputing the whole chain, is not visible here: compare
-with an anchor (verify.py).
+with an anchor, an earlier head that somebody keeps elsewhere (verify.py). What the entries mean is up to state.py.
 
 Source: Haber & Stornetta 1991, How to time-stamp a digital document, Journal of Cryptology 3.
 """
@@ -74,7 +74,7 @@ def digest(text: str) -> str:
 
 
 def seal(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
-    """Return the entry with this content that follows `head`."""
+    """Return the entry with this content that follows `head`, with its number, the hash of `head`, and its own hash."""
     chained = {**content, "ledger": VERSION, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
     body = canonical(chained)
     return LedgerEntry(StoredRow(head.seq + 1, body, digest(body)), json.loads(body))
@@ -102,7 +102,10 @@ def linked_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
 
 
 def is_sealed_again(row: StoredRow, stored: StoredRow) -> bool:
-    """Return whether a stored row is `row`, or differs from it only by its number, the hash before it and its time."""
+    """Return whether a stored row is `row`, or differs from it only by its number, the hash before it and its time.
+
+    A database seals a row again after rows that others have appended meanwhile (stores/postgres.py). Anything else would be another entry.
+    """
     if stored == row:
         return True
     try:
@@ -130,8 +133,7 @@ def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
 def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
     """Return the entry in a row without a check of its hash.
 
-    Raises:
-        LedgerError: The row is not an entry of a known format. The message begins with `place`.
+    Raises LedgerError if the row is not an entry of a known format. The message begins with `place`.
     """
     try:
         content = json.loads(row.body)
@@ -213,6 +215,5 @@ def _relative_time(text: str, start: datetime) -> datetime | None:
 
 
 def _absolute_time(text: str) -> datetime:
-    """Return an ISO time in UTC. Raises ValueError if the text has another form."""
     time = datetime.fromisoformat(text)
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

@@ -1,5 +1,8 @@
 """Checkpoints, which store the state of a ledger at one of its entries. A reader continues from there and skips the entries before.
 
+The state (state.py) is what the entries add up to: caps, spending, open reservations. A ledger with years of runs would otherwise be read
+from its first entry by every command.
+
 A checkpoint is a cache. It is computed from a state that was read and checked, and it is written in the transaction of the entry that it
 describes. It contains the hashes of that entry and of the opening entry, and every sum as an exact decimal. A digest protects its text.
 
@@ -45,10 +48,8 @@ MOST_DIGITS = 500  # largest number of digits before the point of an amount; rea
 def is_due(state: LedgerState, last_seq: int) -> bool:
     """Return whether a checkpoint should be written at the end of `state`.
 
-    No checkpoint is written if the dataset has moved, so that a reader who continues from a checkpoint always reads the entry of the move.
-
-    Args:
-        last_seq: Number of the entry that the last checkpoint describes; 0 if there is no checkpoint.
+    `last_seq` is the number of the entry that the last checkpoint describes, or 0. No checkpoint is written if the dataset has moved, so
+    that a reader who continues from a checkpoint always reads the entry of the move.
     """
     return state.departure is None and state.head.seq - last_seq >= EVERY
 
@@ -208,7 +209,6 @@ def _row_with_hash(store: Store, dataset: str, seq: int, hash_: str) -> StoredRo
 
 
 def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
-    """Return the row with a number. Raises LedgerError if it is missing."""
     rows = store.after(dataset, seq - 1, 1)
     if not rows or rows[0].seq != seq:
         raise LedgerError(

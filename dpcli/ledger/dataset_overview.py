@@ -1,6 +1,7 @@
 """An overview of the datasets in several ledgers, for `dpcli budget overview`: how much of each budget is used, and what needs attention.
 
-If a dataset or a ledger cannot be read, the others are still shown.
+A ledger file or database may hold several datasets, each with a cap of its own. If a dataset or a ledger cannot be read, the others are
+still shown. documents/ledger_overview.py prints the overview.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.balance import fullest_block, share_of
@@ -85,12 +86,18 @@ class UnreadableDataset:
     why: str
 
 
-def overview(
-    urls: Sequence[str], balance_of: BalanceMaker | None = None
-) -> tuple[tuple[UnreadableDataset, ...], tuple[DatasetSummary, ...]]:
-    """Return what cannot be read, and the summaries of all other datasets.
+class Overview(NamedTuple):
+    """The datasets and ledgers that cannot be read, and the summaries of all other datasets.
 
     The summaries are sorted by the used share of the cap, the largest first. Datasets that have moved come last.
+    """
+
+    unread: tuple[UnreadableDataset, ...]
+    summaries: tuple[DatasetSummary, ...]
+
+
+def overview(urls: Sequence[str], balance_of: BalanceMaker | None = None) -> Overview:
+    """Return the overview of all datasets of some ledgers.
 
     Args:
         urls: Paths or URLs of ledgers. If one is repeated, it is read once.
@@ -105,7 +112,7 @@ def overview(
     unreadable = tuple(dataset for dataset in datasets if isinstance(dataset, UnreadableDataset))
     summaries = [dataset for dataset in datasets if isinstance(dataset, DatasetSummary)]
     summaries.sort(key=lambda summary: (summary.moved_to is not None, -summary.used, summary.dataset, summary.ledger))
-    return unreadable, tuple(summaries)
+    return Overview(unreadable, tuple(summaries))
 
 
 def _datasets_of(url: str, balance_of: BalanceMaker | None) -> Iterator[UnreadableDataset | DatasetSummary]:
@@ -132,10 +139,7 @@ def _datasets_of(url: str, balance_of: BalanceMaker | None) -> Iterator[Unreadab
 def _summary_of(store: Store, name: str, schema_hash: str, store_warning: str, balance_of: BalanceMaker | None) -> DatasetSummary:
     """Return the summary of one dataset. Raises LedgerError if the dataset cannot be read.
 
-    Args:
-        schema_hash: Hash of the definitions in the store.
-        store_warning: A warning about the whole store; "" if there is none.
-        balance_of: Function that returns the document of the balance; None for no document.
+    `schema_hash` is the hash of the definitions in the store, and `store_warning` a warning about all of its datasets, or "".
     """
     ledger = Ledger(store, name)
     state = ledger.state()

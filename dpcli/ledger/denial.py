@@ -1,7 +1,8 @@
 """The messages for runs that a ledger denies, and their parts that quotes and plans use too.
 
 A message states by how much a run does not fit, which changes of the run would fit, and why a smaller total of another accountant does not
-change the verdict.
+change the verdict. Costs and caps are amounts by name in the currency of the ledger's filter, such as {"rho": 0.1}; the message is about
+the amount that does not fit (`_lacking_amount`). A denial writes no entry.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[s
     """Return the message for a run that exceeds a quota. It states whose quota it is, how much of it is left, and who may change it."""
     wanted, used, limits = amounts.read(cost.amounts), state.quota_used(quota, window), quota.limits(state.caps)
     name = amounts.exceeded(amounts.add(used, wanted), limits) or next(iter(wanted))
-    left = max(amounts.add(limits, used, -1)[name], Decimal(0))
+    left = max(amounts.subtract(limits, used)[name], Decimal(0))
     block = " on the fullest block of its window" if window else ""
     flag = "--person" if quota.of == "person" else "--team"
     return (
@@ -87,8 +88,8 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
     if state.open_terms().mode == "declared":
         name = next(iter(wanted))
         return f"{name} of the declared set was declared {state.caps[name]} times, and was already made {state.caps[name]} times"
-    name = _scarcest(state, wanted)
-    missing = max(amounts.add(wanted, left, -1)[name], Decimal(0))
+    name = _lacking_amount(state, wanted)
+    missing = max(amounts.subtract(wanted, left)[name], Decimal(0))
     return (
         f"the run costs {up(wanted[name])} of {label(name)} ({percent_of_cap(wanted[name], state, name)} of the cap); {down(left[name])} "
         f"of {up(state.caps[name])} is left, {up(missing)} too little"
@@ -109,7 +110,7 @@ def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
     """Return a list with one line of advice if delta is the amount that does not fit, and an empty list otherwise."""
-    if _scarcest(state, amounts.read(cost.amounts)) != "delta":
+    if _lacking_amount(state, amounts.read(cost.amounts)) != "delta":
         return []
     left = state.left()["delta"]
     if not left:
@@ -117,7 +118,7 @@ def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
     return [f"delta is used up: set a smaller privacy.delta in {path or 'the file'}; {down(left)} is left"]
 
 
-def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
+def _lacking_amount(state: LedgerState, wanted: amounts.Amounts) -> str:
     """Return the first amount that does not fit, or the first amount if all fit."""
     return amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
 
@@ -141,7 +142,7 @@ def _totals_do_not_count(state: LedgerState) -> str:
 
 
 def costs(cost: amounts.Amounts) -> str:
-    """Return a cost in words. A run of a declared set is named by its number."""
+    """Return a cost in words, such as "0.10000 of rho"; in declared mode, the number of the declared run, such as "run 2"."""
     names = [name for name in sorted(cost, key=lambda name: name == "delta") if cost[name]]  # delta comes last
     words = [name if name.startswith(DECLARED) else f"{up(cost[name])} of {label(name)}" for name in names]
     return " and ".join(words) or "nothing"

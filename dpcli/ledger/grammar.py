@@ -1,5 +1,6 @@
 """The grammar of ledger entries: which fields each kind of entry has, and which values each field takes.
 
+An *entry* is a line of a ledger, and its *kind* says what it does: "spend" charges a run, "amend" changes the cap (dpcli.ledger.state).
 `wrong_entry` checks an entry before it is written. A PostgreSQL database makes the same checks in SQL, from the JSON that `rules` returns.
 The reader of entries (dpcli.ledger.state) is more lenient, so that it can read every entry that the rules accept.
 
@@ -280,7 +281,6 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
 
 
 def _wrong_declared(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
-    """Return the first contradiction in the opening of a ledger in declared mode; None if there is none."""
     if "blocks" in terms or "ceiling" in terms:
         return "expected adaptive mode with blocks or a ceiling"
     has_runs = {"declared", "certified"} <= set(terms)
@@ -290,7 +290,6 @@ def _wrong_declared(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | 
 
 
 def _wrong_adaptive(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
-    """Return the first contradiction in the opening of a ledger in adaptive mode; None if there is none."""
     rule = _filters().get(terms.get("filter", ""))
     if "blocks" in terms and rule is not None:
         if "dataset_size" in terms:
@@ -339,7 +338,6 @@ def _is_stamp(value: Any) -> bool:
 
 
 def _is_delta(value: Any) -> bool:
-    """Return whether a text is the shortest spelling of a double in [0, 1)."""
     # float() alone would accept spaces, signs and underscores.
     if type(value) is not str or len(value) > LONGEST_DELTA or not re.fullmatch("[0-9][0-9.e-]*", value):
         return False

@@ -1,5 +1,7 @@
 """The charge of a history, that is, of runs that were made before the ledger was opened. Either all runs are charged or none.
 
+`dpcli budget import` reads the history from a file (history_file.py) and charges it here.
+
 The entry of such a run is a "spend" that also states when the run was made. If the ledger charged only a part of the history, its cap would
 not bound the privacy loss of all runs. So a history that does not fit is refused as a whole, and the message states a cap that would
 suffice. `dpcli budget amend` sets that cap, with an approver. After the import almost nothing of that cap is left.
@@ -53,7 +55,6 @@ def _with_own_key(ledger: Ledger, run: PastRun) -> PastRun:
 
 
 def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
-    """Return the request for one run. The message of an error begins with the line of the run."""
     try:
         cost, delta = ledger.cost(run.pipeline, run.delta)
         window = ledger.stated_window(run.pipeline, run.window)
@@ -62,12 +63,21 @@ def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
         if not message.startswith(run.place):
             message = f"{run.place}: {message}"
         raise type(error)(message) from None
-    tables = tables_of(run.pipeline)
-    return Charge("spend", run.key, tables, delta, cost, ledger.who, run.note, None, window, run.made, run.maker)
+    return Charge(
+        "spend",
+        run.key,
+        tables_of(run.pipeline),
+        delta,
+        cost,
+        ledger.who,
+        why=run.note,
+        window=window,
+        made=run.made,
+        maker=run.maker,
+    )
 
 
 def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
-    """Return the message for a history that does not fit. It states by how much, and which cap would suffice."""
     new = [request for request in requests if request.key not in state.runs]
     for request in new:
         closed = state.retired_block(request.window)

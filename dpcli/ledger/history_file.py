@@ -1,6 +1,6 @@
 """The reader of a history, that is, a CSV or JSON lines file with runs that were made before the ledger was opened.
 
-Each line is a run. A run has the following columns:
+`dpcli budget import` reads such a file, and history.py charges its runs. Each line is a run. A run has the following columns:
 
 * `date`: the day or time at which the run was made;
 * `key`: the name of the run;
@@ -80,8 +80,7 @@ class WrongCell(Exception):
 def read_history(path: str, now: str) -> tuple[PastRun, ...]:
     """Return the runs in a file. Raises InputError with all mistakes and their lines, but at most `MOST_MISTAKES`.
 
-    Args:
-        now: The current time. A run that was made later is a mistake.
+    A run that was made later than `now`, the current time, is a mistake.
     """
     shown = escaped_path(path)
     data = read_head(path, MOST_BYTES, "a history in csv or json lines")
@@ -157,7 +156,6 @@ def _csv_lines(text: str, shown: str) -> Iterator[HistoryLine]:
 
 
 def _header(cells: list[str], place: str) -> list[str]:
-    """Return the names of the columns. Raises InputError if a name is unknown, repeated, or missing."""
     _refuse_unknown(cells, place)
     twice = next((cell for cell in cells if cells.count(cell) > 1), None)
     missing = next((name for name in ("date", "key") if name not in cells), None)
@@ -169,7 +167,6 @@ def _header(cells: list[str], place: str) -> list[str]:
 
 
 def _refuse_unknown(names: Sequence[str], place: str) -> None:
-    """Check that all names are in `COLUMNS`. Raises InputError if one is not."""
     for name in names:
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS)
@@ -222,7 +219,6 @@ def _run(line: HistoryLine, shown: str, folder: str, now: str) -> PastRun:
 
 
 def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> PastRun:
-    """Return the run in the cells of a line. Raises WrongCell if a cell is invalid."""
     key, maker = cells.get("key", ""), cells.get("who", "")
     try:
         checked_key(key)
@@ -248,7 +244,6 @@ def _time_made(text: str, now: str) -> str:
 
 
 def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
-    """Return the pipeline in the file that a line names. Raises WrongCell if the line also states a guarantee."""
     from dpcli.file.pipeline.read import load
 
     other = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
@@ -263,8 +258,7 @@ def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
 def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeline:
     """Return a pipeline that states only a guarantee for one unit, for a run whose mechanisms are unknown.
 
-    Raises:
-        WrongCell: The line does not state exactly one of epsilon and rho, or not its unit or adjacency. Or a value is invalid.
+    Raises WrongCell if the line does not state exactly one of epsilon and rho, or not its unit or adjacency, or if a value is invalid.
     """
     from dpcli.file.pipeline.canonical import pipeline_from
 

@@ -1,7 +1,11 @@
 """The ledger of one dataset, which decides whether a run fits in the remaining privacy budget and records the run.
 
-Each method of `Ledger` that changes something builds a request (dpcli.ledger.requests). `Ledger.append_all` applies the request to the
-current state, and appends the resulting entry to the store.
+`dpcli budget`, `dpcli.budget` and the commands that draw noise call `Ledger`. Each method that changes something builds a request
+(requests.py). `append_all` asks the request for its entry in the current state (state.py), and appends it to the store (stores/store.py).
+If others have meanwhile appended what the decision depends on, it asks again.
+
+The methods in order: reading; keys; prices; charges (`spend`, `reserve`, ...); rules (`amend`, `quota`, ...); windows of blocks; moves to
+another ledger; and how entries are appended. dpcli/ledger/__init__.py explains the words.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dpcli import __version__
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
@@ -37,8 +41,8 @@ from dpcli.ledger.requests import (
     CountAnswers,
     Leave,
     LedgerRequest,
-    Move,
     Retire,
+    RunStep,
     Upgrade,
     checked_key,
     key_scope,
@@ -67,6 +71,13 @@ def account_name() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except (ImportError, KeyError):
         return f"uid {os.geteuid()}" if hasattr(os, "geteuid") else "unknown"
+
+
+class Price(NamedTuple):
+    """The cost of one run in the currency of the ledger's filter, and the delta at which the run is described."""
+
+    cost: Cost
+    delta: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,11 @@ class Ledger:
     Reading starts at the last checkpoint (dpcli.ledger.checkpoint), or at the first entry if there is no checkpoint. Each entry is checked
     against the hash chain when it is first read. The object caches the state, and later reads only fetch newer entries. The end of a `with`
     block closes the connection.
+
+    Arguments that many methods share: `why` is the reason, which the entry records. InputError is raised if a required reason is missing.
+    Except in `reserve`, `expires` is for a two-person ledger: the time until which another person may approve the proposal
+    ("2030-12-31T00:00:00Z", "7d", "36h"), at most 31 days ahead; None for a week. InputError is raised if it is invalid, or stated in a
+    ledger without the two-person rule.
 
     Attributes:
         store: The store that contains the chain of the dataset.
@@ -164,8 +180,7 @@ class Ledger:
 
         The yielded state is the same object each time, and changes with the next entry. Its ended runs have no costs and no pipelines.
 
-        Raises:
-            LedgerError: The chain is broken, or an entry contradicts the state before it.
+        Raises LedgerError if the chain is broken, or an entry contradicts the state before it.
         """
         with closing(ForgetfulRuns()) as runs:
             state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
@@ -178,8 +193,7 @@ class Ledger:
     def reread(self, end: Head) -> Iterator[LedgerEntry]:
         """Yield the entries up to `end`, the head that `replay` reached. Equal hashes say that they are those that it checked.
 
-        Raises:
-            LedgerError: The entries no longer lead to `end`.
+        Raises LedgerError if the entries no longer lead to `end`.
         """
         head = Head()
         for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
@@ -201,10 +215,10 @@ class Ledger:
         return [run for run in runs.values() if run.key.startswith(start)]
 
     def own_key(self, key: str) -> str:
-        """Return the name of the run that this login charges under a key that a person chose.
+        """Return the name of the run that this login charges under a key that a person chose: "ada//week-7" for the key "week-7" of ada.
 
-        In a database it is LOGIN//KEY, so that nobody can take the key of somebody else. A run that this login charged under the bare key,
-        before keys had logins or in a file, keeps its name, so that a repeated request still charges it once.
+        Names begin with the login in a database only, so that nobody can take the key of somebody else. A run that this login charged under
+        the bare key, before keys had logins or in a file, keeps its name, so that a repeated request still charges it once.
         """
         return self._own_name(checked_key(key))
 
@@ -229,8 +243,8 @@ class Ledger:
         own = self._own_name(key)
         return own if own in self.state().runs or key not in self.state().runs else key
 
-    def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
-        """Return the cost of one run, and the delta at which its mechanisms are described.
+    def cost(self, pipeline: Pipeline, delta: float | None = None) -> Price:
+        """Return what one run would be charged. Nothing is written.
 
         Args:
             delta: The delta of the description. If None, it is the file's privacy.delta, or 0 if the file has none.
@@ -254,7 +268,7 @@ class Ledger:
         if not 0.0 <= described_at < 1.0:
             raise InputError(f"expected a delta in [0, 1), found {described_at!r}")
         try:
-            return terms.price(pipeline, described_at), described_at
+            return Price(terms.price(pipeline, described_at), described_at)
         except (CannotCertify, NotRepresentable) as refusal:
             raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, described_at)}") from None
 
@@ -272,7 +286,6 @@ class Ledger:
         Args:
             key: Name of the run. If the request is repeated under this key, it is not charged again.
             delta: As in `cost`.
-            why: Reason, which the entry records.
             window: The blocks that the run reads, as names or ranges FIRST..LAST. If empty, they are the blocks that the pipeline states.
             certificate: SHA-256 of a certificate about the run, which the entry names; "" for none.
 
@@ -289,7 +302,6 @@ class Ledger:
         Args:
             parts: The pipeline and the key of each part.
             together: The whole run, which the message of `Denied` describes.
-            why: Reason, which each entry records.
 
         Raises:
             Denied: The parts do not fit together. The message states their total cost.
@@ -327,38 +339,24 @@ class Ledger:
     def start(self, key: str, why: str = "") -> Receipt:
         """Record that noise is about to be drawn. The reservation can no longer be voided.
 
-        Args:
-            why: Reason. Required if another person reserved the run.
+        A reason is required if another person reserved the run.
 
-        Raises:
-            LedgerError: There is no such run, or it was started, has ended or was voided. Draw no noise then.
-            InputError: A required reason is missing.
+        Raises LedgerError if there is no such run, or it was started, has ended or was voided. Draw no noise then.
         """
-        return self._append(Move("start", key, self.who, visible_text(why)), key)
+        return self._append(RunStep("start", key, self.who, visible_text(why)), key)
 
     def commit(self, key: str, why: str = "") -> Receipt:
-        """Record that a reserved run has ended. It stays charged.
+        """Record that a reserved run has ended. It stays charged. Raises LedgerError if there is no such run, or it was voided.
 
-        Args:
-            why: Reason. Required if another person reserved the run, or if it was never started.
-
-        Raises:
-            LedgerError: There is no such run, or it was voided.
-            InputError: A required reason is missing.
+        A reason is required if another person reserved the run, or if it was never started.
         """
-        return self._append(Move("commit", key, self.who, visible_text(why)), key)
+        return self._append(RunStep("commit", key, self.who, visible_text(why)), key)
 
     def count(self, key: str, of: str, count: int, total: int) -> int:
         """Grant `count` more answers of a run, all or none, and return the number of answers granted so far.
 
         Noise may be drawn only after this method returns, because only then the grant is durable. The ledger records the number. So no
-        answer is granted twice if an earlier copy of the run's folder is restored.
-
-        Args:
-            key: Key of the run.
-            of: Name of the answers.
-            count: Number of further answers.
-            total: Largest number of answers that the charge pays for.
+        answer is granted twice if an earlier copy of the run's folder is restored. `CountAnswers` describes the arguments.
 
         Raises:
             Denied: More than `total` answers would be granted. Nothing was written.
@@ -369,16 +367,11 @@ class Ledger:
         return int(entry.content["count"])
 
     def void(self, key: str, why: str, expires: str | None = None) -> Receipt:
-        """Cancel a reservation before any noise was drawn. In a two-person ledger this is a proposal.
+        """Cancel a reservation before any noise was drawn. In a two-person ledger this is a proposal. A reason is required.
 
-        Args:
-            expires: As in `amend`.
-
-        Raises:
-            LedgerError: There is no such run, or it was started, has ended or has expired.
-            InputError: The reason is missing, or as in `amend` for `expires`.
+        Raises LedgerError if there is no such run, or it was started, has ended or has expired.
         """
-        return self._append(Proposable(Move("void", key, self.who, visible_text(why)), expires), key)
+        return self._append(Proposable(RunStep("void", key, self.who, visible_text(why)), expires), key)
 
     def amend(
         self,
@@ -391,17 +384,10 @@ class Ledger:
     ) -> Receipt:
         """Change the cap on epsilon. In a two-person ledger this is a proposal, which takes effect when another person approves it.
 
-        Args:
-            approver: The person who approves the change, in a ledger without the two-person rule.
-            unseen: The statement of the approver that nobody who decides on the cap has seen an output. The new cap is then guaranteed.
-            acknowledged: The caller accepts the consequence of a new cap. Raising the cap without `unseen` ends the guarantee. Lowering the
-                cap stops further runs, but does not strengthen the guarantee for earlier runs.
-            expires: The time until which another person may approve the proposal ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
-                It must be at most 31 days away, and None in a ledger without the two-person rule.
+        `Amend` (governance/amendments.py) describes the other arguments. A reason is required.
 
-        Raises:
-            InputError: The cap is not a number > 0, a statement or a reason is missing, or the ledger is in declared mode. The approver is
-                the person who asks, or is named in a two-person ledger. Or `expires` is invalid.
+        Raises InputError if the cap is not a number > 0, a statement is missing, or the ledger is in declared mode. The approver is the
+        person who asks, or is named in a two-person ledger.
         """
         request = Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged)
         return self._append(Proposable(request, expires), "")
@@ -409,12 +395,11 @@ class Ledger:
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
         """Approve the proposal of entry `seq`, which makes it effective.
 
-        Args:
-            unseen, acknowledged: As in `amend`, if the proposal raises the cap.
+        One of `unseen` and `acknowledged` is required if the proposal raises the cap above what is guaranteed (`Amend`).
 
         Raises:
             LedgerError: The proposal is not open or has expired, the approver made it, or its content is not valid in the current state.
-            InputError: The reason is missing, or one of `unseen` and `acknowledged` is needed.
+            InputError: The reason is missing, or one of the two statements.
         """
         proposal = proposal_numbered(self.state().proposals, seq)
         if proposal is not None and proposal.asks["kind"] == "quota":
@@ -422,11 +407,9 @@ class Ledger:
         return self._append(Approve(seq, self.who, visible_text(why), unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
-        """Close the proposal of entry `seq`. Its proposer withdraws it, or another person refuses it.
+        """Close the proposal of entry `seq`. Its proposer withdraws it, or another person refuses it. A reason is required.
 
-        Raises:
-            LedgerError: The proposal is not open.
-            InputError: The reason is missing, or the ledger is not a two-person ledger.
+        Raises LedgerError if the proposal is not open, and InputError if the ledger is not a two-person ledger.
         """
         return self._append(Refuse(seq, visible_text(why)), "")
 
@@ -442,13 +425,8 @@ class Ledger:
     ) -> Receipt:
         """Limit the charges of a person, or of all members of a team together, to a share of the cap.
 
-        Args:
-            of: "person" or "team".
-            name: Name of the person or team.
-            share: The share as a decimal in [0, 1]; 1 removes the limit.
-            members: Names of the team's members, in any order. For a person they are ignored.
-            alert_at: The share of the limit from which on a warning is shown.
-            expires: As in `amend`.
+        `SetQuota` (governance/amendments.py) describes the arguments. `members` may be in any order, and are ignored for a person. A reason
+        is required. In a two-person ledger this is a proposal.
         """
         self._require_people()
         people = tuple(sorted({*members})) if of == "team" else (name,)
@@ -457,11 +435,8 @@ class Ledger:
     def rate(self, per_day: int, why: str, expires: str | None = None) -> Receipt:
         """Limit the entries without a cost that each login may append in a day, in UTC. In a two-person ledger this is a proposal.
 
-        Args:
-            expires: As in `amend`.
-
         Raises:
-            InputError: The ledger is a file, which cannot distinguish people, or the reason is missing, or as in `amend` for `expires`.
+            InputError: The ledger is a file, which cannot distinguish people.
             LedgerError: The definitions of the database are of an earlier version, which knows no rate, or the dataset has moved.
         """
         self.state().refuse_moved()
@@ -473,14 +448,8 @@ class Ledger:
     def acknowledge(self, finding: str, why: str, expires: str | None = None) -> Receipt:
         """Record the answer to a finding, in the form of `visible_text`. Use `dpcli.ledger.verify.acknowledge`, which checks the finding.
 
-        In a two-person ledger this is a proposal.
-
-        Args:
-            expires: As in `amend`.
-
-        Raises:
-            InputError: The reason is missing, or as in `amend` for `expires`.
-            LedgerError: The definitions of the database are of an earlier version, which knows no acknowledgement.
+        In a two-person ledger this is a proposal. A reason is required. Raises LedgerError if the definitions of the database are of an
+        earlier version, which knows no acknowledgement.
         """
         self._require_current("acknowledgement")
         return self._append(Proposable(Acknowledge(finding, visible_text(why)), expires), "")
@@ -520,7 +489,7 @@ class Ledger:
                     f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
                 )
         request = self._request("spend", pipeline, own, delta, why, None, run.window)
-        missing = amounts.add(amounts.read(request.cost.amounts), self._paid_for(run), -1)
+        missing = amounts.subtract(amounts.read(request.cost.amounts), self._paid_for(run))
         if max(missing.values()) <= 0:
             raise InputError(
                 f'entry {run.seq} ("{key}"): expected a file that costs more than was charged: a price is never lowered'
@@ -547,8 +516,7 @@ class Ledger:
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the stated blocks in order; an empty tuple if the dataset has no blocks.
 
-        Raises:
-            InputError: A name is wrong, no block is stated, or blocks are stated for a dataset that has none.
+        Raises InputError if a name is wrong, no block is stated, or blocks are stated for a dataset that has none.
         """
         family = (self._state.terms or self.state().open_terms()).family
         if family is None:
@@ -567,8 +535,7 @@ class Ledger:
 
         A trailing window ends with the day before today, by the ledger's clock in UTC (dpcli.ledger.planning.schedule.Trailing).
 
-        Raises:
-            InputError: The window is trailing, but the blocks of the dataset are not days or weeks.
+        Raises InputError if the window is trailing, but the blocks of the dataset are not days or weeks.
         """
         if not given:
             return ()
@@ -591,8 +558,7 @@ class Ledger:
         Under the adjacency zero-out a neighbouring dataset has a blank in place of a record, and the blank may lie in another block. So a
         mechanism is accepted on blocks only if a blank record adds nothing to its output.
 
-        Raises:
-            InputError: As `window`, or the file and the caller state different blocks, or a mechanism may reveal a blank record.
+        Raises InputError as `window`, and if the file and the caller state different blocks, or a mechanism may reveal a blank record.
         """
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):
@@ -612,16 +578,14 @@ class Ledger:
     def upgrade(self) -> Receipt:
         """Record that this version of dpcli has renewed the definitions that guard the entries.
 
-        Raises:
-            LedgerError: The definitions differ from those that the chain states, and their version is not a later one.
+        Raises LedgerError if the definitions differ from those that the chain states, and their version is not a later one.
         """
         return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", even_moved=True)
 
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
         """Close the dataset because it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a two-person ledger, propose this.
 
-        Raises:
-            LedgerError: The dataset has moved elsewhere.
+        Raises LedgerError if the dataset has moved elsewhere.
         """
         return self._append(Proposable(Leave(to, visible_text(why)), expires), "", even_moved=True)
 
@@ -634,7 +598,7 @@ class Ledger:
 
         Args:
             state: The state after the copied entries.
-            request: A `dpcli.ledger.requests.Prepare`.
+            request: A `dpcli.ledger.requests.PrepareCopy`.
         """
         now = self.now()
         content = request.entry(state, now)
@@ -652,7 +616,6 @@ class Ledger:
         return receipt
 
     def _denial_error(self, request: Charge, pipeline: Pipeline) -> Denied:
-        """Return the error that says by how much a charge exceeds the budget, and what would fit."""
         from dpcli.ledger.denial import denial
 
         return Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who))
@@ -668,18 +631,24 @@ class Ledger:
         window: Sequence[str],
         certificate: str = "",
     ) -> Charge:
-        """Return the request to charge a run of `pipeline`, with its cost and its blocks."""
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, described_at = self.cost(pipeline, delta)
         blocks = self.stated_window(pipeline, self.resolve_trailing(window))
-        reason, tables = visible_text(why), tables_of(pipeline)
         return Charge(
-            kind, checked_key(key), tables, described_at, cost, self.who, reason, expires, blocks, certificate=certificate
+            kind,
+            checked_key(key),
+            tables_of(pipeline),
+            described_at,
+            cost,
+            self.who,
+            why=visible_text(why),
+            expires=expires,
+            window=blocks,
+            certificate=certificate,
         )
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
-        """Append the entry of one request, as `append_all` does."""
         (receipt,) = self.append_all([(request, key)], even_moved)
         return receipt
 
@@ -762,7 +731,6 @@ class Ledger:
         return entry
 
     def _with_signature(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:
-        """Return the content of an entry with its author, its time and the version of dpcli."""
         return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
 
     def _seal_and_apply(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
@@ -770,8 +738,7 @@ class Ledger:
 
         The entry is applied as a later reader applies it. So no entry is written that a reader refuses.
 
-        Raises:
-            InputError: The content breaks the grammar of entries, or is too long.
+        Raises InputError if the content breaks the grammar of entries, or is too long.
         """
         entry = seal(self._with_signature(content, now), self.dataset, state.head)
         wrong = wrong_size(entry.row.body) or wrong_entry(entry.content)

@@ -1,8 +1,8 @@
-"""Lint findings about a ledger, by the rules that can be checked from its entries.
+"""Lint findings about a ledger, by the rules that can be checked from its entries, for `dpcli lint`.
 
-Each function in RULES yields the findings of one kind. Some of them no single file shows: equal runs within an hour, which may be a retry
-that was charged twice; runs that disagree about the size of the dataset; reservations that nobody ended. Nothing is changed, and a finding
-refuses no run.
+Each function in RULES yields the findings of one kind, under the code of a rule (`dpcli explain DP404` explains one). Some of them no
+single file shows: equal runs within an hour, which may be a retry that was charged twice; runs that disagree about the size of the dataset;
+reservations that nobody ended. Nothing is changed, and a finding refuses no run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The opening of a ledger from the flags of `dpcli budget init`, with the fingerprint of the data.
 
-The fingerprint depends only on the contents of the files, and not on their names, folders or order. The module also reads the flags of
-`dpcli budget quota`.
+The flags become the *terms* of the ledger (terms.py), which never change. In adaptive mode they name a privacy filter, and in declared mode
+all runs. The *fingerprint* reveals data that have a ledger under another name in the same place, and would get a second budget. It depends
+only on the contents of the files, and not on their names, folders or order. The module also reads the flags of `dpcli budget quota`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
 
     Args:
         url: Path or URL of the ledger.
-        given: The values of the flags by name.
+        given: The value of each flag, under its name with _ for - ("max_blocks" for --max-blocks).
 
     Raises:
         InputError: A flag is missing or invalid.
@@ -63,7 +64,7 @@ def _require_all(given: Mapping[str, Any]) -> None:
     for name in _needed_flags(given):
         if given.get(name) in (None, "", (), []):
             needed = REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_choices()
-            lines.append(f"--{FLAGS.get(name, name)}: state {needed}")
+            lines.append(f"{_flag(name)}: state {needed}")
     if len(lines) == 1:
         raise InputError(lines[0])
     if lines:
@@ -71,14 +72,15 @@ def _require_all(given: Mapping[str, Any]) -> None:
 
 
 def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the required flags, which depend on the mode and on the kind of blocks."""
     yield from ALWAYS
     if given.get("blocks") is not None:
         yield from ("column", "max_blocks")
-        needed = known_kinds().get(given["blocks"])
-        if needed:
-            yield needed
-    yield {"adaptive": "name", "declared": "plans"}[given["mode"]]
+        yield from FLAG_OF_TERM.get(known_kinds().get(given["blocks"], ""), ())
+    yield {"adaptive": "filter", "declared": "declare"}[given["mode"]]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _fingerprint(given: Mapping[str, Any]) -> str | None:
@@ -98,42 +100,41 @@ def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises InputError if a flag about blocks is given without --blocks.
     """
     if given.get("blocks") is None:
-        unused = next((name for name in ("column", "max_blocks", "names", "count") if given.get(name)), None)
+        unused = next((name for name in ("column", "max_blocks", "block", "block_count") if given.get(name)), None)
         if unused is not None:
-            raise InputError(f"--{FLAGS[unused]}: only with --blocks")
+            raise InputError(f"{_flag(unused)}: only with --blocks")
         return None
     family = BlockFamily(
         given["blocks"],
         given["column"],
         given["max_blocks"],
-        names=sorted(given.get("names") or ()),
-        count=given.get("count"),
+        names=sorted(given.get("block") or ()),
+        count=given.get("block_count"),
     )
     return family.content()
 
 
 def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     """Return the terms with the filter that the flags state. Raises InputError if a flag does not belong to the mode or the filter."""
-    if given["plans"]:
+    if given["declare"]:
         raise InputError("--declare: only with --mode declared")
     parameters = {name: given[name] for name in ("order", "slack") if given[name] is not None}
     try:
-        rule = opened_filter(given["name"], terms.epsilon, terms.delta, parameters)
+        rule = opened_filter(given["filter"], terms.epsilon, terms.delta, parameters)
     except TypeError:
-        raise InputError(f"--{next(iter(parameters))} cannot be combined with --filter {given['name']}") from None
+        raise InputError(f"--{next(iter(parameters))} cannot be combined with --filter {given['filter']}") from None
     return replace(terms, filter=rule.name, parameters=dict(rule.parameters()))
 
 
 def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
-    """Return the terms with the runs that the flags declare. Raises InputError if a flag does not belong to the mode."""
     if terms.blocks is not None:
         raise InputError("--blocks: only with --mode adaptive")
     if terms.ceiling is not None:
         raise InputError("--ceiling: only with --mode adaptive: a declared set of runs cannot be changed")
-    for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
+    for name in ("filter", "order", "slack"):
         if given[name]:
-            raise InputError(f"{flag} cannot be combined with --mode declared")
-    plans = [_pipeline_and_count(text) for text in given["plans"]]
+            raise InputError(f"{_flag(name)} cannot be combined with --mode declared")
+    plans = [_pipeline_and_count(text) for text in given["declare"]]
     for pipeline, _ in plans:
         if pipeline.privacy.dataset not in (None, given["dataset"]):
             raise InputError(
@@ -153,17 +154,11 @@ def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
     return load(text), 1
 
 
-# The flags that every ledger needs, by the names of the parameters of `dpcli budget init`.
-ALWAYS = ("dataset", "unit", "adjacency", "epsilon", "delta")
-# The spelling of a flag, if it is not the name of the parameter.
-FLAGS = {
-    "column": "column",
-    "max_blocks": "max-blocks",
-    "names": "block",
-    "count": "block-count",
-    "name": "filter",
-    "plans": "declare",
-}
+ALWAYS = ("dataset", "unit", "adjacency", "epsilon", "delta")  # the flags that every ledger needs
+FLAG_OF_TERM = {
+    "names": ["block"],
+    "count": ["block_count"],
+}  # the flag for the term that a kind of blocks needs (`BlockKind.needs`)
 # What a message tells the user to state, for each required flag.
 REQUIRED_FLAGS = {
     "dataset": "the name of the dataset",
@@ -173,9 +168,9 @@ REQUIRED_FLAGS = {
     "delta": "the delta of the cap",
     "column": "the column that determines the block of a record",
     "max_blocks": "the number of blocks in which the records of one unit may lie (1 if the unit lies in one block, as a user-day)",
-    "names": "the name of a block, once for each block",
-    "count": "the number of blocks",
-    "plans": "the file of a run, once for each run",
+    "block": "the name of a block, once for each block",
+    "block_count": "the number of blocks",
+    "declare": "the file of a run, once for each run",
 }
 _MODES = {"adaptive": _adaptive_terms_of, "declared": _declared_terms_of}
 
@@ -252,13 +247,12 @@ def _digest(path: str) -> str:
 
 
 def _size_and_time(file: int) -> tuple[int, int]:
-    """Return the size of an open file in bytes, and the time of its last change in nanoseconds."""
     info = os.fstat(file)
     return info.st_size, info.st_mtime_ns
 
 
 class QuotaTerms(NamedTuple):
-    """The terms of a quota, in the order of the parameters of `Ledger.quota`."""
+    """The terms of a quota, under the names of the parameters of `Ledger.quota`."""
 
     of: str
     name: str

@@ -1,5 +1,8 @@
 """Access to the runs of a ledger in memory that does not grow with its history.
 
+A *run* is a charge with its key, its status and its cost (state.py). Most requests need only the run of their own key, so that not all of
+them have to be in memory.
+
 `EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
 `recent_runs` reads the last runs of a chain.
 """
@@ -14,7 +17,7 @@ from dataclasses import replace
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_entry
-from dpcli.ledger.state import NEXT, LedgerState, Run, UnderWay, payer
+from dpcli.ledger.state import STATUS_AFTER, LedgerState, Run, UnderWay, payer
 from dpcli.ledger.stores.store import Store
 
 PAGE, LAST_PAGE = 1000, 64  # numbers of rows that are read at once, forwards from the first entry and backwards from the last one
@@ -60,7 +63,6 @@ class EarlierRuns(Mapping[str, Run]):
         return sorted(runs, key=lambda run: run.seq)
 
     def _look_up_beginning(self, start: str) -> None:
-        """Add the runs whose keys begin with `start` to the known runs."""
         entries: dict[str, list[LedgerEntry]] = {}  # by key
         for row in self._store.beginning(self._dataset, start):
             entry = single_entry(row, self._dataset)
@@ -83,7 +85,8 @@ class EarlierRuns(Mapping[str, Run]):
 
         Raises LedgerError if the entries about the key contradict the checkpoint or each other.
         """
-        entries = [entry for entry in self._entries_about(key) if entry.key == key]
+        rows = (row for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
+        entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]
         reserved = self._under_way.get(key)
         if reserved is None:
             return self._ended_run(key, entries)
@@ -92,10 +95,6 @@ class EarlierRuns(Mapping[str, Run]):
         if entry.row.hash != reserved.hash:
             raise self._contradiction(key)
         return run_of(entry, reserved.status, counts_in(entries))
-
-    def _entries_about(self, key: str) -> Iterator[LedgerEntry]:
-        """Return the entries about a key up to the checkpoint, in order."""
-        return (single_entry(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
 
     def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
         """Return a run that has ended, from all entries about it; None if there are no entries.
@@ -108,7 +107,7 @@ class EarlierRuns(Mapping[str, Run]):
         charges = [entry for entry in entries if "cost" in entry.content]
         if len(charges) != 1 or len(ends) != 1:
             raise self._contradiction(key)
-        return run_of(charges[0], NEXT[ends[0]], counts_in(entries))
+        return run_of(charges[0], STATUS_AFTER[ends[0]], counts_in(entries))
 
     def _contradiction(self, key: str) -> LedgerError:
         return LedgerError(
@@ -185,8 +184,8 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
         first = max(head.seq - LAST_PAGE, 0)
         entries = _linked_entries(store.after(dataset, first, head.seq - first), dataset, head, store.place)
         for entry in reversed(entries):
-            if entry.kind in NEXT:
-                status.setdefault(entry.key, NEXT[entry.kind])
+            if entry.kind in STATUS_AFTER:
+                status.setdefault(entry.key, STATUS_AFTER[entry.kind])
             if "cost" in entry.content:
                 runs.append(run_of(entry, status[entry.key], {}))
         head = Head(first, str(entries[0].content["previous"]))

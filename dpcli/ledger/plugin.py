@@ -1,4 +1,7 @@
-"""Registers `dpcli budget`, the ledger of privacy budgets, with its filters, kinds of blocks and schedule of planned runs."""
+"""Registers `dpcli budget`, the ledger of privacy budgets, with its filters, kinds of blocks and schedule of planned runs.
+
+dpcli/ledger/__init__.py explains the words. dpcli/base/plugin.py explains how a folder registers its features.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ BLOCKS: dict[str, str] = {
 }
 
 POLICIES = ("fcfs", "unlock", "dpack")  # the orders of runs in dpcli budget plan; the first is the order of the days
-MOST_IN_WINDOW = 2000  # largest number of blocks in one window
+MOST_IN_WINDOW = 2000  # largest number of blocks on which one run is charged
 MOST_BLOCKS = 10**6  # limit of the blocks of one unit, and of the number of blocks by hash
 
 # The privacy filters, by the name that --filter takes.

@@ -1,15 +1,16 @@
 """Requests to a ledger, except those that change its cap and quotas (dpcli.ledger.governance.amendments).
 
-The method `entry` of a request reads the state of the ledger. It returns the content of the entry to append, or None if the request was
-granted before.
+A request says what a person wants, such as to charge a run. Its method `entry` decides: it reads the state of the ledger, and returns the
+content of the entry to append, or None if the request was granted before. `Ledger.append_all` appends it. dpcli/ledger/__init__.py explains
+the words.
 
 A dataset moves to another ledger in four steps. At no time can both ledgers be charged, because the dataset would then have two budgets:
 
 1. `Leave` closes the chain at its origin with an entry "moved", which names the target. All entries are then copied, including this one.
-2. `Prepare` appends the first entry that only the copy has. Its kind is "moved" too. It contains the hash of the closing entry and a random
-   word. The hash of this entry becomes the name of the copy.
+2. `PrepareCopy` appends the first entry that only the copy has. Its kind is "moved" too. It contains the hash of the closing entry and a
+   random word. The hash of this entry becomes the name of the copy.
 3. When the copy is durable, `Arrived` appends a last entry at the origin, which states the name of the copy.
-4. Only then `Open` opens the copy with an entry "copied". It states who copied the dataset, from where, and which definitions guard it now.
+4. Only then `OpenCopy` opens the copy with an entry "copied". It states who copied the dataset, from where, and which definitions guard it.
 
 A copy that the origin never named stays closed.
 """
@@ -27,11 +28,11 @@ from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.grammar import LONGEST_NAME
-from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
+from dpcli.ledger.state import DRAWN, STATUS_AFTER, LedgerState, Run
 
 # The end of messages about a run that must not be made again under its key.
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
-SCOPE = "//"  # between the login and the key in the name of a run
+SCOPE = "//"  # between the login and the key in the name of a run in a database, as in "ada//week-7"
 CERTIFICATE = re.compile(r"(?:^|; )certificate sha256:([0-9a-f]{64})\Z", re.ASCII)  # the end of an entry's `detail`
 
 
@@ -46,7 +47,7 @@ def certificate_of(content: Mapping[str, Any]) -> str | None:
 
 
 class LedgerRequest(Protocol):
-    """A request to a ledger."""
+    """A request to a ledger. It is asked in one state, and again in a later one if others have appended meanwhile."""
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         """Return the content of the entry to append; None if the request was granted before, or has nothing to change.
@@ -60,7 +61,6 @@ class LedgerRequest(Protocol):
             LedgerError: An entry of the ledger contradicts the request.
             InputError: A required reason is missing, or a value is invalid.
         """
-        ...
 
 
 def checked_key(key: str) -> str:
@@ -82,7 +82,7 @@ def key_scope(login: str) -> str:
 
 
 def nonempty(**optional: Any) -> dict[str, Any]:
-    """Return the fields of an entry that are not empty."""
+    """Return the fields of an entry that are not empty, as entries leave out an optional field without a value."""
     return {name: value for name, value in optional.items() if value}
 
 
@@ -117,7 +117,7 @@ class Charge:
     corrects: str = ""
 
     def body(self) -> dict[str, Any]:
-        """Return the part of the content that must be equal if the charge is repeated."""
+        """Return the part of the content that must be equal if the charge is repeated under its key."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
         return {**body, **nonempty(window=list(self.window), made=self.made, maker=self.maker, corrects=self.corrects)}
 
@@ -126,7 +126,7 @@ class Charge:
             self._refuse_other(state.runs[self.key])
             return None
         corrected = state.run(self.corrects) if self.corrects else None
-        if corrected is not None and corrected.status not in COUNTED:
+        if corrected is not None and corrected.status not in DRAWN:
             raise LedgerError(f'key "{self.corrects}": expected a run that was started, found one that is {corrected.status}')
         closed = state.retired_block(self.window)
         if closed is not None and corrected is None:  # a correction is no further run
@@ -185,7 +185,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class RunStep:
     """The start, commit or void of a reservation.
 
     A person who did not make the reservation has to give a reason. A start is granted once. A repeated commit or void writes nothing.
@@ -210,7 +210,7 @@ class Move:
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that was not started, found one that was started: {OWN_KEY}'
             )
-        if run.status == NEXT[self.kind]:
+        if run.status == STATUS_AFTER[self.kind]:
             return None
         if self.kind == "commit" and run.status == "reserved" and not has_words(self.why):
             raise InputError(
@@ -257,7 +257,7 @@ class CountAnswers:
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         run = state.run(self.key)
-        if run.status not in COUNTED:
+        if run.status not in DRAWN:
             raise LedgerError(
                 f'key "{self.key}": expected a run that was started, found a run that is {run.status}: nothing is answered'
             )
@@ -292,11 +292,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """The answer of an administrator to a finding of `dpcli budget verify`. It changes no charge and no cap.
-
-    Attributes:
-        finding: The text of the finding, as an entry can hold it.
-    """
+    """The answer of an administrator to a finding of `dpcli budget verify`, by its text. It changes no charge and no cap."""
 
     finding: str
     why: str
@@ -374,7 +370,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
+class PrepareCopy:
     """The first entry that only the copy has. The hash of this entry is the name of the copy, which stays closed.
 
     Attributes:
@@ -391,7 +387,7 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenCopy:
     """The opening of the copy that the origin has named. Nothing is written if the copy is open already.
 
     Attributes:

@@ -1,7 +1,9 @@
 """The state of a ledger, namely its terms, runs and spending, which is computed by applying the entries one after another.
 
-`LedgerState.apply` refuses an entry that dpcli would not write in that state. So a ledger that was changed by hand is noticed when it is
-read.
+An entry is a line of the ledger that never changes (chain.py); its *kind*, such as "spend" or "amend", says what it does. `_CHANGES` has
+the method for each kind. `LedgerState.apply` refuses an entry that dpcli would not write in that state. So a ledger that was changed by
+hand is noticed when it is read. Costs and caps are decimals by name in the currency of the ledger's filter, such as {"rho": 0.1}
+(amounts.py). dpcli/ledger/__init__.py explains the other words.
 """
 
 from __future__ import annotations
@@ -34,18 +36,12 @@ UNGUARANTEED = "no epsilon is guaranteed: the cap was raised, and nobody stated 
 OVERSPENT = "more is spent than the cap allows, as the cap was lowered"
 LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms
 # The status of a run after each kind of entry. All runs except void ones are charged in full, including abandoned reservations.
-NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
-TWO_PERSONS = (
-    "amend",
-    "void",
-    "quota",
-    "moved",
-    "acknowledge",
-    "rate",
-)  # kinds of entries that a two-person ledger accepts only if approved
+STATUS_AFTER = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
+# The kinds of entries that a two-person ledger accepts only if a second person approved them.
+APPROVED_KINDS = ("amend", "void", "quota", "moved", "acknowledge", "rate")
 KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
-COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted, and whose price may be corrected
-# The statuses that a run may have before each kind of entry.
+DRAWN = ("started", "committed")  # statuses of a run that may have drawn noise: answers may be counted, and its price be corrected
+# The statuses that a run may have before each kind of entry that changes its status.
 STATUSES_BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -70,7 +66,7 @@ class Run:
 
     @property
     def pipeline(self) -> Mapping[str, Any]:
-        """The tables of the pipeline."""
+        """The tables of the pipeline: {"privacy": {...}, "mechanism": [{...}, ...]}."""
         tables: Mapping[str, Any] = self.content["pipeline"]
         return tables
 
@@ -86,7 +82,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The names of the pipeline's mechanisms."""
+        """The names of the pipeline's mechanisms, such as "counts + mean"."""
         return mechanism_names(self.pipeline)
 
     def expired(self, now: str) -> bool:
@@ -95,7 +91,7 @@ class Run:
 
 
 class LedgerRuns(Protocol):
-    """A mapping from keys to runs, in the order in which they were charged."""
+    """A mapping from keys to runs, in the order in which they were charged: a dict, or a class of past_runs.py that needs less memory."""
 
     def __getitem__(self, key: str, /) -> Run: ...
 
@@ -128,7 +124,7 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
-    """The move of a dataset to another ledger.
+    """The move of a dataset to another ledger (requests.py describes its steps).
 
     Attributes:
         to: Address of the other ledger.
@@ -166,7 +162,7 @@ class LedgerState:
         caps, spent: The caps and the total spending, by amount, in the currency of the filter.
         epsilon: The current cap on epsilon.
         largest: The larger of two numbers: the ceiling, up to which caps may depend on outputs, and the largest cap on epsilon so far.
-        unbounded: Whether a cap above `largest` was set without a statement that no output had been seen.
+        unbounded: Whether a cap above `largest` was set without a statement that no output had been seen. It never becomes False again.
         reserved: The part of `spent` that belongs to runs that have not ended.
         charges: Number of charges, including runs that were voided.
         under_way: The reservations that have not ended, by key.
@@ -275,17 +271,16 @@ class LedgerState:
 
     def left(self) -> dict[str, Decimal]:
         """Return, for each amount, the difference between cap and spending, but at least 0."""
-        return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
+        return {name: max(value, Decimal(0)) for name, value in amounts.subtract(self.caps, self.spent).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
-        """Return whether a further cost fits within the caps."""
+        """Return whether a further cost fits within the caps, after what is spent."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
     def on_blocks(self, window: Sequence[str]) -> LedgerState:
-        """Return the state that decides whether a run on these blocks fits.
+        """Return the state that decides whether a run on these blocks fits: `state.on_blocks(window).fits(cost)`.
 
-        Its spending is, for each amount, the largest spending on any of the blocks. If the dataset has no blocks, this state itself is
-        returned.
+        Its spending is, for each amount, the largest spending on any of the blocks. Without blocks, this state itself is returned.
         """
         if self.terms is None or self.terms.blocks is None:
             return self
@@ -315,7 +310,7 @@ class LedgerState:
 
         An empty window means all charged blocks.
         """
-        return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
+        return quota.used(self.people or {}, self.caps, window, by_block=self.open_terms().blocks is not None)
 
     def run(self, key: str) -> Run:
         """Return the run with a key. Raises LedgerError if there is none."""
@@ -352,7 +347,7 @@ class LedgerState:
             charged = f"charges the key {entry.key!r} a second time" if entry.key else "charges a run without a key"
             raise self._forged(entry, charged)
         corrects = entry.content.get("corrects")
-        if corrects is not None and (entry.kind != "spend" or self.run(corrects).status not in COUNTED):
+        if corrects is not None and (entry.kind != "spend" or self.run(corrects).status not in DRAWN):
             raise self._forged(entry, "corrects a run that was not started")
         window = self._window(entry)
         retired = self.retired_block(window)
@@ -363,42 +358,47 @@ class LedgerState:
         if self.over_quota(payer(entry.content), window, cost) is not None:
             raise self._forged(entry, "overspends a quota")
         total = cost_on_blocks(cost, window)
-        self._charge_person(entry.content, total, 1)
+        self._charge_person(entry.content, total, amounts.add)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
-        self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
+        self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, STATUS_AFTER[entry.kind], cost, entry.content)
         if window and not total.keys() <= self.reserved.keys():
             self.reserved = {**dict.fromkeys(total, ZERO), **self.reserved}
         if entry.kind == "reserve":
             self.reserved = amounts.add(self.reserved, total)
-            self.under_way[entry.key] = UnderWay(entry.row.seq, entry.row.hash, NEXT[entry.kind])
+            self.under_way[entry.key] = UnderWay(entry.row.seq, entry.row.hash, STATUS_AFTER[entry.kind])
 
-    def _move(self, entry: LedgerEntry) -> None:
-        """Apply the start, commit or void of a reservation. Raises LedgerError if the status of the run does not allow it."""
+    def _change_status(self, entry: LedgerEntry) -> None:
+        """Apply the start, commit or void of a run. Raises LedgerError if the status of the run does not allow it."""
         run = self.run(entry.key)
         if run.status not in STATUSES_BEFORE[entry.kind]:
             raise self._forged(entry, f"{entry.kind} of a run that is {run.status}")
-        moved = self.runs[entry.key] = replace(run, status=NEXT[entry.kind])
+        moved = self.runs[entry.key] = replace(run, status=STATUS_AFTER[entry.kind])
         if entry.kind == "start":
             self.under_way[entry.key] = replace(self.under_way[entry.key], status=moved.status)
             return
         del self.under_way[entry.key]
-        self.reserved = amounts.add(self.reserved, run.total, -1)
+        self.reserved = amounts.subtract(self.reserved, run.total)
         if entry.kind == "void":
-            self.spent = amounts.add(self.spent, run.total, -1)
-            self._charge_person(run.content, run.total, -1)
+            self.spent = amounts.subtract(self.spent, run.total)
+            self._charge_person(run.content, run.total, amounts.subtract)
 
     def _count(self, entry: LedgerEntry) -> None:
         """Record how many answers a session has been granted. Raises LedgerError if the number does not grow."""
         run, answers, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
-        if run.status not in COUNTED or count <= run.counts.get(answers, 0):
+        if run.status not in DRAWN or count <= run.counts.get(answers, 0):
             raise self._forged(entry, f"a count that does not grow, or of a run that is {run.status}")
         self.runs[entry.key] = replace(run, counts={**run.counts, answers: count})
 
-    def _charge_person(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
-        """Add a total to the charges of the person who pays (`sign` = 1), or subtract it (`sign` = -1)."""
+    def _charge_person(
+        self,
+        content: Mapping[str, Any],
+        total: amounts.Amounts,
+        change: Callable[[amounts.Amounts, amounts.Amounts], dict[str, Decimal]],
+    ) -> None:
+        """Add a total to the charges of the person who pays, or subtract it. `change` is `amounts.add` or `amounts.subtract`."""
         if self.people is not None:
             who = payer(content)
-            self.people[who] = amounts.add(self.people.get(who, {}), total, sign)
+            self.people[who] = change(self.people.get(who, {}), total)
 
     def _quota(self, entry: LedgerEntry) -> None:
         """Apply a quota. Raises UnknownPeople if it is not known how much each person was charged."""
@@ -438,13 +438,12 @@ class LedgerState:
     def _require_approved(self, entry: LedgerEntry) -> None:
         """Check that a second person approved the entry, if the ledger needs that.
 
-        Raises:
-            LedgerError: No second person approved the entry. Or the entry is a refusal of a proposal that is not open, or a proposal or an
-                approval in a ledger without the two-person rule.
+        Raises LedgerError if no second person approved the entry, or if it refuses a proposal that is not open, or is a proposal or an
+        approval in a ledger without the two-person rule.
         """
         is_two_person = self.terms is not None and self.terms.two_person is True
         try:
-            if is_two_person and entry.kind in TWO_PERSONS and not is_arrival(entry.content):
+            if is_two_person and entry.kind in APPROVED_KINDS and not is_arrival(entry.content):
                 refuse_unapproved(self.proposals, entry)
             elif entry.kind == "refuse" and proposal_numbered(self.proposals, entry.content["proposal"]) is None:
                 raise LedgerError("refuses a proposal that is not open")
@@ -453,14 +452,11 @@ class LedgerState:
         except LedgerError as error:
             raise self._forged(entry, str(error)) from None
 
-    def _propose(self, entry: LedgerEntry) -> None:
-        self.open_terms()  # only `proposals` changes, and `apply` sets it
-
     def _no_change(self, entry: LedgerEntry) -> None:
-        self.open_terms()  # a rate is checked by the database, and an acknowledgement is read by `verify`
+        # `apply` sets the proposals, the database checks a rate, and `verify` reads an acknowledgement.
+        self.open_terms()
 
     def _upgrade(self, entry: LedgerEntry) -> None:
-        """Apply an entry with a new hash and version of the definitions."""
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
@@ -496,7 +492,6 @@ class LedgerState:
         self.departure = None
 
     def _place(self, entry: LedgerEntry) -> str:
-        """Return the start of a message about an entry."""
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
 
     def _forged(self, entry: LedgerEntry, fault: str) -> LedgerError:
@@ -534,16 +529,16 @@ _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "copied": LedgerState._copied,
     "spend": LedgerState._charge,
     "reserve": LedgerState._charge,
-    "start": LedgerState._move,
-    "commit": LedgerState._move,
+    "start": LedgerState._change_status,
+    "commit": LedgerState._change_status,
     "count": LedgerState._count,
-    "void": LedgerState._move,
+    "void": LedgerState._change_status,
     "amend": LedgerState._amend,
     "retire": LedgerState._retire,
     "upgrade": LedgerState._upgrade,
     "quota": LedgerState._quota,
-    "propose": LedgerState._propose,
-    "refuse": LedgerState._propose,
+    "propose": LedgerState._no_change,
+    "refuse": LedgerState._no_change,
     "rate": LedgerState._no_change,
     "acknowledge": LedgerState._no_change,
 }

@@ -1,4 +1,4 @@
-"""The terms that a ledger is opened with. They never change. An entry "amend" sets a new cap on epsilon, which the state keeps.
+"""The terms that a ledger is opened with. They never change. An entry "amend" sets a new cap on epsilon, which state.py keeps.
 
 A *cap* is the epsilon and delta that all runs together may cost one unit. In adaptive mode a *filter* (a composition theorem for runs that
 are chosen from earlier outputs) decides on each run, in its own currency, such as rho; in declared mode the runs are fixed beforehand.
@@ -114,7 +114,7 @@ class LedgerTerms:
         return self.the_filter.cost(pipeline, delta)
 
     def filter_advice(self, pipeline: Pipeline, delta: float) -> str:
-        """Return the end of an error message that names another filter under which this run has a cost; "" if there is none."""
+        """Return the end of an error message about a run without a cost: another filter under which it has one; "" if there is none."""
         if self.mode == "declared":
             return ""
         for name in FILTERS:

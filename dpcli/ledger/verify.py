@@ -1,5 +1,9 @@
 """Verification of a complete ledger: its store, the definitions that guard the rows, the chain, every entry, every cost, and an anchor.
 
+`dpcli budget verify` is for an auditor who trusts neither the people who charge nor the place where the ledger lies. A *problem* is a fault
+by which the ledger states less than was spent. An *anchor* is the number and hash of an entry that somebody keeps elsewhere: a ledger that
+was restored from an old backup does not contain it. dpcli/ledger/__init__.py explains the other words.
+
 The entries are read twice, one page at a time. The first pass checks the chain and applies the entries. The second pass computes every cost
 again, under the terms of the ledger even if an entry states other terms. It can take hours, so a broken chain is reported before it begins.
 Memory grows with the number of problems, but not with the number of entries.
@@ -8,7 +12,7 @@ Memory grows with the number of problems, but not with the number of entries.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -137,16 +141,28 @@ class EntryChecks:
             self.notes += _lookalike_approver(self._proposals[content["proposal"]], entry)
         if entry.kind == "acknowledge" and content["finding"] in self._problem_texts:
             self.answers[str(content["finding"])] = entry.row.seq
-        excess = list(_excess_of_caps(terms, entry)) if "caps" in content and terms.mode != "declared" else []
+        if "caps" in content and terms.mode != "declared":
+            self._add(self.cap_problems, _excess_of_caps(terms, entry))
+        if "cost" in content:
+            self._check_charge(entry)
+
+    def _add(self, problems: list[str], more: Iterable[str]) -> bool:
+        """Add problems to a list, so that later entries can acknowledge them. Return whether there were any."""
+        texts = list(more)
+        problems += texts
+        self._problem_texts.update(map(visible_text, texts))
+        return bool(texts)
+
+    def _check_charge(self, entry: LedgerEntry) -> None:
+        """Check the price of a charge and, if it is a correction, whether it answers the problem of the charge that it corrects."""
         corrected = list(self._corrected(entry))
-        wrong = list(self.prices.problems_of(entry, corrected)) if "cost" in content else []
-        self.computed += "cost" in content
-        self.cap_problems += excess
-        self.charge_problems += wrong
-        self._problem_texts.update(map(visible_text, (*excess, *wrong)))
+        self.computed += 1
+        if self._add(self.charge_problems, self.prices.problems_of(entry, corrected)):
+            return
         for number, other in enumerate(corrected):
-            problems = [] if wrong else list(self.prices.problems_of(other, corrected[number + 1 :]))
-            if problems and not list(self.prices.problems_of(other, (entry, *corrected[:number], *corrected[number + 1 :]))):
+            earlier = corrected[number + 1 :]
+            problems = list(self.prices.problems_of(other, earlier))
+            if problems and not list(self.prices.problems_of(other, (entry, *corrected[:number], *earlier))):
                 self.answers |= dict.fromkeys(map(visible_text, problems), entry.row.seq)
 
     def _corrected(self, entry: LedgerEntry) -> Iterator[LedgerEntry]:
@@ -417,8 +433,5 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry, further: Sequence[Le
         paid = charged.get(name, Decimal(0))
         if value > paid * amounts.SLACK:
             least = "at least " if run.least else ""
-            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_factor_words(value, paid)} (DP408)"
-
-
-def _factor_words(value: Decimal, paid: Decimal) -> str:
-    return f", {float(value / paid):.4g} times as much" if paid else ""
+            factor = f", {float(value / paid):.4g} times as much" if paid else ""
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{factor} (DP408)"

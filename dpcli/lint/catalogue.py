@@ -154,7 +154,6 @@ def link_to_source(code: str) -> str:
 
 
 def _loaded(code: str, known: Mapping[str, str]) -> Any:
-    """Return the object of a code. Raises InputError for an unknown code."""
     try:
         return load(known[code.upper()])
     except KeyError:

@@ -1,6 +1,8 @@
-"""Rules about leaks outside of the noisy output.
+"""Rules about leaks outside of the noisy output: choices, statistics, logs, names and ranges that depend on private data, and known seeds.
 
-These are choices, statistics, logs, names and ranges that depend on private data, and noise from a known seed.
+An accountant prices what a mechanism releases. A vocabulary from the data or an early stop on a private score is released as well, and no
+number counts it. The rules know such settings by the keys of dpcli and of common training libraries (sections.py). A rule is a `RuleInfo`
+(rule_info.py): a code, texts, a bad and a good example, and a function that yields the findings.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def _private_choices(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _stopping_rules(pipeline: Pipeline) -> Iterator[RuleFinding]:
     """Yield a finding for each setting that lets private data decide when to stop."""
-    uses_public_data = any(name == "validation" and "public" in words_in(value) for _, name, value in settings(pipeline))
+    uses_public_data = any(setting.name == "validation" and "public" in words_in(setting.value) for setting in settings(pipeline))
     if uses_public_data or has_cover_note(pipeline, "validation", "early_stopping"):
         return
     message = (
@@ -84,12 +86,10 @@ def _batch_norm_layers(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _means_batch_norm(word: str) -> bool:
-    """Return whether a normalised word names batch normalisation."""
     return word == "batch" or "batchnorm" in word.replace("_", "")
 
 
 def _follows_loss(value: Any) -> bool:
-    """Return whether a schedule lowers the learning rate when the loss stops falling."""
     return any("plateau" in word for word in words_in(value))
 
 

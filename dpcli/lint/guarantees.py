@@ -71,7 +71,7 @@ def _data_dependent_epsilons(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "an epsilon that depends on the votes is private itself: sanitise it by smooth sensitivity, or use the data-independent one"
     )
-    if not any(name == "sanitise" and is_on(value) for _, name, value in settings(pipeline, "pate")):
+    if not any(setting.name == "sanitise" and is_on(setting.value) for setting in settings(pipeline, "pate")):
         yield from findings_where(pipeline, ACCOUNTANT_KEYS, names_one_of("data_dependent"), message, "pate")
     for path, entry in entries(pipeline):
         text = _words(entry)
@@ -181,10 +181,7 @@ def _mixed_adjacencies(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _conversion_findings(key: Path, stated: Adjacency, adjacency: Adjacency) -> Iterator[RuleFinding]:
-    """Yield an error if a guarantee under `stated` cannot be converted to the adjacency of the file.
-
-    Yield a warning if it can, and several changes under `stated` count as one change of the file.
-    """
+    """Yield an error if a guarantee cannot be converted to the file's adjacency, and a warning if it counts as several changes there."""
     # This import costs nothing: a spec that states an adjacency has imported the module already.
     from dpcli.mechanisms.stated.stated_spec import conversion
 

@@ -19,6 +19,7 @@ from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import checked_document, parse, toml_document
 from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.series import value_at
 from dpcli.file.toml.findings import KeyFinding, Path
 from dpcli.file.toml.positions import locate
 from dpcli.file.toml.shown import shown
@@ -199,7 +200,7 @@ def _apply(text: str, repairs: Sequence[Repair]) -> str:
 def _repair(tables: Any, error: KeyFinding, line: int) -> Repair | None:
     """Return the repair that the hint of the reader suggests, if it is the only possible one; else None."""
     key = str(error.key[-1]) if error.key else ""
-    value = _value_at(tables, error.key)
+    value = value_at(tables, error.key)
     if suggestion := SUGGESTION.match(error.hint):
         word = suggestion[1]
         if error.rule == "DP002" and only_slip(key, error.among) == word:
@@ -220,16 +221,6 @@ def _repaired_value(error: KeyFinding, line: int, value: Any, new_value: Any) ->
     return Repair(Mend(error.rule, line, words), error.key, new_value)
 
 
-def _value_at(tables: Any, path: Path) -> Any:
-    """Return the value at a path; None if there is none."""
-    for part in path:
-        try:
-            tables = tables[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return tables
-
-
 def _scalar(text: str) -> int | float | bool | None:
     """Return the value of a TOML text if it is a finite number or a boolean; else None."""
     try:
@@ -240,10 +231,7 @@ def _scalar(text: str) -> int | float | bool | None:
 
 
 def _with_whole_steps(text: str, path: str) -> MendedText | None:
-    """Replace epochs that are no whole number of steps by the number of steps that is charged (DP117).
-
-    Return None if there are no such epochs, if the text contains "calibrate", or if it has no privacy cost.
-    """
+    """Replace fractional epochs by the steps that are charged (DP117). Return None if there are none, or if nothing can be charged."""
     try:
         pipeline = parse(text.encode(), path)
         cost = _cost(pipeline)

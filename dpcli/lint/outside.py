@@ -1,6 +1,7 @@
 """The failures in the catalogue that no pipeline file can reveal. DP401 to DP409 are failures of ledgers.
 
-`dpcli explain CODE` prints them. Each states in `caught` what detects it.
+They have codes for the same reasons as rules (rule_info.py): `dpcli explain CODE` prints them, and reports and papers can refer to them.
+Each states in `caught` what detects it: a test, the ledger, the program that reads the data, or a person.
 """
 
 from __future__ import annotations

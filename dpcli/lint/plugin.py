@@ -1,4 +1,4 @@
-"""The plugin record of this folder: the command lint."""
+"""The features that this folder registers (dpcli/base/plugin.py): the command lint. The rules are listed in catalogue.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The class of lint rules, with the rules DP001 to DP005, which the reader of files checks.
 
 The other rules are in modules by theme. In each, a function that yields findings is the check of one `RuleInfo`, whose `what` and `why`
-describe it. HEAD and TRAIN are the texts from which the example files of most rules are built.
+describe it. HEAD and TRAIN are the texts from which the example files of most rules are built; a test lints every example. An error fails a
+gate (unless it is waived), a warning does not.
 """
 
 from __future__ import annotations

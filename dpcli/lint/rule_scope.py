@@ -1,4 +1,7 @@
-"""The selection of lint rules by the flags --select and --ignore."""
+"""The selection of lint rules by the flags --select and --ignore, which take codes (DP304) or their beginnings (DP3).
+
+The flags decide what is reported, and not what is true: errors that no gate may waive are reported all the same (`RuleScope`).
+"""
 
 from __future__ import annotations
 
@@ -48,13 +51,9 @@ class RuleScope:
 
 
 def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
-    """Return the rules that flags select.
+    """Return the rules that the values of --select and --ignore select: codes or prefixes of codes, separated by commas.
 
-    Args:
-        select, ignore: Values of --select and --ignore: codes or prefixes of codes, separated by commas.
-
-    Raises:
-        InputError: A part is no prefix of the code of a rule about files or ledgers, or `ignore` contains a full code of READER_RULES.
+    Raises InputError if a part is no prefix of the code of a rule about files or ledgers, or `ignore` has a full code of READER_RULES.
     """
     selected, ignored = tuple(_codes("--select", select)), tuple(_codes("--ignore", ignore))
     for code in ignored:

@@ -25,17 +25,11 @@ if TYPE_CHECKING:
 
 
 def lint(path: str) -> tuple[Diagnostic, ...]:
-    """Return the findings about a file. Those about a pipeline have the order of its lines.
+    """Return the findings about a file ("-" for standard input). Those about a pipeline have the order of its lines.
 
     A file that is no valid pipeline has findings of the reader (DP001 to DP005). If these are only about sections such as [train], the
     rules are checked too. A policy of the gate or a schedule of planned runs has only findings of its reader. A number replaces each
-    "calibrate", as in `dpcli.file.pipeline.read.examine`.
-
-    Args:
-        path: Path of the file; "-" for standard input.
-
-    Raises:
-        InputError: The file does not exist or cannot be read.
+    "calibrate", as in `dpcli.file.pipeline.read.examine`. Raises InputError if the file cannot be read.
     """
     return lint_bytes(read_bytes(path), path)  # the bytes are read once, as standard input cannot be read again for the places
 
@@ -145,7 +139,6 @@ def findings(pipeline: Pipeline) -> Iterator[BrokenRule]:
 
 
 def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[BrokenRule]:
-    """Yield each finding of these rules in a pipeline."""
     for info in map(rule, codes):
         if info.check is not None:
             for finding in info.check(pipeline):
@@ -153,7 +146,6 @@ def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[BrokenRul
 
 
 def _title(pipeline: Pipeline) -> str:
-    """Return the path of a pipeline for messages."""
     return "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
 
 

@@ -75,7 +75,6 @@ def _texts_on_loaders(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 
 def _counted_as_poisson(pipeline: Pipeline) -> bool:
-    """Return whether a mechanism of the file has Poisson sampling."""
     return any(isinstance(entry.sampling, Poisson) for entry in pipeline.mechanisms)
 
 

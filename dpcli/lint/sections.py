@@ -1,13 +1,15 @@
-"""Searches for keys, values and words in sections such as [train], and in descriptions. Most rules use them.
+"""Searches for keys, values and words in sections such as [train], and in descriptions, for the rules of the other files.
 
-Upper and lower case are equal in these searches, and so are hyphens, underscores and spaces.
+A *section* is a table that describes a run for one command (dpcli/file/pipeline/section.py). It may have keys of other libraries, which
+dpcli does not know: a rule recognises them by their *normalized* names, in lower case with underscores for hyphens and spaces. A note in a
+table `covers` says that the file counts the cost elsewhere, which silences some rules (`has_cover_note`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Path
@@ -19,23 +21,28 @@ PROSE = frozenset({"description", "note", "notes", "comment", "covers"})  # keys
 OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})  # texts that switch a setting off
 
 
-def settings(pipeline: Pipeline, *sections: str) -> Iterator[tuple[Path, str, Any]]:
-    """Yield the path, the normalized name and the value of every key of these sections, including inner tables.
+class Setting(NamedTuple):
+    """A key of a section or of an inner table, with its normalized name."""
 
-    Without `sections`, the sections of RELEASING are searched.
-    """
+    path: Path
+    name: str
+    value: Any
+
+
+def settings(pipeline: Pipeline, *sections: str) -> Iterator[Setting]:
+    """Yield every key of these sections, or of those in RELEASING if none is named. Keys of PROSE are left out."""
     for section, table in pipeline.sections:
         if section in (sections or RELEASING):
             yield from _keys_inside((section,), table)
 
 
-def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, str, Any]]:
+def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[Setting]:
     """Yield the keys of a table as `settings` does."""
     for key, value in table.items():
         name = normalized(key)
         if name in PROSE:
             continue
-        yield (*path, key), name, value
+        yield Setting((*path, key), name, value)
         if isinstance(value, Mapping):
             yield from _keys_inside((*path, key), value)
         for index, item in enumerate(value if isinstance(value, list) else ()):
@@ -44,7 +51,7 @@ def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, s
 
 
 def normalized(word: str) -> str:
-    """Return a text in lower case, with underscores for its hyphens and inner spaces."""
+    """Return a text in lower case, with underscores for its hyphens and inner spaces: `" Early-Stopping" -> "early_stopping"`."""
     return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 

@@ -34,7 +34,7 @@ SKIP_KEYS = frozenset({*DROP_KEYS, "skip_empty", "skip_empty_batch", "skip_empty
 
 def _unidentified_resumptions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for name in RELEASING:
-        if not any(key in ("run_id", "ledger") and is_on(value) for _, key, value in settings(pipeline, name)):
+        if not any(setting.name in ("run_id", "ledger") and is_on(setting.value) for setting in settings(pipeline, name)):
             message = "expected the run_id or the ledger of the continued run in the same section, found neither"
             yield from findings_where_on(pipeline, RESUME_KEYS, message, name)
 
@@ -54,7 +54,7 @@ def _private_divisors(pipeline: Pipeline) -> Iterator[RuleFinding]:
 def _joint_clipping(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "a bound on a sum of several gradients does not bound the gradient of one record: clip the gradient of each record"
     yield from findings_where(pipeline, CLIP_PER_KEYS, names_one_of(*SEVERAL_RECORDS_WORDS), message)
-    if any(name in CLIP_PER_KEYS for _, name, _ in settings(pipeline)):
+    if any(setting.name in CLIP_PER_KEYS for setting in settings(pipeline)):
         return
     batch_sizes = [getattr(entry.sampling, "batch_size", None) for _, entry in entries(pipeline)]
     message = 'expected clip_per = "example" in the same section, or a number equal to batch_size: found neither'

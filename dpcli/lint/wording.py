@@ -119,26 +119,20 @@ def _one_bin_sensitivities(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.REPLACE_ONE:
         return
     for path, entry in entries(pipeline):
-        key, required = _sensitivity(entry.spec)
-        if key and entry_mentions(HISTOGRAM, entry) and not entry_mentions(OF_ONE_BIN, entry):
+        key = _key_of_one(entry.spec)
+        if key is not None and entry_mentions(HISTOGRAM, entry) and not entry_mentions(OF_ONE_BIN, entry):
+            required = "2 (L1)" if getattr(entry.spec, "scale", None) is not None else "1.41422 (L2)"
             message = (
                 f"a replaced record leaves one bin of a histogram and enters another: expected a sensitivity of {required}, found 1"
             )
             yield RuleFinding((*path, key), message)
 
 
-def _sensitivity(spec: Spec) -> tuple[str, str]:
-    """Return the key that states a sensitivity of 1, and the sensitivity that a change of two bins needs.
-
-    The result is ("", "") if no key states 1, or if dimension = 1 says that a single number is released.
-    """
+def _key_of_one(spec: Spec) -> str | None:
+    """Return the key that states a sensitivity of 1; None if there is none, or if dimension = 1 says that a single number is released."""
     if getattr(spec, "dimension", None) == 1:
-        return "", ""
-    required = "2 (L1)" if getattr(spec, "scale", None) is not None else "1.41422 (L2)"
-    for key in ("sensitivity", "l2_sensitivity"):
-        if getattr(spec, key, None) == 1:
-            return key, required
-    return "", ""
+        return None
+    return next((key for key in ("sensitivity", "l2_sensitivity") if getattr(spec, key, None) == 1), None)
 
 
 def _uncounted_runs(pipeline: Pipeline) -> Iterator[RuleFinding]:

@@ -20,6 +20,8 @@ from dpcli.numerics.arrays import Array
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
+    from dpcli.numerics.contour.tilted_closed import TiltedAtoms
+    from dpcli.numerics.grid.hockey_stick import ChordPair
     from dpcli.numerics.tails import Tails
 
 
@@ -67,6 +69,28 @@ class TailsOnly:
     def tilted(self, t: float) -> Tilted:
         """Raise NotRepresentable with the reason."""
         raise NotRepresentable(self.reason)
+
+
+class CurveLoss:
+    """Base class of the loss of a pair that is made from a curve (`ChordPair`). Subclasses are frozen dataclasses with `pair`.
+
+    A subclass holds the few numbers that determine the curve, and so can be compared and cached; the pair itself takes long to compute.
+    """
+
+    __slots__ = ()
+
+    def pair(self) -> ChordPair:
+        """Return the pair, cached."""
+        raise NotImplementedError
+
+    def cgf(self, z: Array) -> Array:
+        return self.pair().cgf(z)
+
+    def tilted(self, t: float) -> TiltedAtoms:
+        return self.pair().tilted(t)
+
+    def tails(self, at: Array) -> Tails:
+        return self.pair().tails(at)
 
 
 class Mechanism:

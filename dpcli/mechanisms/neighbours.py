@@ -1,4 +1,8 @@
-"""The neighbouring relation: the adjacency of datasets, and the number of records that change together."""
+"""The neighbouring relation: the adjacency of datasets, and the number of records that change together.
+
+A pipeline file states both in [privacy]. `Spec.resolve` (spec.py) takes them once, and turns the keys of an entry into a mechanism for
+which they are settled, so that no accountant has to know them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from dpcli.base.values import dataclass
 
 
 class Adjacency(enum.Enum):
-    """The relation between neighbouring datasets."""
+    """The kind of one change between neighbouring datasets; ZERO_OUT replaces a record by a blank one that contributes nothing."""
 
     ADD_REMOVE = "add-remove"
     REPLACE_ONE = "replace-one"
@@ -43,7 +47,10 @@ class Neighbours:
 
     @property
     def contribution_bounds(self) -> int:
-        """The distance by which a change moves a sum, at most, in units of the bound on one record's contribution."""
+        """The distance by which a change moves a sum, at most, in units of the bound on one record's contribution.
+
+        A replaced record takes its old contribution away and adds the new one, so that it counts twice.
+        """
         return 2 * self.records if self.replaces else self.records
 
 

@@ -1,4 +1,8 @@
-"""Registry of the types of mechanisms and of the sampling schemes."""
+"""Registry of the types of mechanisms and of the sampling schemes.
+
+A name on the left is the `type` of an entry in a pipeline file, or the `scheme` of its sampling table. The class on the right has the keys;
+it is imported when a file first names it.
+"""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ class Spec:
         return self
 
     @property
-    def unsampled(self) -> str:
-        """The reason why the entry cannot be sampled, as a clause ("whose keys ..."); empty if it can be sampled."""
-        return ""
+    def unsampled(self) -> str | None:
+        """The reason why the entry cannot be sampled, as a clause ("whose keys ..."); None if it can be sampled."""
+        return None
 
     @property
     def whole_runs(self) -> bool:

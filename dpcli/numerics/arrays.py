@@ -1,4 +1,4 @@
-"""Array types and numpy. To keep start-up fast, numpy is imported only when it is first used."""
+"""Array types, and numpy. numpy is imported only when it is first used, so that commands that compute nothing start fast."""
 
 from __future__ import annotations
 

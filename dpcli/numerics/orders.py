@@ -1,6 +1,8 @@
-"""Searches over Renyi orders: the least value of a bound, and the smallest rho (zCDP) of a bounded privacy loss.
+"""Searches over Renyi orders: `least_over_orders` minimises a bound, and `least_rho` finds the smallest rho (zCDP) of a bounded loss.
 
-A bound that combines several theorems can have several local minima, here called valleys.
+Renyi divergences give a bound on epsilon at every order a > 1; z is a - 1 here. Any order gives a valid bound, so `least_over_orders` may
+miss the best one, at the cost of tightness alone. rho must hold at every order, so `least_rho` bounds the ratio between the orders that it
+evaluates. A bound that combines several theorems can have several local minima, here called valleys.
 """
 
 from __future__ import annotations

@@ -135,9 +135,7 @@ def _log_delta_bounds(epsilon: float, p_above: float, q_above: float) -> tuple[f
     """
     if math.isnan(p_above + q_above):
         raise _nan_error(epsilon)
-    weighted = min(
-        epsilon + q_above, p_above
-    )  # log of e^epsilon Q(L > epsilon); delta >= 0, so more than P(L > epsilon) is rounding
+    weighted = min(epsilon + q_above, p_above)  # log of e^epsilon Q(L > epsilon); more than P(L > epsilon) is rounding
     value = log_sub(p_above, weighted)
     if value == -math.inf:  # the two are equal up to rounding, so delta is at most the rounding error of both
         if p_above == -math.inf:
@@ -218,9 +216,7 @@ def _crossing(excess: Callable[[float], float], first_high: float = 1e-6) -> tup
         low, high = high, 4.0 * high
         if high > 1e15:
             return math.inf, math.inf
-    return bracket_root(
-        excess, low, high, rtol=1e-14
-    )  # the tails allow about 1e-15, so a narrower bracket would show rounding only
+    return bracket_root(excess, low, high, rtol=1e-14)  # the tails allow about 1e-15; a narrower bracket would show rounding only
 
 
 def total_variation(loss: HasTails) -> float:

@@ -1,15 +1,17 @@
-"""Aggregators: how each type of mechanism answers a query from noisy votes, and what the answer costs given the votes.
+"""Aggregators: they answer a query by a noisy vote of teachers, and compute what the answers cost given the votes.
 
-The parameters of the noise come from the keys of a [[mechanism]] entry. The aggregators are those of Papernot et al. 2018,
-arXiv:1802.08908.
+A *teacher* is a model (`dpcli pate`) or a prompt (`dpcli prompt`) made from one shard of the private data. It votes for one label of each
+public *query*. An aggregator adds noise to the number of votes for each label, and releases only the label of the largest noisy count.
+`ConfidentGnMax` first compares the largest count, with separate noise, with a threshold, and gives no answer if the count is below it.
+Every query is charged for that comparison, and every answered query for its answer. Source: Papernot et al. 2018, arXiv:1802.08908.
 
-Noise is in double precision. Only the label of the largest noisy count is released, or whether that count reaches a threshold. Rounding
-changes this outcome only if two noisy counts are closer together than the rounding error. With 53 bits in each uniform number and noise of
-a vote or more, this has a probability below 10^-12 for each query and label. Attacks on floating-point noise read the last bits of a noisy
-number (Mironov 2012), and no noisy count is released.
+The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, computed here, is private: the
+operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts each answer
+with its probability (section 3.3). It serves for planning and is no guarantee.
 
-Every query is charged for the comparison with the threshold, even if the aggregator then abstains. Every answered query is also charged for
-its answer. The expected cost counts each answer with its probability. It serves for planning and is no guarantee (section 3.3).
+Noise is in double precision. Rounding changes the released label only if two noisy counts are closer together than the rounding error. With
+53 bits in each uniform number and noise of a vote or more, this has a probability below 10^-12 for each query and label. Attacks on
+floating-point noise read the last bits of a noisy number (Mironov 2012), and no noisy count is released.
 """
 
 from __future__ import annotations
@@ -35,17 +37,16 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
 
 
-TotalRdp = Callable[
-    [Array, Array, Array], Array
-]  # log q (n,), weights (n,), orders (k,) -> the weighted sum of the divergences (k,)
+# Function (log q (n,), weights (n,), orders (k,)) -> the sum of the Renyi divergences of n releases, each times its weight, (k,).
+TotalRdp = Callable[[Array, Array, Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Releases of one mechanism: the answers of a session, or its comparisons with the threshold.
+    """Releases of one kind: all answers of a session, or all of its comparisons with the threshold.
 
     Attributes:
-        log_q: Distinct values of log q, (n,). q bounds the probability of all outcomes other than the likeliest one.
+        log_q: Distinct values of log q, (n,). q bounds the probability of all outcomes other than the likeliest one (vote_bounds.py).
         weights: Number of releases with each log q, or their expected number, (n,).
         total_rdp: Function that sums the Renyi divergences of the releases.
     """
@@ -62,9 +63,10 @@ class Releases:
 
 
 def merge_releases(log_q: Array, weights: Array, total_rdp: TotalRdp) -> Releases:
-    """Return releases, (n,), with those of equal log q merged into one, whose weight is the sum of theirs.
+    """Return the releases, of which those with equal log q are one entry with the sum of their weights.
 
     Args:
+        log_q: (n,) a value for each release.
         weights: (n,) 1 for a release that was made and 0 for one that was not, or the probability of the release.
     """
     distinct, group = np.unique(log_q, return_inverse=True)
@@ -77,7 +79,7 @@ class VoteCosts:
     """The cost of a session, given its votes.
 
     Attributes:
-        releases: Comparisons with the threshold, if there is one, and answers.
+        releases: Comparisons with the threshold, if the aggregator has one, and answers.
         queries: Number of queries that were asked.
         answered: Number of queries that were answered, or the expected number.
     """
@@ -100,11 +102,13 @@ class VoteCosts:
 
 
 class Aggregator(ABC):
-    """A way of answering queries by votes.
+    """A way of answering queries by votes. Its parameters are the keys of a [[mechanism]] entry of its type.
+
+    The class methods read the entry alone, before any vote is read. The other methods need votes.
 
     Attributes:
-        abstains: Whether a query may get no answer.
-        queries_key: Key of an entry that states the number of queries it pays for.
+        abstains: Whether a query may get no answer, as its largest count is compared with a threshold first.
+        queries_key: Key of the entry that states the number of queries it pays for.
     """
 
     __slots__ = ()
@@ -115,16 +119,16 @@ class Aggregator(ABC):
     @classmethod
     @abstractmethod
     def of(cls, spec: Any) -> Aggregator:
-        """Return the aggregator with the parameters of an entry's spec."""
+        """Return the aggregator with the parameters of an entry's spec (mechanisms/prediction/votes.py)."""
 
     @classmethod
     def most_queries(cls, entry: Entry) -> int:
-        """Return the largest number of queries that the entry pays for. By default, each of its steps is a query."""
+        """Return the largest number of queries that the entry pays for: its steps, unless a subclass has a key for queries."""
         return entry.steps
 
     @classmethod
     def most_answers(cls, entry: Entry) -> int:
-        """Return the largest number of answers that the entry pays for."""
+        """Return the largest number of answers that the entry pays for: by default, one for each of its steps."""
         return entry.steps
 
     @classmethod
@@ -140,11 +144,7 @@ class Aggregator(ABC):
         """Return the answers to queries with these counts, (n, m). The weights, (n,), are as in `merge_releases`."""
 
     def threshold_releases(self, largest: Array) -> tuple[Releases, ...]:
-        """Return the comparisons of the queries with the threshold; () if there is no threshold.
-
-        Args:
-            largest: (n,) largest count of each query, which is compared with the threshold after noise.
-        """
+        """Return the comparisons of the largest count of each query, (n,), with the threshold; () if there is no threshold."""
         return ()
 
     @abstractmethod
@@ -156,14 +156,15 @@ class Aggregator(ABC):
         return [True] * len(largest)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
-        """Return the largest change of a session's cost by one teacher's votes, at each distance from the votes, (teachers,).
+        """Return the largest change of a session's cost by one teacher's votes, at distances 0, 1, ... from the votes, (teachers,).
+
+        vote_release.py makes a smooth sensitivity of it. A distance d means that up to d teachers may have voted otherwise.
 
         Args:
             counts: Counts of the queries that were answered.
             largest: Largest counts of all queries that were asked.
 
-        Raises:
-            CannotCertify: If the sensitivity is not known.
+        Raises CannotCertify if the sensitivity is not known.
         """
         raise CannotCertify(
             f"expected gnmax or confident-gnmax, whose smooth sensitivity is known, found {type(self).__name__.lower()}"
@@ -191,7 +192,7 @@ class Aggregator(ABC):
 
 @dataclass(frozen=True, slots=True)
 class GnMax(Aggregator):
-    """Gaussian noise on each count."""
+    """Gaussian noise of standard deviation `sigma`, in votes, on each count."""
 
     sigma: float
 
@@ -224,7 +225,7 @@ class GnMax(Aggregator):
 
 @dataclass(frozen=True, slots=True)
 class ConfidentGnMax(GnMax):
-    """Gaussian noise on each count. Only queries whose noisy largest count reaches a threshold are answered."""
+    """Gaussian noise on each count, for the queries whose largest count, with noise of `threshold_sigma`, reaches `threshold`."""
 
     abstains: ClassVar[bool] = True
     queries_key: ClassVar[str] = "queries"
@@ -270,7 +271,7 @@ class ConfidentGnMax(GnMax):
 
 @dataclass(frozen=True, slots=True)
 class LnMax(Aggregator):
-    """Laplace noise on each count."""
+    """Laplace noise of scale `scale`, in votes, on each count."""
 
     scale: float
 
@@ -294,13 +295,13 @@ def _gaussian_total(sigma: float) -> TotalRdp:
 
 
 def aggregator_class(entry: Entry) -> type[Aggregator]:
-    """Return the aggregator class for the entry's type."""
+    """Return the aggregator class for the entry's type. Raises KeyError for a type that is no vote: callers have checked the type."""
     aggregator: type[Aggregator] = load(AGGREGATORS[entry.type])
     return aggregator
 
 
 def require_one_session(entry: Entry, path: str) -> None:
-    """Raise InputError if the entry has several steps although each of its steps is a session of many queries."""
+    """Raise InputError if the entry has several steps although a step is a whole session, as for confident-gnmax."""
     if aggregator_class(entry).abstains and entry.steps != 1:
         place = f'{path}: mechanism["{entry.name}"]: steps'
         raise InputError(f"{place}: expected 1, as a step is a session of `queries` queries, found {entry.steps}")

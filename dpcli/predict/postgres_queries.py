@@ -1,14 +1,15 @@
-"""The count of answers in a PostgreSQL database, which processes on several machines, or copies of a folder, can share.
+"""The count of a session's answers in a PostgreSQL database, which processes on several machines, or copies of a folder, can share.
 
-The place of a count is postgresql://...#name, where the name is unique for each fitted system in the database. The counts have their own
-schema (postgres_queries.sql). The row of a count is locked before it is read. A commit is acknowledged only when it is durable.
+query_counts.py says what is counted and why; sqlite_queries.py is the same count in a local file. The *place* of a count is
+postgresql://...#name, where the name is unique for each session in the database. The counts have their own schema (postgres_queries.sql),
+whose trigger refuses a smaller count. The row of a count is locked before it is read. A commit is acknowledged only when it is durable.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connection_function
 from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, UNSURE, Count, require_count
 
 ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -25,7 +26,7 @@ DENIED = (
     "permission denied: {text}; expected USAGE on the schema dpcli_queries and SELECT, INSERT, UPDATE on its table budget; the first "
     "count in a database needs CREATE on the database"
 )
-MEANINGS = {
+MEANINGS = {  # messages by the beginning of the error's SQLSTATE
     **LEDGER_MEANINGS,
     "42501": DENIED,
     "42P01": "its tables are not those of a count of queries: {text}",
@@ -48,16 +49,7 @@ ADD = "INSERT INTO dpcli_queries.budget VALUES (%s, %s, %s, 0) ON CONFLICT (name
 
 
 class PostgresQueries:
-    """A count of answers in a PostgreSQL database.
-
-    Args:
-        url: postgresql://user@host/database#name, with the name of the count.
-        identity: Fingerprint of the session whose answers are counted.
-        total: Number of answers that may be granted in all.
-        new: Whether to make the count if there is none. If False, a missing count is an error.
-        seconds: Longest wait for locks and answers of the server, in seconds.
-        counted_noun: Plural noun for the answers, for messages.
-    """
+    """A count of answers in a PostgreSQL database. The arguments are those of `open_queries`, whose place is here `url`."""
 
     def __init__(
         self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS
@@ -86,10 +78,9 @@ class PostgresQueries:
         return current.taken + 1
 
     def _count(self, connection: Any, lock: bool = False) -> Count:
-        """Return the state of the count. Raises LedgerError if there is none, or it belongs to another session.
+        """Return the state of the count, locked until the end of the transaction if `lock` is set.
 
-        Args:
-            lock: Whether to lock the row until the end of the transaction.
+        Raises LedgerError if there is no count, or it belongs to another session.
         """
         if connection.execute(INSTALLED).fetchone() is None:
             raise LedgerError(f"{self._place}: {MISSING}")
@@ -103,21 +94,22 @@ class PostgresQueries:
 
     def _make(self) -> None:
         """Make the schema and the row in one transaction. If another process does so at the same time, try again."""
-        errors = driver().errors
-        made_by_another = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateObject)
         for _ in range(ATTEMPTS):
-            try:
+            with suppress(_Raced):
                 with self._transaction() as connection:
-                    try:
-                        if connection.execute(INSTALLED).fetchone() is None:
-                            connection.execute(Path(__file__).with_name("postgres_queries.sql").read_text(encoding="utf-8"))
-                        connection.execute(ADD, (self._name, self._identity, self.total))
-                    except made_by_another as error:
-                        raise _Raced from error
+                    self._add(connection)
                 return
-            except _Raced:
-                continue
-        raise LedgerError(f"{self._place}: other processes kept making a count here at the same time; {WRITTEN}")
+        raise LedgerError(f"{self._place}: other processes kept making a count here at the same time; {NOTHING_WRITTEN}")
+
+    def _add(self, connection: Any) -> None:
+        """Make the schema and the row, unless they exist. Raises _Raced if another process is making them."""
+        errors = driver().errors
+        try:
+            if connection.execute(INSTALLED).fetchone() is None:
+                connection.execute(Path(__file__).with_name("postgres_queries.sql").read_text(encoding="utf-8"))
+            connection.execute(ADD, (self._name, self._identity, self.total))
+        except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateObject) as error:
+            raise _Raced from error
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -127,7 +119,7 @@ class PostgresQueries:
             unsafe = connection.execute(UNSAFE_SETTINGS).fetchone()
             if unsafe:
                 raise LedgerError(
-                    f"{self._place}: the server runs with {unsafe[0]} off: a count may not survive a power failure; {WRITTEN}"
+                    f"{self._place}: the server runs with {unsafe[0]} off: a count may not survive a power failure; {NOTHING_WRITTEN}"
                 )
             yield connection
 
@@ -137,7 +129,10 @@ class _Raced(Exception):
 
 
 def split_name(url: str) -> tuple[str, str]:
-    """Return a URL without its name, and the name. Raises InputError, which quotes no part of the URL, if there is no valid name."""
+    """Return a URL without its name, and the name: ".../database#a" -> (".../database", "a").
+
+    Raises InputError, which quotes no part of the URL, as it may hold a password, if there is no valid name.
+    """
     address, _, name = url.rpartition("#")
     if not address or NAME.fullmatch(name) is None:
         raise InputError(

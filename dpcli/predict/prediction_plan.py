@@ -1,4 +1,9 @@
-"""The common part of the plans of pate, pmixed, prompt and generate: the table of the file, its folder and its fingerprint."""
+"""The common part of the plans of pate, pmixed, prompt and generate.
+
+A *plan* is a pipeline file that a command is about to perform, priced before any private data are read (sessions/priced.py). Each of these
+commands has a table in the file, such as [pate], and a subclass of `PredictionPlan` in the module of that table. The *fingerprint* of a
+plan covers everything that must not change while its session continues; only the keys named in `free` may.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +28,12 @@ TEMPLATE = Constraint(
 
 
 def up_to(most: int, most_text: str) -> Constraint:
-    """Return the constraint of a whole number from 1 to `most`. Messages show the limit as `most_text`."""
+    """Return the constraint of a whole number from 1 to `most`. Messages show the limit as `most_text`: up_to(10**6, "10^6")."""
     return Constraint(f"a whole number from 1 to {most_text}", lambda x: 1 <= x <= most, (("minimum", 1), ("maximum", most)))
 
 
 def same_source(private: str | None, public: str | None) -> bool:
-    """Return whether the values of two keys name one file or function, as a source declared public must not be the private one.
+    """Return whether two keys name one file or function: "a.csv" and "./a.csv" do. A source declared public must not be the private one.
 
     Only names are compared. A link to the private file is therefore not detected.
     """
@@ -43,8 +48,8 @@ class PredictionPlan(FilePlan):
     """The plan of one command.
 
     Attributes:
-        section: Name of the table in the file, and of the field that holds it.
-        free: Keys of the table that may change after a session has begun.
+        section: Name of the table in the file, such as "pate", and of the subclass's field that holds the table.
+        free: Keys of the table that may change after a session has begun, as its cost does not depend on them.
     """
 
     section: ClassVar[str]
@@ -52,6 +57,7 @@ class PredictionPlan(FilePlan):
 
     @property
     def table(self) -> Any:
+        """Return the command's table of the file, such as a `Pate`."""
         return getattr(self, self.section)
 
     @property
@@ -60,6 +66,7 @@ class PredictionPlan(FilePlan):
 
     @property
     def private_file(self) -> str | None:
+        """Return the source of the private data, as the table names it."""
         source: str | None = self.table.data
         return source
 

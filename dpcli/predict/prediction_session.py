@@ -1,7 +1,9 @@
 """The common part of the sessions of pate, pmixed, prompt and generate: the charge, the counts of answers, and the file of answers.
 
-`begin_session` charges a session once for all of its answers, and binds it to the content of its inputs. Every answer is then counted, so
-that a session that is interrupted and continued gives no more answers than were charged.
+A *session* is everything that one charge pays for; it may be interrupted and continued (sessions/charged.py). `begin_session` charges all
+of its answers at once, before the first noise, and binds it to the content of its inputs. Every answer is then counted durably before it is
+drawn (query_counts.py), so that a continued session gives no more answers than were charged, and none twice. pate, prompt and generate also
+save what they answered (`add_line`); if the count is below that, an earlier state of it was restored (`require_count_of`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from dpcli.predict.prediction_plan import PredictionPlan
     from dpcli.predict.query_counts import QueryBudget
 
-Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
+Report = Callable[[int, int], None]  # shows progress: (number of parts done, number of parts)
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
 # Statements contain this warning if no ledger counts the answers.
 RESTORED = (
@@ -41,19 +43,18 @@ class AnswerCount:
     Attributes:
         total: Largest number of answers.
         counted_noun: Plural noun for the answers, for messages.
-        name: Name of the count if a session has several; "" for the first.
+        name: Name that tells this count from the session's first one, for which it is None.
     """
 
     total: int
     counted_noun: str = ANSWERS
-    name: str = ""
+    name: str | None = None
 
     def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
         """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
 
         Args:
-            place: As in `open_queries`. The name of the count, if it has one, is appended.
-            moved: As in `open_queries`.
+            place, moved: As in `open_queries`. The name of the count, if it has one, is appended to the place.
 
         Raises:
             LedgerError: If the count is missing, locked, damaged or a copy, or belongs to another session.
@@ -113,10 +114,11 @@ def begin_session(
     plan: PredictionPlan,
     command: str,
     ledger: Ledger | None,
-    resume: bool,
-    moved: bool,
     inputs: Mapping[str, str],
     counts: Sequence[AnswerCount],
+    *,
+    resume: bool,
+    moved: bool = False,
     place: str | None = None,
     released: str | None = None,
 ) -> tuple[Session, list[QueryBudget]]:
@@ -125,10 +127,10 @@ def begin_session(
     Args:
         command: Command that begins the session, as the ledger names it.
         ledger: Ledger to charge; None if there is none.
-        resume: Whether to continue the session in the folder.
-        moved, place: As in `AnswerCount.open`, for every count.
         inputs: Digest of each input other than the file, by name.
         counts: Limits on the answers.
+        resume: Whether to continue the session in the folder.
+        moved, place: As in `open_queries`, for every count.
         released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists, as another
             session wrote it.
 

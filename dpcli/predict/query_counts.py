@@ -1,8 +1,10 @@
-"""The durable count of the answers of a fitted system. Each answer is counted before it is drawn.
+"""The durable count of a session's answers, and the count in a ledger. sqlite_queries.py and postgres_queries.py hold it without a ledger.
 
-The privacy of all answers is charged beforehand. The count ensures that no answer is drawn twice for one charge, without a charge, or
-beyond the total. A crash between the count and the answer loses the answer, but never the count. In a ledger, the counts are entries of its
-chain, which a copy or a restored folder cannot undo.
+The privacy of all answers is charged beforehand (prediction_session.py). Each answer is counted before it is drawn: so no answer is drawn
+twice for one charge, without a charge, or beyond the total. A crash between the count and the answer loses the answer, but never the count.
+In a ledger, the counts are entries of its chain, which a copy or a restored folder of the session cannot undo.
+
+A *system* is what one session's charge paid for: fitted models, teachers, or batches of texts. Its *identity* is `Session.identity`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dpcli.ledger.ledger import Ledger
 LARGEST_COUNT = 2**62  # fits into the signed 64-bit integers of SQLite and PostgreSQL
 BUSY_SECONDS = 30.0  # longest wait for the lock of another process, which holds it only while it counts
 ANSWERS = "answers"  # default noun for the counted answers
-WRITTEN = "nothing was written"
+NOTHING_WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and the request may have been counted or not: ask again, which is counted again"
 LOST = "the number of past answers is not known: this system gives no more answers; a new fit needs a new charge"
 
@@ -76,14 +78,7 @@ class Count:
             )
 
     def after(self, count: int, place: str, counted_noun: str = ANSWERS) -> int:
-        """Return the number of granted answers after `count` more.
-
-        Args:
-            counted_noun: Plural noun for the answers, for messages.
-
-        Raises:
-            Denied: If fewer answers are left.
-        """
+        """Return the number of granted answers after `count` more. Raises Denied, in words with `counted_noun`, if fewer are left."""
         left = self.total - self.taken
         if count <= left:
             return self.taken + count
@@ -95,13 +90,7 @@ class Count:
 
 
 class LedgerQueries:
-    """The count in the ledger that was charged for a run.
-
-    Args:
-        run: Run that was charged for all answers.
-        total: Number of answers that may be granted in all.
-        count_name: Name of the count in the ledger.
-    """
+    """The count of a session in the ledger that was charged for its run, under the name `count_name`."""
 
     def __init__(self, ledger: Ledger, run: str, total: int, count_name: str) -> None:
         self._ledger, self._run, self.total, self._count_name = ledger, run, total, count_name

@@ -1,9 +1,10 @@
 """Processes for private shards, one for each shard, so that one shard cannot affect the result of another.
 
-One warmed process (warmed_process.py) imports the user's module and builds everything that is public. No private value is ever sent to it.
-For each shard it forks a process, which receives the content of that shard, begins with fresh randomness for torch, numpy and `random`, and
-ends when it has sent its result. The result of a shard is therefore a function of that shard, of fresh entropy and of public values,
-whatever the user's code stores, draws or seeds. One change of the data changes one result.
+One *warmed process* (warmed_process.py) imports the user's module and builds everything that is public. No private value is ever sent to
+it. For each shard it forks a process, which receives that shard, begins with fresh randomness for torch, numpy and `random`,
+and ends when it has sent its result. The result of a shard is therefore a function of that shard, of fresh entropy and of public values,
+whatever the user's code stores, draws or seeds. One change of the data changes one result. `ShardWork` says what to do: pate, prompt and
+pmixed each have a class of it.
 
 If forking is impossible (because of threads, or a graphics card in use), each shard has its own warmed process.
 """
@@ -49,16 +50,16 @@ class StartedWork(NamedTuple):
     """A process that has begun to work on a shard.
 
     Attributes:
-        line: Connection to the process, which ends when the connection is closed.
+        connection: Connection to the process, which ends when the connection is closed.
         own_warmed: Warmed process that was started for this shard alone; None if the process is a fork.
     """
 
-    line: Connection
+    connection: Connection
     own_warmed: _WarmedProcess | None
 
     def close(self) -> None:
         """End the process, even if its work is not done."""
-        self.line.close()
+        self.connection.close()
         if self.own_warmed is not None:
             self.own_warmed.end()
 
@@ -85,17 +86,16 @@ class ShardProcesses:
 
     @property
     def content(self) -> str:
-        """Return the content of the public part."""
+        """Return the content of the public part, as `Preparation` has it."""
         return self._warmed.content
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Yield the number of each shard with its result, in the order in which the processes end.
 
         Args:
-            shards: Number and content of each shard.
+            shards: Number of each shard, and the private argument of the work on it.
 
-        Raises:
-            InputError: If a process fails.
+        Raises InputError if a process fails.
         """
         waiting = deque(shards)
         busy: dict[Connection, tuple[int, StartedWork]] = {}
@@ -105,7 +105,7 @@ class ShardProcesses:
                 while waiting and len(busy) < jobs:
                     number, shard = waiting.popleft()
                     started = self._start_work(shard, threads)
-                    busy[started.line] = number, started
+                    busy[started.connection] = number, started
                 for ready in wait(list(busy)):
                     assert isinstance(ready, Connection)
                     number, started = busy.pop(ready)
@@ -144,21 +144,21 @@ class ShardProcesses:
         own_warmed = None if self._warmed.forks else self._start_warmed()
         try:
             if own_warmed is None:
-                line = self._warmed.fork()
+                connection = self._warmed.fork()
             else:
                 require_same_content(self.content, own_warmed.content)
-                line = own_warmed.line
-            line.send(task)
+                connection = own_warmed.connection
+            connection.send(task)
         except (OSError, InputError) as error:
             if own_warmed is not None:
                 own_warmed.end()
             raise InputError(self.killed_message if isinstance(error, OSError) else str(error)) from None
-        return StartedWork(line, own_warmed)
+        return StartedWork(connection, own_warmed)
 
-    def receive(self, line: Connection) -> Any:
+    def receive(self, connection: Connection) -> Any:
         """Return the next result of a process. Raises the error that it sent, or InputError if it has ended."""
         try:
-            succeeded, result = line.recv()
+            succeeded, result = connection.recv()
         except (EOFError, OSError):
             raise InputError(self.killed_message) from None
         if not succeeded:
@@ -178,14 +178,14 @@ class ShardProcesses:
                 pass_fds=(theirs.fileno(),),
                 env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
             )
-        line = Connection(ours.detach())
+        connection = Connection(ours.detach())
         try:
-            line.send(self._work)
-            content, forks = self.receive(line)
+            connection.send(self._work)
+            content, forks = self.receive(connection)
         except BaseException:
-            _end_process(process, line)
+            _end_process(process, connection)
             raise
-        return _WarmedProcess(process, line, content, forks)
+        return _WarmedProcess(process, connection, content, forks)
 
     def __enter__(self) -> Self:
         return self
@@ -196,7 +196,7 @@ class ShardProcesses:
 
 @dataclass(frozen=True, slots=True)
 class ResidentProcess:
-    """A process that keeps its result as long as this object exists."""
+    """A process that keeps its result, such as a fitted model, and answers questions about it, as long as this object exists."""
 
     processes: ShardProcesses
     started: StartedWork
@@ -204,7 +204,7 @@ class ResidentProcess:
     def ask(self, question: Callable[[Any], Any]) -> None:
         """Send a question, which is a function of the result. `answer` returns its value. Raises InputError if the process has ended."""
         try:
-            self.started.line.send(question)
+            self.started.connection.send(question)
         except OSError:
             raise InputError(self.processes.killed_message) from None
 
@@ -213,7 +213,7 @@ class ResidentProcess:
 
         Raises InputError if the question raised, without its message, or if the process has ended.
         """
-        return self.processes.receive(self.started.line)
+        return self.processes.receive(self.started.connection)
 
 
 class _WarmedProcess:
@@ -225,19 +225,19 @@ class _WarmedProcess:
         end: Function that ends the process. It is also called when this object is deleted.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], line: Connection, content: str, forks: bool) -> None:
-        self.line, self.content, self.forks = line, content, forks
-        self.end = weakref.finalize(self, _end_process, process, line)
+    def __init__(self, process: subprocess.Popen[bytes], connection: Connection, content: str, forks: bool) -> None:
+        self.connection, self.content, self.forks = connection, content, forks
+        self.end = weakref.finalize(self, _end_process, process, connection)
 
     def fork(self) -> Connection:
         """Fork a new process, and return the connection to it."""
         ours, theirs = socket.socketpair()
-        with theirs, socket.socket(fileno=os.dup(self.line.fileno())) as control:
+        with theirs, socket.socket(fileno=os.dup(self.connection.fileno())) as control:
             socket.send_fds(control, [b"."], [theirs.fileno()])
         return Connection(ours.detach())
 
 
-def _end_process(process: subprocess.Popen[bytes], line: Connection) -> None:
+def _end_process(process: subprocess.Popen[bytes], connection: Connection) -> None:
     """End a warmed process. Its keeper process ends its children. Its forks continue, as each ends with its own connection."""
-    line.close()
+    connection.close()
     process.wait()

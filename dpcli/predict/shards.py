@@ -1,7 +1,9 @@
 """Disjoint shards of private data, by unit of privacy, and the premises of sessions that use them.
 
-The shard of a unit depends on that unit alone. If a unit is added, removed or changed, all other units stay in their shards, and one change
-affects one model. If shards had equal sizes, adding or removing one record would change all of them.
+A *shard* is the part of the private data from which one model, one teacher or one batch of texts is made. The shard of a unit depends on
+that unit alone: if a unit is added, removed or changed, all other units stay in their shards, and one change affects one shard. Shards of
+equal sizes would break this, as adding or removing one record would change all of them. A *premise* is a condition of the guarantee, with
+who sees to it and the test that breaks it on purpose (base/premise.py).
 """
 
 from __future__ import annotations
@@ -72,11 +74,7 @@ SHARD_PREMISES: Premises = (
 
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
-    """Return the shard of a unit, from 0 to shards - 1, by a hash of its name.
-
-    Args:
-        salt: Public text. Another salt gives other shards.
-    """
+    """Return the shard of a unit, from 0 to shards - 1, by a hash of its name. Another salt, a public text, gives other shards."""
     type_name = "number" if isinstance(unit, int) else "text"
     digest = hashlib.blake2b(f"{len(salt)} {salt} {type_name} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(digest[:16], "big") % shards
@@ -107,10 +105,9 @@ def shards_of_texts(
 
 
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
-    """Raise InputError under replace-one, as the shards of both units would change, while the cost covers one changed shard.
+    """Raise InputError under replace-one if the file names owners or shards, by `key`.
 
-    Args:
-        key: Key of the file that names the owner, or the shard, of each record.
+    A replaced unit would leave its shard, and the new one may enter another: two shards would change, while the cost covers one.
     """
     if adjacency is Adjacency.REPLACE_ONE:
         raise InputError(

@@ -1,7 +1,8 @@
-"""The count of answers in an SQLite file on a local disk.
+"""The count of a session's answers in an SQLite file on a local disk, which is the default for a session without a ledger.
 
-The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every
-request opens the file again, so that forked processes share no connection, and no request writes to a file that has been replaced.
+query_counts.py says what is counted and why. The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA,
+and BEGIN IMMEDIATE before the first read. Every request opens the file again, so that forked processes share no connection, and no request
+writes to a file that has been replaced.
 
 A copy of the file would be a second budget. It is refused, as it has another inode or is on another machine. Some copies cannot be
 detected: a virtual machine or disk that is copied or restored as a whole, containers that share a machine id, and a file whose content is
@@ -26,18 +27,18 @@ from dpcli.base.extras import require_posix
 from dpcli.ledger.stores.sqlite import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, Count, require_count
 
 APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
 VERSION = 1  # version of SCHEMA, in the header of the file
 WORDS = FileWords("the count of queries", f"an empty file has no count: {LOST}")
 DAMAGED = f"damaged: {LOST}"
-MEANINGS = {
+MEANINGS = {  # messages by the beginning of the error's name in SQLite
     **LEDGER_MEANINGS,
     "SQLITE_CORRUPT": DAMAGED,
     "SQLITE_NOTADB": DAMAGED,
     "SQLITE_ERROR": DAMAGED,
-    "SQLITE_CONSTRAINT": f"refused by its own rules; {WRITTEN}",
+    "SQLITE_CONSTRAINT": f"refused by its own rules; {NOTHING_WRITTEN}",
 }
 COLUMNS = ("identity", "total", "taken", "machine", "inode", "path")
 SCHEMA = (
@@ -109,17 +110,9 @@ class Row:
 
 
 class SqliteQueries:
-    """The count in the file at `path`, which must exist. Only `create` makes such a file.
+    """The count in the file at `path`, which must exist: only `create` makes such a file. The arguments are those of `open_queries`.
 
-    Args:
-        identity: Identity of the session whose queries are counted.
-        total: Number of queries that may be granted in all.
-        moved: Whether the user confirms (--moved) that the file was moved to this path, and that no other copy is left.
-        seconds: Longest wait for the lock of another process, in seconds.
-        counted_noun: Plural noun for the answers, for messages.
-
-    Raises:
-        LedgerError: If the count cannot be relied on.
+    Raises LedgerError if the count cannot be relied on.
     """
 
     def __init__(
@@ -197,7 +190,7 @@ def _prepare(connection: Any, path: str) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        raise LedgerError(f"{path}: an SQLite database, but not a count of queries; {WRITTEN}")
+        raise LedgerError(f"{path}: an SQLite database, but not a count of queries; {NOTHING_WRITTEN}")
     if version > VERSION:
         raise LedgerError(f"{path}: written by a later version of dpcli: upgrade to read it")
 
@@ -285,7 +278,7 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise LedgerError(f"{path}: its folder was locked by another process for too long; {WRITTEN}") from None
+                    raise LedgerError(f"{path}: its folder was locked by another process for too long; {NOTHING_WRITTEN}") from None
                 time.sleep(0.01)
         yield
     finally:

@@ -1,7 +1,8 @@
-"""Bounds on a noisy choice given the votes.
+"""Bounds on a noisy choice among labels given the votes, for the aggregators (aggregators.py).
 
-The first bound is on q, the probability of all outcomes other than the likeliest. The second is on D_a, the Renyi divergence of order a
-from the choice with neighbouring votes. For Gaussian noise of deviation s, D_a is at most
+GNMax adds Gaussian noise to the count of votes of each label, LNMax Laplace noise; both release the label of the largest noisy count, the
+*winner* being the label with the most votes. The first bound is on q, the probability of all outcomes other than the likeliest. The second
+is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For Gaussian noise of deviation s, D_a is at most
 
     log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
     mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2.
@@ -61,8 +62,7 @@ def log_q_laplace(counts: Counts, scale: float) -> Array:
 def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
     """Return log of upper bounds on the probabilities that the noisy largest count is at least and below the threshold, (n,) each.
 
-    Args:
-        largest: (n,) whole numbers of votes, as the analysis of the sensitivity requires.
+    `largest` are (n,) whole numbers of votes, as the analysis of the sensitivity requires.
     """
     with np.errstate(over="ignore"):
         above = (largest - threshold) / sigma

@@ -1,6 +1,7 @@
-"""Vote counts for each label of each query. They have their own type, so that labels cannot be mistaken for counts.
+"""Tables of votes: the number of votes for each label of each query, and the checks of a table that somebody provides.
 
-`place` begins the messages: the file and the key, or the file of votes.
+Votes are private: no message quotes a row or a value. `place` begins the messages: the file and the key, or the file of votes.
+Counts have their own type, so that a table of labels, one for each teacher, cannot be mistaken for them and cost too little.
 """
 
 from __future__ import annotations
@@ -44,11 +45,8 @@ class VoteCounts:
     def differences(self, first: int, predictions: Array) -> Array:
         """Return the largest difference between a count and the student's prediction, (k,), for the queries that start at `first`.
 
-        The predicted votes are rounded down. The difference is then a whole number >= 0 that changes by at most one if one vote changes, as
-        the analysis given the votes requires.
-
-        Args:
-            predictions: (k, m) predicted probabilities of labels.
+        The predictions are (k, m) probabilities of labels. The predicted votes are rounded down. The difference is then a whole number >= 0
+        that changes by at most one if one vote changes, as the analysis given the votes requires.
         """
         counts = self.counts[first : first + len(predictions)]
         predicted_counts = np.floor(self.teachers * predictions)
@@ -61,8 +59,7 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
     Args:
         values: (n, classes) whole numbers >= 0. Each row adds up to `teachers`.
 
-    Raises:
-        InputError: If the table is not of this form. The message quotes no row or value, as votes are private.
+    Raises InputError if the table is not of this form. The message quotes no row or value, as votes are private.
     """
     table = _table(values, place)
     _refuse_labels(table, teachers, classes, place)
@@ -77,13 +74,12 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
 
 
 def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
-    """Return the vote counts of a table of labels.
+    """Return the vote counts of a table of labels: the labels (0, 2, 2) of three teachers are the counts (1, 0, 2) of three classes.
 
     Args:
         values: (n, teachers) whole numbers from 0 to classes - 1: the label from each teacher for each query.
 
-    Raises:
-        InputError: As for `vote_counts`.
+    Raises InputError as for `vote_counts`.
     """
     table = _table(values, place)
     if table.shape[1] != teachers:

@@ -1,9 +1,11 @@
-"""The sensitivity of the cost of a noisy choice: how much the cost changes if one vote changes.
+"""The sensitivity of the cost of a noisy choice: how much the cost changes if one teacher's vote changes.
 
-The cost D(q) of an answer by GNMax depends on the votes through q alone, the probability of all labels but the likeliest one. If one vote
-changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any votes. It
-changes fastest at q1 = B_L(q0). The smooth sensitivity is computed from the largest change of D by one vote, at each distance from the
-votes. Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4 (Algorithms 3 to 5, Proposition 13).
+The cost given the votes is private. pate/vote_release.py releases it with noise in proportion to the smooth sensitivity that is computed
+here. The cost D(q) of an answer by GNMax depends on the votes through q alone, the probability of all labels but the likeliest one. If one
+vote changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any votes.
+It changes fastest at q1 = B_L(q0). The *local* sensitivity is the largest change of D by one vote. The *smooth* one is the maximum over d
+of e^(-beta d) times the largest local one within d changed votes. Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4
+(Algorithms 3 to 5, Proposition 13).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class AnswerSensitivity:
     Attributes:
         sigma: Standard deviation of the noise on each count, in votes.
         classes: Number of labels.
+        order: Renyi order of the cost, above 1.
     """
 
     sigma: float
@@ -88,14 +91,11 @@ class AnswerSensitivity:
         return np.maximum(self.cost(self.more_likely(evaluated)) - cost, cost - self.cost(self.less_likely(evaluated)))
 
     def by_distance(self, counts: Counts, teachers: int) -> Array:
-        """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
+        """Return the largest local sensitivity of each query's cost, given (n, m) counts, within distance d = 0, 1, ... (n, teachers).
 
         The sensitivity is largest between q1 and q0. Votes are moved one by one until q is there: from the second label to the winner if q
         is above q0, and from the winner to the second label if q is below q1. The sensitivities of all queries are added up, and d teachers
         may change their votes on one query but not on another. The result is therefore the largest value over all distances up to d.
-
-        Args:
-            counts: (n, m) votes of `teachers` teachers for each of m labels.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)

@@ -1,8 +1,8 @@
 """The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
-Private values are sent to the forks alone. Each process has its own session and temporary folder. When the process or its client has ended,
-its keeper ends everything that was started in the session, and removes the folder. `line` is the connection to the client or its
-descriptor.
+shard_processes.py is the *client*: it starts `main` as a program of its own, and says there why shards have separate processes. A private
+shard is sent only to the process that works on it. Each process has its own session and temporary folder. When the process or its client
+has ended, another process, its *keeper*, ends everything that was started in the session, and removes the folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Preparation:
     """The public part of the work, which is built once.
 
     Attributes:
-        content: Digest or description of the public part, which must be equal in every process.
+        content: Digest or description of the public part, which must be equal in every process; "" if there is none.
         work: Function that does the work on one shard, in a separate process.
     """
 
@@ -105,9 +105,9 @@ def main(descriptor: int) -> None:
     _keep(descriptor, place, lambda: _prepare(Connection(descriptor), place))
 
 
-def _prepare(line: Connection, temporary: str) -> None:
+def _prepare(connection: Connection, temporary: str) -> None:
     """Build the public part, report its content, and fork for every connection that arrives. Without forks, do the work on one shard."""
-    shard_work: ShardWork = line.recv()
+    shard_work: ShardWork = connection.recv()
     with contextlib.suppress(ImportError):
         import tqdm  # type: ignore[import-untyped]
 
@@ -116,18 +116,18 @@ def _prepare(line: Connection, temporary: str) -> None:
     try:
         prepared = shard_work.prepare()
     except DpcliError as error:
-        line.send((False, _sendable_error(error)))
+        connection.send((False, _sendable_error(error)))
         return
     sys.stdout.flush()
     sys.stderr.flush()
     forks = _can_fork()
-    line.send((True, (prepared.content, forks)))
+    connection.send((True, (prepared.content, forks)))
     if not forks:
-        _work(line, shard_work.place, prepared.work)
+        _work(connection, shard_work.place, prepared.work)
         return
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The client notices the end of a fork by its connection.
-    with socket.socket(fileno=os.dup(line.fileno())) as control:
-        line.close()
+    with socket.socket(fileno=os.dup(connection.fileno())) as control:
+        connection.close()
         while True:
             _, received, _, _ = socket.recv_fds(control, 1, 1)
             if not received:
@@ -139,8 +139,11 @@ def _prepare(line: Connection, temporary: str) -> None:
             os.close(theirs)
 
 
-def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
-    """Do the work in a process with its own session and folder. Both are removed when the process ends or the connection is closed."""
+def _keep(descriptor: int, temporary: str, work: Callable[[], None]) -> NoReturn:
+    """Do the work in a process with its own session and folder. Both are removed when the process ends or the connection is closed.
+
+    This process becomes the keeper. `descriptor` is that of the connection to the client.
+    """
     os.setsid()  # Signals of the terminal and of the parent's group do not reach this process.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     folder = tempfile.mkdtemp(prefix="dpcli-", dir=temporary)
@@ -155,7 +158,7 @@ def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
     signal.signal(signal.SIGCHLD, end_if_done)
     end_if_done()  # The worker may have ended before the handler was set.
     closed = select.poll()
-    closed.register(line, 0)  # poll() returns only when the other end is closed.
+    closed.register(descriptor, 0)  # poll() returns only when the other end is closed.
     closed.poll()
     _end_group(worker, folder)
 
@@ -201,22 +204,22 @@ def _can_fork() -> bool:
     return threads == 1
 
 
-def _work(line: Connection, place: str, work: Callable[[Any], Any]) -> None:
+def _work(connection: Connection, place: str, work: Callable[[Any], Any]) -> None:
     """Receive a task and send its result. If `task.stays`, keep the result and answer questions about it until the connection is closed."""
     _discard_output()
     _reopen_files()
-    task: Task = line.recv()
+    task: Task = connection.recv()
     seed_generators(task.entropy)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(task.threads)
     succeeded, result = _result_of(place, work, task.work)
-    line.send((succeeded, None if succeeded and task.stays else result))
+    connection.send((succeeded, None if succeeded and task.stays else result))
     while succeeded and task.stays:
         try:
-            question = line.recv()
+            question = connection.recv()
         except EOFError:
             return
-        line.send(_result_of(place, question, result))
+        connection.send(_result_of(place, question, result))
 
 
 def _result_of(place: str, work: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:

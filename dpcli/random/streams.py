@@ -1,17 +1,19 @@
-"""Streams of random words, and Gaussian noise drawn from a stream. Samples, noise and initial weights have separate streams.
+"""Streams of random 64-bit words, and Gaussian noise drawn from a stream. Samples, noise and initial weights have separate streams.
 
 A private stream adds entropy of the operating system to OpenSSL's generator before each draw. It has no state of its own, so no checkpoint,
 fork or resumed run can repeat its numbers. Only `insecure_seed` makes streams from a seed. They have `private = False`.
 
-Noise is drawn in floating point. As in all DP-SGD software, it is assumed that sums in float32 protect as well as sums of real numbers. An
-adversary who studies the last bits of a release calls for discrete noise (Mironov 2012; Jin et al. 2022, arXiv:2112.05307).
+Noise is drawn in double precision. If it was only added to a value, the last bits would reveal the value: noise of about 3 is a multiple of
+2^-51, and the bits of the result below that are those of the value (Mironov 2012; Jin et al. 2022, arXiv:2112.05307). `round_to_grid` cuts
+these bits off, and many draws of noise then lead to each result, whatever the value is.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, TypeVar
 
 from dpcli.base.errors import InternalError
 from dpcli.base.lazy import lazy
@@ -21,11 +23,12 @@ from dpcli.sessions.folder import this_process
 if TYPE_CHECKING:
     import ssl
 
+    import torch
     from numpy.typing import NDArray
 
     Words = NDArray[np.uint64]
     Reals = NDArray[np.float64]
-    Singles = NDArray[np.float32]
+    T = TypeVar("T", float, Reals, torch.Tensor)
 else:
     ssl = lazy("ssl")
 
@@ -34,11 +37,7 @@ CHUNK = 2**16  # count of the numbers that are computed together; they fit into 
 
 
 class Stream(Protocol):
-    """A source of uniform 64-bit words, from which samples and noise are computed.
-
-    Attributes:
-        private: Whether nobody can predict or repeat the words.
-    """
+    """A source of uniform 64-bit words, from which samples and noise are computed. If `private`, nobody can predict or repeat them."""
 
     @property
     def private(self) -> bool: ...
@@ -116,7 +115,7 @@ class Streams:
 
 
 def system_entropy() -> Streams:
-    """Return the streams of a private run, which the operating system seeds."""
+    """Return the streams of a private run."""
     return Streams(SystemStream(), SystemStream(), SystemStream())
 
 
@@ -130,17 +129,41 @@ def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
     return Streams(*(SeededStream(seed, purpose, resumed_at) for purpose in range(3)))
 
 
-def normals(count: int, stream: Stream) -> Reals:
-    """Return `count` independent draws from N(0, 1) in float64.
+def normals(count: int, stream: Stream, std: float = 1.0) -> Reals:
+    """Return `count` independent draws from N(0, std^2) in float64.
 
     Up to CRYPTOGRAPHIC_LIMIT numbers come from the words of the stream. More numbers come from a fresh Philox generator with a random key
     of 128 bits. (Torch's generator on the CPU uses only 32 bits of its seed.)
     """
-    return box_muller(stream, count) if is_cryptographic_size(count) else stream.bulk().standard_normal(count)
+    if is_cryptographic_size(count):
+        return box_muller(stream, count, std)
+    drawn = stream.bulk().standard_normal(count)
+    drawn *= std
+    return drawn
+
+
+def grid_of(std: float) -> float:
+    """Return the grid of values with noise: a power of two of at most 2^-32, and over 2^-33, times the standard deviation.
+
+    Within 8 standard deviations, at least 2^17 numbers of double precision lie between two multiples of the grid.
+    """
+    return math.ldexp(1.0, math.frexp(std)[1] - 33)
+
+
+def round_to_grid(value: T, grid: float) -> T:
+    """Return a number or an array in double precision, rounded to multiples of a power of two. An array is changed in place.
+
+    Close to the number that is added and subtracted, the numbers of double precision are the multiples of the grid. Values beyond 2^51
+    times the grid are rounded to multiples of a larger power of two.
+    """
+    shift = 1.5 * 2.0**52 * grid
+    value += shift
+    value -= shift
+    return value
 
 
 def is_cryptographic(count: int, stream: Stream) -> bool:
-    """Return whether all of `count` numbers come from the cryptographic generator. The privacy statement reports this."""
+    """Return whether all of `count` normals come from the cryptographic generator. The privacy statement of a run reports this."""
     return stream.private and is_cryptographic_size(count)
 
 
@@ -149,8 +172,8 @@ def is_cryptographic_size(count: int) -> bool:
     return count <= CRYPTOGRAPHIC_LIMIT
 
 
-def box_muller(stream: Stream, count: int) -> Reals:
-    """Return `count` independent draws from N(0, 1) in float64.
+def box_muller(stream: Stream, count: int, std: float = 1.0) -> Reals:
+    """Return `count` independent draws from N(0, std^2) in float64.
 
     A point with radius r = sqrt(-2 log u) and angle pi v gives two draws, r cos(pi v) and r sin(pi v). Here u in (0, 1] is a uniform
     multiple of 2^-53, and v in [-1, 1) is a uniform multiple of 2^-31. Draws reach 8.57 standard deviations, and the mass beyond is below
@@ -158,27 +181,14 @@ def box_muller(stream: Stream, count: int) -> Reals:
 
     Source: Box & Muller 1958.
     """
-    return _fill(stream, np.empty(count + count % 2), 1.0)[:count]
+    drawn = np.empty(count + count % 2)
+    for start in range(0, len(drawn), CHUNK):
+        _fill(stream, drawn[start : start + CHUNK], std)
+    return drawn[:count]
 
 
-def float32_normals(count: int, std: float, stream: Stream) -> Singles:
-    """Return `count` independent draws from N(0, std^2) in float32. Up to CRYPTOGRAPHIC_LIMIT numbers, std is rounded up to float32."""
-    if not is_cryptographic_size(count):
-        return (normals(count, stream) * std).astype(np.float32)
-    scale = np.float32(std)
-    upper = scale if float(scale) >= std else np.nextafter(scale, np.float32(np.inf))
-    return _fill(stream, np.empty(count + count % 2, np.float32), float(upper))[:count]
-
-
-def _fill(stream: Stream, out: NDArray[Any], std: float) -> NDArray[Any]:
-    """Fill an array of even length with draws from N(0, std^2) in the precision of the array, and return it."""
-    for start in range(0, len(out), CHUNK):
-        _fill_chunk(stream, out[start : start + CHUNK], std)
-    return out
-
-
-def _fill_chunk(stream: Stream, out: NDArray[Any], std: float) -> None:
-    """Write draws from N(0, std^2) to `out` by the method of `box_muller`.
+def _fill(stream: Stream, out: Reals, std: float) -> None:
+    """Write draws from N(0, std^2) to an array of even length, by the method of `box_muller`.
 
     The steps work in place, because new memory for each step would cost more time than the arithmetic.
     """
@@ -186,7 +196,7 @@ def _fill_chunk(stream: Stream, out: NDArray[Any], std: float) -> None:
     words = stream.words(half + (half + 1) // 2)
     uniform = (words[:half] >> np.uint64(11)).view(np.int64) + 1.0
     uniform *= 2.0**-53
-    radius = np.log(uniform, out=uniform).astype(out.dtype)
+    radius = np.log(uniform, out=uniform)
     radius *= -2.0
     np.sqrt(radius, out=radius)
     radius *= std

@@ -164,7 +164,6 @@ class Binomial:
 
 
 def _bits(stream: Stream, count: int) -> int:
-    """Return a uniform integer of `count` bits, where `count` is a multiple of 64."""
     return int.from_bytes(stream.words(count // 64).tobytes(), "little")
 
 
@@ -221,5 +220,4 @@ def _weights_on_side(remaining: int, passed: int, odds: Fraction, bits: int) -> 
 
 
 def _divide_up(numerator: int, denominator: int) -> int:
-    """Return the quotient rounded up, for a positive denominator."""
     return -(-numerator // denominator)

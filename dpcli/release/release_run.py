@@ -20,7 +20,7 @@ from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, Led
 from dpcli.release.group_keys import in_declared_order
 from dpcli.release.query_answer import CROISSANT, STATEMENT, StoredAnswers, store, stored_answers
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
-from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, existing_session, open_session, reason
+from dpcli.sessions.charged import REFUSALS, RUN, Session, commit, existing_session, open_session, reason
 from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     session.write()
     try:
         ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
-    except UNCHARGED:
+    except REFUSALS:
         if recorded is None and not session.counted:  # nothing was charged, so another release may use the folder
             os.remove(os.path.join(plan.folder, RUN))
         raise

@@ -1,9 +1,10 @@
 """The charge of a session, and the file in its folder that names the charged run.
 
-A *session* is everything that one charge pays for: a training run, a set of answers, or texts. The order is the guarantee: the file is
-written first, then the ledger is charged and the run started, then the first noise is drawn. So after a crash at any point, the folder
-names the run, and the ledger has it if it was charged. A session goes on only with the same fingerprint and inputs, and with a ledger if
-and only if it began with one.
+A *session* is everything that one charge pays for: a training run, a set of answers, or texts. In the ledger (dpcli/ledger) it is a *run*:
+`reserve` charges it in full, `start` permits its noise, and `commit` records its end. The order is the guarantee: the file is written
+first, then the run is reserved and started, then the first noise is drawn. So after a crash at any point, the folder names the run, and the
+ledger has it if it was charged. A session goes on only with the same fingerprint (priced.py) and inputs, and with a ledger if and only if
+it began with one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 
 
 RUN = "run.json"  # name of the file of a session
-UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors by which a ledger refuses a charge; it is then unchanged
+REFUSALS = (
+    Denied,
+    InputError,
+    CannotCertify,
+    NotRepresentable,
+)  # errors by which a ledger refuses a charge; nothing is written then
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +43,8 @@ class Session:
         run: Key of its run in the ledger.
         fingerprint: Fingerprint of the tables of the file on which its privacy depends.
         charged: Whether the session has a ledger.
-        counted: Whether the run was charged, and the counts exist that prevent an answer from being given twice. Once it is set, the counts
-            must exist and the ledger must have the run.
+        counted: Whether the run was charged, and the file exists that counts its answers (dpcli/predict/query_counts.py), so that no answer
+            is given twice. Once it is set, a missing file or run is an error and not a new beginning.
         inputs: Digests of the inputs other than the file, by name.
         window: Blocks on which the session was charged.
         rows: Rows of these blocks in the form of RowWindow.content; None if all rows are read.
@@ -82,10 +88,7 @@ class Session:
 
 
 def existing_session(folder: str) -> Session | None:
-    """Return the session in a folder; None if there is none.
-
-    Raises InputError if its file cannot be read, or has not the form that dpcli writes.
-    """
+    """Return the session in a folder; None if there is none. Raises InputError if its file has not the form that dpcli writes."""
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
@@ -132,7 +135,10 @@ def open_session(
 def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
     """Check that a ledger is given if and only if the session has one. Raises InputError otherwise.
 
-    Messages begin with `place` and name the kind of session, `what`.
+    Args:
+        place: Start of the message, such as "--resume".
+        charged: Whether the session began with a ledger.
+        what: Kind of session, for the message: "session", "run" or "sweep".
     """
     if charged == (ledger is not None):
         return
@@ -144,7 +150,7 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
     """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or if another person reserved it.
 
-    Messages begin with `place` and name the kind of session, `what`.
+    `place` and `what` are as in `require_same_books`.
     """
     reserved = ledger.state().run(run)
     ends = {"committed": "has ended (this folder is a copy)", "void": "was voided"}
@@ -181,7 +187,7 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
         raise LedgerError(f'dataset "{ledger.dataset}": has no run {session.run[:12]}, but this session was charged under it')
     try:
         charge_run(ledger, session.run, pipeline, why)
-    except UNCHARGED:
+    except REFUSALS:
         if new and session.run not in ledger.state().runs:  # nothing was charged, so another session may use the folder
             os.remove(path)
         raise
@@ -214,7 +220,7 @@ def commit(session: Session, ledger: Ledger | None) -> None:
 
 
 def mark_counted(session: Session) -> Session:
-    """Return the session with `counted` set, after writing it to its folder. Raises LedgerError if it cannot be written."""
+    """Set `counted` in the folder of the session, and return the session with it. Raises LedgerError if it cannot be written."""
     counted = replace(session, counted=True)
     counted.write()
     return counted

@@ -1,7 +1,8 @@
 """Atomic and durable writes of files, and folders that only one process at a time may use.
 
-A file is replaced as a whole and reaches the disk before the function returns, so that after a crash it is the old or the new one. The lock
-keeps two processes from drawing noise for one charge in one folder. A fork inherits it; `this_process` tells forks apart.
+The folder of a run holds what the guarantee rests on: which charge pays for the run, and how much of it is used up. `replace_file` replaces
+a file as a whole, and returns when the new content is on the disk, so that after a crash the file is the old or the new one. The lock of
+`exclusive` keeps two processes from drawing noise for one charge in one folder. A fork inherits it; `this_process` tells forks apart.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def replace_file(
         path: Path of the file, which need not exist.
         mode: Permissions of the file. They are exact if `fresh` is set, and otherwise reduced by the umask.
         fresh: Whether to refuse to overwrite a draft that another process left or is writing.
-        last: Final check of the old file, which is called just before the replacement. If it raises an error, the old file remains.
+        last: Final check, which is called just before the replacement: for example that the old file is unchanged. If it raises an error,
+            the old file remains.
 
     Raises:
         OSError: The file cannot be written. With `fresh`, FileExistsError is raised if there is already a draft.
@@ -62,11 +64,13 @@ def replace_file(
 
 @contextlib.contextmanager
 def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
-    """Lock a folder for this process within the block. A missing folder is created.
+    """Lock a folder for this process within the block. A missing folder is created, and removed at the end if it is empty.
 
-    A folder that was created here and is empty at the end is removed. mode: permissions of a folder that is created.
+    Args:
+        mode: Permissions of a folder that is created.
 
-    Raises InputError if another process has locked the folder, or it cannot be written.
+    Raises:
+        InputError: Another process has locked the folder, or it cannot be written.
     """
     created, process = missing_folders(folder), this_process()
     lock = _lock(folder, mode)
@@ -81,7 +85,7 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
 
 
 def missing_folders(folder: str) -> list[str]:
-    """Return the missing folders of a path, from the innermost to the outermost."""
+    """Return the missing folders of a path, from the innermost to the outermost: if only /a exists, /a/b/c gives ["/a/b/c", "/a/b"]."""
     folders, place = [], os.path.abspath(folder)
     while not os.path.lexists(place):
         folders.append(place)
@@ -149,7 +153,6 @@ def this_process() -> tuple[int, int]:
 
 
 def _count_fork() -> None:
-    """Count a fork. Python calls this function in the new process."""
     global _FORKS
     _FORKS += 1
 

@@ -1,8 +1,11 @@
 """The plan of a session. It consists of a pipeline file, its privacy cost, and the entry of the file that the session performs.
 
-A *session* is what one charge pays for. Its plan is made before private data are read, and its *fingerprint* covers everything that must be
-unchanged when the session goes on: keys that are left out of it (`free`) must affect neither the noise nor the cost. `over` and `on_rows`
-narrow the rows that are read; they never change the cost.
+A *session* is what one charge pays for, such as a training run or a set of answers (charged.py). Its plan is made before private data are
+read. Its *fingerprint* covers everything that must be unchanged when the session goes on: keys that are left out of it (`free`) must affect
+neither the noise nor the cost. A *window* restricts the session to some blocks of the dataset (window.py): `over` and `on_rows` narrow the
+rows that are read; they never change the cost.
+
+The plans of train, release, pate, pmixed, prompt and generate are subclasses of these classes.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ class FilePlan:
     """A pipeline file that a command performs.
 
     Attributes:
-        accounts: Names of the fields of the class whose value is an account of the pipeline.
+        accounts: Names of the fields of the class that hold an account (dpcli.analysis.account), whose pipeline `over` has to restrict too.
+        path: Path of the file.
         pipeline: Pipeline of the file. A number replaces each "calibrate" of the file.
         rows: Window of rows of the private data that may be read; None for all rows.
     """
@@ -44,14 +48,14 @@ class FilePlan:
 
     @property
     def private_file(self) -> str | None:
-        """Return the path of the private data, as in the pipeline file, if the data are a table; None for other sources."""
+        """The path of the private data, as in the pipeline file, if the data are a table; None for other sources."""
         return None
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """Return the key of the file that names the column with the owners of records, and the column.
+        """The key of the file that names the column with the owners of records, and the column: ("train.units", "patient").
 
-        Return None if contributions are not bounded.
+        It is None if contributions are not bounded. unit_check.py compares the column with the unit that the file claims to protect.
         """
         return None
 
@@ -69,10 +73,7 @@ class FilePlan:
         return replace(self, pipeline=_over_window(self.pipeline, window), **restricted)
 
     def stated_folder(self, output: str | None) -> str:
-        """Return the folder `output`. If it is None, return a folder in "runs" that has the name of the pipeline or the file.
-
-        A relative path refers to the current folder.
-        """
+        """Return the folder `output`, or by default "runs/NAME" with the name of the pipeline or else of the file ("week" of week.toml)."""
         return output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
 
     def folder_at(self, output: str | None) -> str:
@@ -91,12 +92,11 @@ class FilePlan:
 
     @property
     def row_data(self) -> dict[str, Any]:
-        """Return the window of rows that are read as JSON values, or an empty table if all rows are read."""
+        """The rows that are read, as JSON values; an empty table if all rows are read."""
         return {} if self.rows is None else {"rows": self.rows.content()}
 
 
 def _over_window(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
-    """Return the pipeline with a window."""
     return replace(pipeline, privacy=replace(pipeline.privacy, window=window))
 
 
@@ -114,7 +114,7 @@ class PricedFile(FilePlan):
 
     @property
     def over_budget(self) -> bool:
-        """Return whether the file has a budget and the plan exceeds it, or its cost in the budget's terms cannot be certified."""
+        """True if the file has a budget and the plan exceeds it, or its cost in the budget's terms cannot be certified."""
         return self.account.budget is not None and self.account.budget.over
 
     def require_budget(self) -> None:

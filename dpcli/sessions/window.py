@@ -1,8 +1,11 @@
 """The window of a session: the blocks of its dataset that it reads and charges.
 
-A ledger may divide a dataset into blocks, such as days, weeks or values of a column. Each block has its own budget. The window comes from
-privacy.window of the file or, if the file has none, from --window. It is written into the pipeline before any record is read or charged,
-and is thus part of the fingerprint, of the charge, of a resumed session and of the statement.
+A *session* is what one charge in a ledger pays for, such as a training run (charged.py). A ledger may divide a dataset into *blocks*, such
+as days, weeks or values of a column (dpcli/ledger/blocks/family.py). Each block has its own budget. The window comes from privacy.window of
+the file or, if the file has none, from --window. It is written into the pipeline before any record is read or charged, and is thus part of
+the fingerprint, of the charge, of a resumed session and of the statement.
+
+A command calls `over_window` once, between reading its file and its data.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Windowed(Protocol):
-    """A plan that can be restricted to some blocks of its dataset: a `FilePlan`, or the plan of a sweep."""
+    """A plan that can be restricted to some blocks of its dataset: a `FilePlan` (priced.py, which explains the members), or a sweep."""
 
     @property
     def pipeline(self) -> Pipeline: ...
@@ -54,8 +57,8 @@ Plan = TypeVar("Plan", bound=Windowed)
 def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> Plan:
     """Return the plan restricted to its window. The window is written into its pipeline, and only the rows of the window are read.
 
-    The plan is returned unchanged if the dataset is not divided into blocks. All rows are read if the data are not a table with the column
-    that assigns rows to blocks.
+    If the dataset is not divided into blocks, the plan has no window. If the data are not a table with the column that assigns rows to
+    blocks, all rows are read, and the window is what the person who states it vouches for.
 
     Args:
         flag: Blocks that --window names.
@@ -94,7 +97,7 @@ def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
     """
     if plan.bounded is not None:
         key, column = plan.bounded
-        require_bounded(plan.pipeline.privacy.unit, column, family, plan.path, key, "this run")
+        require_bounded(plan.pipeline.privacy.unit, column, family, place=plan.path, key=key, what="this run")
 
 
 def as_at_start(plan: Plan, window: Sequence[str], rows: object) -> Plan:

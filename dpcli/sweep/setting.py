@@ -1,7 +1,8 @@
-"""The settings that a sweep tries, which are the combinations of a grid, or single settings.
+"""The settings that a sweep tries: the combinations of a grid, or single settings.
 
-A setting changes values of the pipeline file. A dotted key, such as "mechanism.sgd.epochs", names a value. The file with the changes is
-checked for each setting.
+A *setting* changes values of the pipeline file. A dotted key names a value: "mechanism.sgd.epochs" is the key `epochs` of the [[mechanism]]
+entry named sgd, and has the *path* ("mechanism", 0, "epochs") in the file. The file with the changes is checked for each setting, and a
+problem is reported, as a *finding*, at its *place* in the [sweep] table: ("sweep", "grid", "mechanism.sgd.epochs", 1) is the second value.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class KeyChange:
     """A new value for one key of the file.
 
     Attributes:
-        dotted: Dotted key, as the sweep writes it.
-        target: Path of the key in the file.
+        dotted: Dotted key, as the sweep writes it, such as "train.learning_rate".
+        target: Path of the key in the file, such as ("train", "learning_rate").
         value: New value of the key.
         place: Path of the value in the sweep. It ends in an index if the value is in a list.
     """
@@ -66,7 +67,7 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Return the values, each with the last part of its key. Keys that end with the same part are written in full."""
+        """Return the setting in words: "learning_rate 0.5, norm 1.0". Keys that end with the same part are written in full."""
         last_parts = [change.dotted.rpartition(".")[2] for change in self.changes]
         pairs = []
         for change, last_part in zip(self.changes, last_parts, strict=True):
@@ -89,7 +90,7 @@ class Setting:
 
 
 def with_value(tables: Any, path: Path, value: Any) -> Any:
-    """Return a copy of the tables with another value at `path`."""
+    """Return a copy of the tables with another value at `path`; missing tables are made: ({}, ("a", "b"), 3) -> {"a": {"b": 3}}."""
     if not path:
         return value
     head, inner_path = path[0], path[1:]
@@ -100,11 +101,7 @@ def with_value(tables: Any, path: Path, value: Any) -> Any:
 
 
 def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> list[Setting]:
-    """Return every setting of the sweep, and add a finding for each invalid setting.
-
-    Args:
-        tables: Tables of a valid file.
-    """
+    """Return every setting of the sweep, and add a finding for each invalid setting. `tables` are those of a valid file."""
     try:
         if sweep.setting:
             settings = list(_single_settings(sweep, tables, findings))
@@ -195,7 +192,7 @@ def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Find
 
 
 def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iterator[tuple[str, Path, Any]]:
-    """Yield every dotted key with its path and its value. `a.b = 1` and `"a.b" = 1` give the same dotted key."""
+    """Yield every dotted key with its place and value: `a.b = 1` is "a.b" at (*place, "a", "b"), `"a.b" = 1` at (*place, "a.b")."""
     for key, value in table.items():
         if type(value) is dict:
             yield from dotted_keys(value, (*place, key), f"{prefix}{key}.")
@@ -220,7 +217,10 @@ def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Fin
 
 
 def _mechanism_path(dotted: str, tables: Mapping[str, Any]) -> Path:
-    """Return the path for NAME.KEY in the entry with the longest matching name; () if no name matches. Names may contain dots."""
+    """Return the path for NAME.KEY, such as ("mechanism", 0, "epochs") for "sgd.epochs"; () if no entry has the name.
+
+    Names may contain dots. The longest name that fits is used.
+    """
     indices = {entry["name"]: index for index, entry in enumerate(tables["mechanism"])}
     name = max((name for name in indices if dotted.startswith(f"{name}.")), key=len, default=None)
     return () if name is None else ("mechanism", indices[name], *dotted[len(name) + 1 :].split("."))

@@ -3,7 +3,8 @@
 A *setting* is one choice of the varied keys; a *variant* is a setting at one epsilon, with the text of its own pipeline file. With public
 tuning, epsilon covers one run and not the search. A *private search* draws a random number of trials and releases only the best; its
 theorem needs that the variants and the distribution of trials are fixed in advance, so no plan may depend on a result. A finished run is
-reused only if its fingerprint, which covers everything that it depends on, is the same.
+reused only if its fingerprint, which covers everything that it depends on, is the same. "calibrate" stands for the noise in a file until it
+is solved for (file/pipeline/placeholders.py).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disc
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
-    """Return whether higher or lower values of the metric are better. Add a finding if `sweep.better` is missing or wrong."""
+    """Return which values of the metric are better. Add a finding if `sweep.better` is missing or wrong; the file is then refused."""
     metric, better = train.measures or ("", sweep.better)
     if better is None:
         expected = '"higher" or "lower" with task = "custom", for the better values of its metric'
@@ -114,9 +115,13 @@ class SweepPlan:
     better: Better
 
     @property
+    def first(self) -> TrainingPlan:
+        """Return the plan of the first variant, for what all variants share: the data, the unit, the adjacency and delta."""
+        return self.variants[0].plan
+
+    @property
     def pipeline(self) -> Pipeline:
-        """Return the pipeline of the first variant. All variants read the same data."""
-        return self.variants[0].plan.pipeline
+        return self.first.pipeline
 
     def over(self, window: tuple[str, ...]) -> SweepPlan:
         """Return the plan on some blocks of the dataset. Finished runs on other blocks are not reused."""
@@ -124,8 +129,8 @@ class SweepPlan:
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private data that are read; None if all rows are read."""
-        return self.variants[0].plan.rows
+        """Return the rows of the private data that are read; None if all rows are."""
+        return self.first.rows
 
     @property
     def private_file(self) -> str | None:
@@ -136,7 +141,7 @@ class SweepPlan:
     @property
     def bounded(self) -> tuple[str, str] | None:
         """Return the key and column whose values the runs bound."""
-        return self.variants[0].plan.bounded
+        return self.first.bounded
 
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
         """Return the plan restricted to rows of the private data."""
@@ -148,7 +153,7 @@ class SweepPlan:
 
     @property
     def name(self) -> str:
-        return name_of(self.variants[0].plan)
+        return name_of(self.first)
 
 
 def plan_sweep(path: str) -> SweepPlan:
@@ -254,7 +259,7 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The runs of a setting at one epsilon.
+    """The measured runs of one variant, which has a row of its own in the table of results.
 
     Attributes:
         values: Values of the metric, one for each completed run.
@@ -291,7 +296,7 @@ class MeasuredSweep:
     """The result of a sweep.
 
     Attributes:
-        metric: Name of the metric; "" if no run has ended.
+        metric: Name of the metric; "" if no run has ended, as in the JSON document.
     """
 
     plan: SweepPlan
@@ -318,14 +323,14 @@ class PrivateSelection:
     """The result of a private search.
 
     Attributes:
-        metric: Name of the metric; "" if there is no best trial.
-        value, variant: Metric and variant of the best trial; None if a trial failed, or if the number of trials was drawn as 0.
+        metric, value, variant: Metric of the best trial, its value, and the trial's variant. All are None if a trial failed, or if the
+            number of trials was drawn as 0.
         folder: Folder of the best trial, or else of the search.
         failures: Messages of failed trials.
     """
 
     plan: SweepPlan
-    metric: str
+    metric: str | None
     value: float | None
     variant: Variant | None
     folder: str

@@ -1,7 +1,8 @@
 """The runs of a sweep. Several processes make them, and each result is saved when its run ends, so that a sweep can be resumed.
 
-A ledger is charged before a run starts, and a resumed sweep needs the same ledger. If a process dies, its run is lost. If the sweep is
-interrupted, all runs in progress are lost.
+A *job* is one training run of a variant (sweep_plan.py), which a worker process makes (worker.py). A ledger is charged before a run starts,
+or before the first trial of a private search, and a resumed sweep needs the same ledger. If a process dies, its run is lost; if the sweep
+is interrupted, all runs in progress are. With public tuning, a lost run stays charged, and is made and charged again.
 """
 
 from __future__ import annotations
@@ -142,8 +143,7 @@ class Pool:
 def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Progress) -> MeasuredSweep:
     """Make every run of a sweep with public tuning. A run that ended earlier is not repeated if its file and data are unchanged.
 
-    Args:
-        ledger: Ledger that is charged for each run before it starts. A run that did not end is made and charged again.
+    The ledger is charged for each run before it starts. A run that did not end is made and charged again.
 
     Raises:
         Denied: The ledger refuses a run. The results of the runs before it are kept.
@@ -184,13 +184,13 @@ def job_of(plan: SweepPlan, variant: Variant, folder: str) -> Job:
 
 
 def _cell(variant: Variant, answers: list[JobAnswer]) -> Cell:
-    values = tuple(answer.headline[1] for answer in answers if answer.failure is None)
+    values = tuple(answer.headline.value for answer in answers if answer.failure is None)
     return Cell(variant, values, tuple(answer.failure for answer in answers if answer.failure is not None))
 
 
 def _metric_name(plan: SweepPlan, answers: Iterable[JobAnswer]) -> str:
     """Return the name of the headline metric of all runs. Raises InputError if they differ."""
-    names = {answer.headline[0] for answer in answers if answer.failure is None}
+    names = {answer.headline.name for answer in answers if answer.failure is None}
     if len(names) > 1:
         raise InputError(f"{plan.path}: expected runs with the same first metric, found {first_names(sorted(names))}")
     return next(iter(names), "")

@@ -1,4 +1,9 @@
-"""The [sweep] table of a pipeline file."""
+"""The [sweep] table of a pipeline file: which training runs `dpcli sweep` makes, and how the choice among them is accounted for.
+
+setting.py reads the settings in `grid` or `setting`. `tuning` is required: the best of many runs depends on the private data, so that its
+epsilon is more than that of one run. With "public", every result says so; "repeat-and-select" charges for the search (private_search.py).
+The annotations of the keys are explained in base/fields.py.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +97,7 @@ class Sweep:
 def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
     """Return the [sweep] table of a file, all tables of the file, and its text.
 
-    Raises:
-        InvalidFile: The file has problems, each reported at its place, or it has no table [sweep].
+    Raises InvalidFile if the file has problems, each reported at its place, or it has no table [sweep].
     """
     text, tables = toml_document(data, path)
     sweep = section(data, path, "sweep")

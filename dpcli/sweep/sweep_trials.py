@@ -35,13 +35,9 @@ MOST_TRIALS = 10_000.0  # largest mean number of trials; the number is never cut
 
 
 def trials_of(path: str, is_private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
-    """Return the distribution of the number of trials; None for public tuning.
+    """Return the distribution of the number of trials if the sweep is a private search; None for public tuning.
 
-    Args:
-        is_private: Whether the sweep is a private search.
-
-    Raises:
-        InputError: The file does not account for this search, or accounts for a search although tuning is public.
+    Raises InputError if the file does not account for this search, or accounts for a search although tuning is public.
     """
     entries = [entry for entry in plans[0].pipeline.mechanisms if isinstance(entry.spec, RepeatAndSelectSpec)]
     if not is_private and entries:
@@ -82,11 +78,7 @@ def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> T
 
 
 def draw_count(trials: Trials, uniform: Decimal | None = None) -> int:
-    """Draw the number of trials by inversion of a uniform number in [0, 1).
-
-    Args:
-        uniform: The uniform number; None to draw it from the entropy of the operating system.
-    """
+    """Draw the number of trials by inversion of a uniform number in [0, 1), from the entropy of the operating system if None is given."""
     with localcontext(Context(prec=DIGITS)):
         if uniform is None:
             uniform = Decimal(secrets.randbits(BITS)) / 2**BITS

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.errors import DpcliError, InputError, InternalError
 from dpcli.ledger.blocks.rows import RowWindow
@@ -50,6 +50,13 @@ class Job:
     rows: RowWindow | None = None
 
 
+class Metric(NamedTuple):
+    """A metric of a run, such as the accuracy, with its value."""
+
+    name: str
+    value: float
+
+
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
     """The result of a run, which is its metrics or an error message.
@@ -65,9 +72,9 @@ class JobAnswer:
     charge: str | None = None
 
     @property
-    def headline(self) -> tuple[str, float]:
-        """Return the name and the value of the first metric, by which runs are compared."""
-        return next(iter(self.metrics.items()))
+    def headline(self) -> Metric:
+        """Return the first metric, by which runs are compared."""
+        return Metric(*next(iter(self.metrics.items())))
 
 
 def serve(pipe: Connection) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.noise.correlated import BandedSpec, BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
@@ -25,12 +25,11 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
-from dpcli.random.streams import Stream, float32_normals, normals
+from dpcli.random.streams import Stream, normals
 from dpcli.sessions.folder import this_process
 
 if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
 
     from dpcli.random.streams import Reals
 
@@ -47,8 +46,12 @@ class Noise(Protocol):
     def std(self) -> float | None:
         """Return the standard deviation of the noise of every step; None if steps differ or are correlated."""
 
+    @property
+    def drawn_std(self) -> float:
+        """Return the standard deviation of the independent Gaussians of which the noise is made. It fixes the grid of noisy sums."""
+
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        """Return the noise of the next step as tensors on the CPU, by parameter name."""
+        """Return the noise of the next step in double precision, as tensors on the CPU that the caller may change, by parameter name."""
 
 
 class Independent:
@@ -69,17 +72,12 @@ class Independent:
     def std(self) -> float:
         return self._std
 
-    def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        return split(float32_normals(number_count(shapes), self._std, self._stream), shapes)
-
-
-class Precise(Independent):
-    """Independent Gaussian noise in double precision, for weights in double precision."""
-
-    __slots__ = ()
+    @property
+    def drawn_std(self) -> float:
+        return self._std
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        return split(normals(number_count(shapes), self._stream) * self._std, shapes, np.float64)
+        return split(normals(number_count(shapes), self._stream, self._std), shapes)
 
 
 class Correlated(ABC):
@@ -114,6 +112,10 @@ class Correlated(ABC):
     def std(self) -> None:
         return None
 
+    @property
+    def drawn_std(self) -> float:
+        return self._std
+
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
         """Return the noise of the next step, as in `Noise`.
 
@@ -131,7 +133,7 @@ class Correlated(ABC):
         if self._step == 0:
             self.start(number_count(shapes))
         self._step += 1
-        return split(self.step(self._step), shapes)
+        return split(self.step(self._step).copy(), shapes)  # the state may hold the array, and the caller changes the tensors
 
     @abstractmethod
     def start(self, size: int) -> None:
@@ -143,11 +145,11 @@ class Correlated(ABC):
 
     def draw(self, size: int) -> Reals:
         """Draw `size` entries of z."""
-        return normals(size, self._stream) * self._std
+        return normals(size, self._stream, self._std)
 
 
-def split(values: NDArray[Any], shapes: Shapes, kind: type = np.float32) -> dict[str, torch.Tensor]:
-    """Return consecutive parts of a vector as tensors of the given shapes, by name, in single precision unless `kind` says otherwise.
+def split(values: Reals, shapes: Shapes) -> dict[str, torch.Tensor]:
+    """Return consecutive parts of a vector as tensors of the given shapes, by name.
 
     Raises InternalError unless the shapes together have as many entries as the vector.
     """
@@ -155,7 +157,7 @@ def split(values: NDArray[Any], shapes: Shapes, kind: type = np.float32) -> dict
 
     if len(values) != number_count(shapes):
         raise InternalError(f"expected parameters of {len(values)} numbers as in the previous step, found {number_count(shapes)}")
-    flat = torch.from_numpy(values.astype(kind, copy=False))
+    flat = torch.from_numpy(values)
     parts = flat.split_with_sizes([shape.numel() for shape in shapes.values()])
     return {name: part.view(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
 
@@ -316,7 +318,7 @@ def _buffered_toeplitz(spec: BufferedToeplitzSpec, bound: float, stream: Stream)
 # Functions that return the noise, by the type of the mechanism.
 NOISES: dict[type[Spec], Callable[..., Noise]] = {
     GaussianSpec: _independent,
-    LastIterateSpec: lambda spec, bound, stream: Precise(spec.noise_multiplier * bound, stream),
+    LastIterateSpec: lambda spec, bound, stream: Independent(spec.noise_multiplier * bound, stream),
     TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.sizes),
     ToeplitzSpec: _toeplitz,
     BandedSpec: lambda spec, bound, stream: Banded(_columns(spec), spec.noise_multiplier * bound, stream),

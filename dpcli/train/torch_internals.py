@@ -58,7 +58,6 @@ __all__ = [
     "dispatch_modes",
     "distributions_validate",
     "enable_python_dispatcher",
-    "foreach_add",
     "foreach_divide",
     "function_modes",
     "functorch",
@@ -81,8 +80,7 @@ without_function_modes: Any = torch._C.DisableTorchFunction
 # 2.0. A block in which no subclass intercepts functions of tensors. For reading the numbers of any tensor.
 without_subclass_functions: Any = torch._C.DisableTorchFunctionSubclass
 
-# 1.9. Functions that change a list of tensors by one call, as torch's optimizers do. For the noise of many small parameters.
-foreach_add: Any = torch._foreach_add_
+# 1.9. A function that changes a list of tensors by one call, as torch's optimizers do. For many small parameters.
 foreach_divide: Any = torch._foreach_div_
 
 # 1.0. The engine of the backward pass. `torch.autograd.grad` would switch the dispatch modes off while it runs.

@@ -1,4 +1,8 @@
-"""Here every accountant is asked, also where an interval has settled the headline: tests/analysis/test_settled.py has that rule."""
+"""In this folder every accountant is asked.
+
+`account` otherwise stops once a narrow interval has settled the headline, which leaves rows empty that these tests compare;
+tests/analysis/test_settled.py tests that rule.
+"""
 
 from __future__ import annotations
 

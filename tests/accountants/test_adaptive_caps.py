@@ -1,4 +1,7 @@
-"""An adaptive file promises its cap, and nothing smaller: what it lists so far may be followed by more, because of what it showed."""
+"""Adaptive files (privacy.adaptive = true): the mechanisms listed so far may be followed by others, chosen from what the outputs showed.
+
+So every command promises the cap in [budget], and nothing smaller.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def adaptive(noise: float, cap: Budget | None, delta: float = DELTA) -> Pipeline
 
 
 def test_the_headline_is_the_cap_whatever_is_listed() -> None:
-    """At its delta exactly, at others by the zCDP that the cap allows, for groups by theirs; what is above the cap is itself."""
+    """At the cap's delta the headline is the cap. At others, and for groups, it follows from the zCDP that the cap allows."""
     seed = secrets.randbits(32)
     draw = random.Random(seed)
     for _ in range(20):

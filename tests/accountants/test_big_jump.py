@@ -1,4 +1,8 @@
-"""Few and weak steps: where one big loss decides, against reference values, enumeration by quadrature, other ways, and laws."""
+"""Few or weak steps at a small delta, where one big loss decides (contour/jump.py).
+
+The loss is cut into a small and a big part, each with its own error. References: values of thirty digits, quadrature, cuts at other places,
+and tests of a single outcome, which no bound may undercut.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ def loss_of(rate: float, noise: float, records: int = 1) -> MixtureRemoveLoss:
 
 
 def interval(rate: float, noise: float, steps: int, delta: float) -> tuple[float, float] | None:
-    """epsilon's, None where it is refused."""
+    """Return the interval of epsilon; None where it is refused."""
     try:
         bound = ExactProfile(((SampledGaussian(1.0 / noise, rate), steps),)).epsilon(delta)
     except NotRepresentable:
@@ -55,7 +59,7 @@ def interval(rate: float, noise: float, steps: int, delta: float) -> tuple[float
 
 @pytest.mark.long
 def test_noise_so_small_that_floats_do_not_tell_outcomes_apart() -> None:
-    """Of 10,000 steps at a rate of 1 %, at least 50 draw the record, except with probability 1e-7. Each loses about 1 / (2 noise^2)."""
+    """At least 50 of 10,000 steps at a rate of 1 % draw the record, except with probability 1e-7. Each loses about 1 / (2 noise^2)."""
     for noise in (1e-8, 1e-10, 1e-20, 1e-90):
         ends = interval(0.01, noise, 10_000, 1e-6)
         assert ends is None or ends[1] > 25.0 / noise**2, noise
@@ -131,7 +135,7 @@ def test_a_cut_far_too_low_still_certifies(rate: float, noise: float, steps: int
 
 @pytest.mark.parametrize(("rate", "noise", "steps", "level"), [(0.03, 0.35, 3, 0.6), (0.1, 0.35, 10, 0.9), (0.3, 0.35, 10, 1.2)])
 def test_bounds_hold_far_above_the_cut(rate: float, noise: float, steps: int, level: float) -> None:
-    """Where e^eps Q(A) passes 1, what falls short of epsilon may weigh more than 1: the bound may not cross one step's own delta."""
+    """If e^eps Q(A) exceeds 1, outcomes below epsilon may weigh more than 1. The upper bound still covers one step's own delta."""
     with np.errstate(all="ignore"):
         parts = cuts(((loss_of(rate, noise), steps),), level, math.log(1e-3) - 28.0)
         found = None if parts is None else jump(parts, math.log(1e-3), 3.0, 3.0)
@@ -147,7 +151,7 @@ def test_bounds_hold_far_above_the_cut(rate: float, noise: float, steps: int, le
     [(2e-8, 2.6, 9, 2.72e-7), (1e-3, 2.9, 12, 0.04), (0.15, 1.9, 15, 6.6), (1e-5, 5.4, 8, 1.2e-4)],
 )
 def test_delta_far_out_is_bounded_on_both_sides(rate: float, noise: float, steps: int, epsilon: float) -> None:
-    """Where the tilt leaves nothing of the bulk that is a number, that way is refused and the others serve."""
+    """If the bulk at the tilt is no finite number, contours without the bulk are refused, and other methods answer."""
     found = ExactProfile(((SampledGaussian(1.0 / noise, rate), steps),)).delta(epsilon)
     assert found.lower is not None
     assert 0.0 < one(rate, 1.0 / noise)(epsilon) * (1.0 - 1e-6) <= found.upper
@@ -171,7 +175,7 @@ def test_never_below_what_counting_big_outcomes_shows(rate: float, noise: float,
 
 @given(RATES, NOISES, st.floats(-4.0, 1.0), st.integers(1, 3))
 def test_the_small_part_is_integrated_to_the_last_digits(rate: float, noise: float, level: float, records: int) -> None:
-    """The same integrals with nodes three times as dense, at tilts up to where the edge decides: what a node distance too large for the
+    """Nodes three times as dense give the same integrals, at tilts up to where the edge decides: what a node distance too large for the
     strip, or a strip that the weight does not allow, gets wrong."""
     loss = loss_of(10.0**rate, 10.0**noise, records)
     part = loss.cut(10.0**level, -40.0)

@@ -1,4 +1,6 @@
-"""A calibrated value meets its target, the next cheaper one does not, and both are what is printed."""
+"""Calibration (dpcli/analysis/calibrate.py): the value that is found meets its target when it is accounted anew, the next cheaper one does
+not, and both are printed. "Cheaper" is less noise, a higher rate, or more steps.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ LOWERED = {"noise", "scale"}
 
 
 def check(found: Calibration, subject: Pipeline, accountants: list[str]) -> None:
-    """By accounting both values anew."""
+    """Assert the promise on both values by accounting them anew."""
     at = account(substitute(subject, found.targets, found.value), accountants, found.delta).upper
     assert at == found.upper <= found.target
     if found.cheaper is not None:
@@ -39,7 +41,7 @@ def check(found: Calibration, subject: Pipeline, accountants: list[str]) -> None
 
 
 def batched(**changes: object) -> Pipeline:
-    """Epochs of batches of a declared dataset."""
+    """Return a pipeline of epochs of batches of a declared dataset."""
     base = entry("gaussian", noise_multiplier=1.1)
     single = replace(base, sampling=Poisson("poisson", None, 256), **{"epochs": 5.0, **changes})  # type: ignore[arg-type]
     return pipeline(single, dataset_size=60_000)
@@ -150,7 +152,7 @@ def test_steps_are_looked_for_where_attempts_are_cheap(stated: int) -> None:
 
 
 def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where work is short the nearest value that fails need not be the next one."""
+    """If work is short, the nearest value that fails need not be the next one."""
     whole = calibrate(dp_sgd(1.0, 0.01, 100), 1.0)
     monkeypatch.setattr("dpcli.analysis.calibration_search.exhausted", lambda: True)
     found = calibrate(dp_sgd(1.0, 0.01, 100), 1.0)
@@ -189,7 +191,7 @@ def search_past_refusals(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("accountants", [["pld"], None])
 def test_the_largest_radius_is_found(accountants: list[str] | None) -> None:
-    """By the grid alone, whose interval for small ones is wide, and by whoever certifies it."""
+    """The grid alone finds it, although its interval is wide for small radii; so do all accountants together."""
     spec = {"shards": 20, "model_rate": 0.03, "radius": 0.85, "change": "remove-shard"}
     found = calibrate(pipeline(replace(entry("pmixed", **spec), steps=1024)), 4.0, 1e-5, "radius", None, accountants)
     assert (

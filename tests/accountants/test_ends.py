@@ -1,18 +1,26 @@
-"""Where a loss is nothing at all, or larger than any grid: an answer or a refusal, and never a crash."""
+"""Extreme losses and extreme curves: none at all, larger than any grid, with corners, or of thousands of kinds.
+
+Each gets an answer or a refusal with a reason, and never a crash or a number that is too small.
+"""
 
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
 from dpcli.accountants.exact import ExactProfile
+from dpcli.accountants.rdp import ACCOUNTANT
 from dpcli.analysis.account import account
 from dpcli.base.errors import NotRepresentable
+from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import PrivacyLoss
+from dpcli.mechanisms.sampling.poisson import PoissonSampled
+from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.grid.survey import survey
 from dpcli.numerics.tails import total_variation
@@ -75,3 +83,25 @@ def test_a_gaussian_of_almost_certain_loss() -> None:
     assert low <= 1.0
     assert high == 1.0
     assert math.isfinite(low)
+
+
+ENTRY = '[[mechanism]]\nname = "m{}"\ntype = "gaussian"\nnoise_multiplier = {:.5f}\nsampling = {{ scheme = "poisson", rate = {:.7f} }}\n'
+MANY_HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\ndelta = 1e-6\n'
+
+
+def test_a_smaller_delta_never_has_a_smaller_epsilon() -> None:
+    """The curve is a stated one on a sample, where bounds of two theorems meet at a corner."""
+    source = random.Random(SEED)
+    for _ in range(60):
+        mechanism = PoissonSampled(Zcdp(10.0 ** source.uniform(-4.0, 0.5)), 10.0 ** source.uniform(-4.0, -0.05))
+        profile = ACCOUNTANT.compose(((mechanism, int(10.0 ** source.uniform(0.0, 5.0))),))
+        delta = 10.0 ** source.uniform(-12.0, -2.0)
+        assert profile.epsilon(delta).upper <= profile.epsilon(delta / 100.0).upper * (1.0 + 1e-9), SEED
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("low", "high"), tiered([(0.001, 0.002), (1e-6, 1e-5)], 0, 1))
+def test_thousands_of_different_steps_have_a_number(low: float, high: float) -> None:
+    entries = "".join(ENTRY.format(i, 1.0 + i / 2000.0, low + (high - low) * i / 4000.0) for i in range(4000))
+    found = account(parse((MANY_HEAD + entries).encode(), "many.toml"))
+    assert math.isfinite(found.upper)

@@ -1,9 +1,14 @@
-"""The contour accountant: reference values to ten digits, closed forms, and both ends of its certificate."""
+"""The exact accountant, by contour integrals: reference values to ten digits, closed forms, and an independent contour in thirty digits.
+
+Extremes follow in which digits are easily lost. The second direction of the neighbouring relation is often shown to be no larger from the
+first one's contour (`other_direction`), without a search of its own; both ways are compared.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
@@ -14,9 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.accountants.base import Steps
+from dpcli.accountants.base import Steps, merged
+from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ACCOUNTANT as EXACT
-from dpcli.accountants.exact import ExactProfile, log_chernoff
+from dpcli.accountants.exact import ExactProfile, ends_of, log_chernoff
 from dpcli.analysis.account import account
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
@@ -30,9 +36,12 @@ from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
+from dpcli.numerics.contour.certified import UNKNOWN, other_direction
+from dpcli.numerics.contour.integral import _tilt_by_parabolas, log_hockey, tilt_for, total_cgf
 from dpcli.numerics.work import limited
 from tests import oracles
 from tests.accountants.one_step import KNOWN, Known
+from tests.benchmarks.random_settings import Part, between, mechanism
 from tests.cases import by_tier, of_each, tiered
 from tests.strategies import entry, pipeline
 
@@ -98,7 +107,7 @@ def test_a_gaussian_with_randomised_responses(mu: float, e0: float, count: int, 
 
 
 def profile(mu: float, epsilon: float) -> float:
-    """delta of a mu-Gaussian at any epsilon; at negative ones by delta(-e) = 1 - e^-e (1 - delta(e))."""
+    """Return delta of a mu-Gaussian at any epsilon; at negative ones by delta(-e) = 1 - e^-e (1 - delta(e))."""
     if epsilon >= 0.0:
         return gaussian_delta(mu, epsilon)[1]
     return 1.0 - math.exp(epsilon) * (1.0 - gaussian_delta(mu, -epsilon)[1])
@@ -164,7 +173,7 @@ def test_what_cannot_be_a_bound_is_an_internal_error() -> None:
 
 @pytest.mark.parametrize(("rate", "noise", "delta"), [(0.01, 1.0, 1e-6), (1e-6, 1.0, 1e-8), (0.9, 0.3, 1e-30), (0.1, 20.0, 1e-9)])
 def test_one_step_by_its_tails(rate: float, noise: float, delta: float) -> None:
-    """Against the hockey stick of forty digits, in the worse direction."""
+    """The oracle is the hockey-stick divergence in high precision, in the worse direction."""
     bound = ExactProfile(((sampled(rate, noise), 1),)).epsilon(delta)
     assert bound.lower is not None
     above, below = (
@@ -282,7 +291,7 @@ LIMITS: tuple[tuple[str, Step], ...] = (
 @pytest.mark.parametrize("exponent", by_tier(9.0, 8.5, 10.0))
 @pytest.mark.parametrize("kind", LIMITS, ids=lambda kind: kind[0])
 def test_10_to_the_20_tiny_steps_are_a_gaussian(kind: tuple[str, Step], exponent: float) -> None:
-    """By the central limit theorem, to about the rate: the rounding of one step's loss is not multiplied by the steps."""
+    """The central limit theorem holds to about the rate. The rounding of one step's loss is not multiplied by the steps."""
     seed = Random().getrandbits(32)
     random = Random(seed)
     for _ in range(3):
@@ -315,3 +324,57 @@ def test_a_move_of_many_deviations_of_discrete_gaussian_noise(move: int) -> None
     assert bound.lower is not None
     deltas = [float(-(total * np.expm1(np.minimum(end - losses, 0.0))).sum()) for end in (bound.lower - 1e-6, bound.upper + 1e-6)]
     assert deltas[0] >= 1e-6 >= deltas[1], (move, bound)
+
+
+KINDS = ("gaussian", "laplace", "discrete-gaussian", "discrete-laplace")
+ENOUGH = 3  # cases of each outcome
+
+
+def drawn_sides(source: random.Random) -> tuple[tuple[tuple[object, int], ...], ...]:
+    """Return the losses of both directions of one to three random sampled mechanisms."""
+    parts = [
+        Part(source.choice(KINDS), between(source, 1e-4, 0.5), between(source, 0.7, 20.0), round(between(source, 2.0, 3000.0)))
+        for _ in range(source.randint(1, 3))
+    ]
+    return directions(merged(tuple((mechanism(part), part.steps) for part in parts)))
+
+
+def test_it_agrees_with_a_search_of_its_own() -> None:
+    seed = random.Random().randrange(2**32)
+    source, covered, bounded = random.Random(seed), 0, 0
+    while min(covered, bounded) < ENOUGH:
+        sides = drawn_sides(source)
+        log_delta = math.log(between(source, 1e-20, 1e-2))
+        try:
+            first, own = (ends_of(side, log_delta) for side in sides)
+        except NotRepresentable:
+            continue
+        if not 0.0 < first.upper < math.inf:
+            continue
+        result = other_direction(sides[1], first, log_delta)
+        if result is None:
+            covered += 1
+            assert own.lower <= first.upper, seed
+        # With a bound on the first direction that is too small, the second one is not covered.
+        result = other_direction(sides[1], first._replace(upper=own.lower * (1.0 - 1e-6)), log_delta)
+        assert result is not None or own.lower == 0.0, seed
+        if result is not None and result is not UNKNOWN:
+            bounded += 1
+            assert result.lower <= own.upper and own.lower <= result.upper, seed
+            assert result.upper - result.lower <= 1e-8 * result.upper, seed
+
+
+def test_a_tilt_by_parabolas_is_as_good_as_one_by_bisection() -> None:
+    """Chernoff's bounds at the two tilts differ by less than a factor of e^3 in the integrand. By bisection it may be e^2."""
+    seed = random.Random().randrange(2**32)
+    source, seen = random.Random(seed), 0
+    while seen < 3 * ENOUGH:
+        sides = drawn_sides(source)
+        log_delta = math.log(between(source, 1e-20, 1e-2))
+        if len(sides[0]) < 2 or (t := _tilt_by_parabolas(sides[0], log_delta)) is None:
+            continue
+        seen += 1
+        tilts = np.geomspace(0.5 * t, 2.0 * t, 41)
+        bounds = (total_cgf(sides[0], tilts) - log_delta + log_hockey(tilts)) / tilts
+        assert t * (np.interp(t, tilts, bounds) - bounds.min()) < 3.0, seed
+        assert tilt_for(sides[0], log_delta) == t, seed

@@ -1,4 +1,7 @@
-"""A few sampled Gaussian steps at tiny deltas, where many small losses and one large one are about as likely: other quadratures."""
+"""A few sampled steps at tiny deltas, where many small losses and one large loss are about as likely (grid/large_losses.py).
+
+The references are quadratures of this file (a lattice in long doubles, and an integral over one of two steps), and sums over all atoms.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from dpcli.accountants.base import Bound
 from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.base.errors import NotRepresentable
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace
@@ -43,7 +47,7 @@ def asked(setting: Setting) -> Bound:
 
 
 def one_step(kind: type[SampledGaussian], mu: float, rate: float, spacing: float, cells: int) -> np.ndarray:
-    """P of one step's loss on a lattice from -cells to 2 cells, each outcome divided between two points so that P and Q keep their masses.
+    """Return P of one step's loss on a lattice from -cells to 2 cells; each outcome is divided between two points, which keeps P and Q.
 
     Losses beyond the lattice are put on its ends: they are far less likely than those that decide.
     """
@@ -259,6 +263,40 @@ def test_parts_of_two_kinds(log_delta: float) -> None:
     assert whole.lower is not None and upper - lower <= 4e-6 * upper
     assert lower <= whole.upper and upper >= whole.lower
     assert less[0].epsilon(log_delta, less[1])[1] < lower
+
+
+def sums_of_atoms(sigma: float, sensitivity: int, rate: float, steps: int, remove: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Losses and P-masses of all outcomes of sampled discrete Gaussian steps, in one direction."""
+    x = np.arange(-round(42 * sigma), round(42 * sigma) + sensitivity + 1, dtype=np.longdouble)
+    q = np.exp(-x * x / (2 * np.longdouble(sigma) ** 2))
+    losses = np.log1p(rate * np.expm1((2 * x - sensitivity) * sensitivity / (2 * np.longdouble(sigma) ** 2)))
+    mass = q / q.sum() * (np.exp(losses) if remove else 1)
+    one, total = (losses if remove else -losses), (np.zeros(1), np.ones(1))
+    for _ in range(steps):
+        total = (total[0][:, None] + one).ravel(), (total[1][:, None] * mass).ravel()
+    return total
+
+
+@pytest.mark.parametrize("cases", by_tier(2, 12, 100))
+def test_discrete_noise_by_all_outcomes(cases: int) -> None:
+    """Every sum of two or three atoms, in long doubles. An epsilon is next to such a sum if little mass is above it."""
+    seed = secrets.randbits(32)
+    random, widths = Random(seed), []
+    for _ in range(cases):
+        steps, log_delta = random.choice((2, 2, 3)), -random.uniform(70.0, 690.0)
+        sigma, rate = 10.0 ** random.uniform(-0.3, 0.0 if steps == 3 else 0.7), 10.0 ** random.uniform(-6.0, -0.1)
+        sensitivity = random.randint(1, max(1, math.floor(2.0 * sigma)))
+        sides = directions(((PoissonSampled(DiscreteGaussian(sigma, sensitivity), rate), steps),))
+        for remove, losses in zip((True, False), sides, strict=True):
+            with np.errstate(all="ignore"):
+                result = large_losses(losses, log_delta)
+                lower, upper = result[0].epsilon(log_delta, result[1]) if result else (0.0, math.inf)
+                sums, mass = sums_of_atoms(sigma, sensitivity, rate, steps, remove)
+                delta = [float(np.log((mass * -np.expm1(np.minimum(end - sums, 0))).sum())) for end in (lower, upper)]
+            assert delta[0] >= log_delta - 1e-9 and delta[1] <= log_delta + 1e-9, (seed, losses, log_delta, lower, upper, delta)
+            if remove:
+                widths.append((upper - lower) / upper if upper < math.inf else math.inf)
+    assert sum(width > 1e-3 for width in widths) <= 1 + cases // 10, (seed, widths)
 
 
 @pytest.mark.long

@@ -1,4 +1,6 @@
-"""What must hold of every accountant, whatever the pipeline."""
+"""Laws of every accountant, on random pipelines: more steps, noise, records or delta move epsilon in the right direction, the order of
+steps does not matter, lower bounds stay below upper ones. Accountants that search a split of delta may miss by the tolerances below.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def uppers(result: Account) -> dict[str, float]:
 
 
 def grows(small: Account, large: Account, tolerance: float = SEARCH) -> None:
-    """No accountant says less about `large` than about `small`; its saying nothing (inf) about `large` is no less."""
+    """Assert that no accountant says less about `large` than about `small`. Saying nothing (inf) about `large` is no less."""
     cheap, dear = uppers(small), uppers(large)
     if any(e.sampling is not None and e.type != "gaussian" for e in small.pipeline.mechanisms):
         cheap.pop("rdp-classic", None)  # high orders, where it is at its best, are bounded loosely for sampled pure mechanisms
@@ -303,7 +305,7 @@ def test_a_composed_entry_charges_its_members_once() -> None:
 @pytest.mark.long
 @given(log_uniform(-0.3, 1.5), log_uniform(-4.0, -0.05), counts, deltas)
 def test_fixed_size_lies_between_poisson_and_none(noise: float, rate: float, steps: int, delta: float) -> None:
-    """Under replace-one: its ternary bound covers the Poisson pair as well, and joint convexity keeps it below the unsampled mechanism."""
+    """Under replace-one, the ternary bound covers the Poisson pair too, and joint convexity keeps it below the unsampled mechanism."""
     fixed = pipeline(
         entry("gaussian", steps=steps, rate=rate, scheme="fixed-size", noise_multiplier=noise), adjacency="replace-one"
     )

@@ -1,4 +1,6 @@
-"""The contour accountant where there is hardly any noise: every registered type, against sums over the losses' own tails."""
+"""The exact accountant where there is hardly any noise, so that epsilon is large and losses are nearly discrete: every registered mechanism
+type, with intervals checked against sums over a grid made from the losses' own tails.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,11 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.solved_keys import NOISE_KEYS
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.drawn_files import Drawing, text_of
+from dpcli.exam.drawn_files import Drawing
 from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureLoss, MixtureRemoveLoss, MixtureReplaceLoss
@@ -44,7 +47,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
 def little(kind: str, source: Random, drawing: Drawing, adjacency: Adjacency) -> Steps | None:
-    """1 to 10 steps of the type with a noise of .01 to .3 of its largest sensitivity; None where that is refused."""
+    """Draw 1 to 10 steps of the type with a noise of .01 to .3 of its largest sensitivity; None where that is refused."""
     drawing.scale, drawing.count = (-2.0, 0.3), 1.0
     keys = drawing.keys(kind, adjacency.value, ["base"])
     if keys is None:
@@ -57,7 +60,7 @@ def little(kind: str, source: Random, drawing: Drawing, adjacency: Adjacency) ->
     sampling = drawing.sampling(privacy, source.choice(["none", "poisson"]))
     base = {"name": "base", "type": "gaussian", "noise_multiplier": 0.2}
     entry = {"name": "it", "type": kind, **keys, "sampling": sampling, "steps": source.randint(1, 10)}
-    text = text_of({"format": 1, "privacy": privacy, "mechanism": [*([base] if "base" in str(keys) else []), entry]})
+    text = toml_text({"format": 1, "privacy": privacy, "mechanism": [*([base] if "base" in str(keys) else []), entry]})
     with suppress(InputError):
         return tuple((charge.mechanism, charge.count) for charge in resolve(parse(text.encode(), "it.toml")))
     return None
@@ -68,7 +71,7 @@ def delta_drawn(source: Random) -> float:
 
 
 def ends_of_loss(loss: Any) -> tuple[float, float]:
-    """Where its losses lie under P, but for LEFT."""
+    """Return between which losses the mass of P lies, except LEFT."""
     size = np.geomspace(1e-9, 1e9, 4000)
     at: Array = np.concatenate([-size[::-1], [0.0], size])
     found = loss.tails(at)
@@ -77,7 +80,7 @@ def ends_of_loss(loss: Any) -> tuple[float, float]:
 
 
 def summed(losses: Losses, up: bool) -> tuple[Array, Array, float]:
-    """The composed loss rounded to a grid, all steps up or all down, its probabilities under P, and what lies beyond the grid."""
+    """Return the composed loss rounded to a grid, all steps up or all down, its probabilities under P, and the mass beyond the grid."""
     spans = [ends_of_loss(loss) for loss, _ in losses]
     width = max(high - low for low, high in spans) / CELLS + 1e-12
     size = 1 << math.ceil(math.log2(sum(n for _, n in losses) * (CELLS + 4)))
@@ -101,7 +104,7 @@ def delta_of(composed: tuple[Array, Array, float], epsilon: float) -> float:
 
 
 def disagreements(ways: list[tuple[Losses, ...]], delta: float, low: float, high: float) -> Iterator[str]:
-    """By sums over a grid: delta at `high` is at most delta, at `low` at least that, in the worse direction of the best way."""
+    """Yield what sums over a grid contradict: delta at `high` is at most `delta`, and at `low` at least `delta`."""
     if high > 0.0:
         least = min(max(delta_of(summed(losses, up=False), high) for losses in sides) for sides in ways)
         if least > delta * (1.0 + 1e-4) + 1e-12:
@@ -113,7 +116,7 @@ def disagreements(ways: list[tuple[Losses, ...]], delta: float, low: float, high
 
 
 def wrong(steps: Steps, delta: float) -> Iterator[str]:
-    """What is wrong with epsilon at delta. Raises NotRepresentable where it is refused."""
+    """Yield what is wrong with epsilon at delta. Raises NotRepresentable where it is refused."""
     profile = ExactProfile(steps)
     bound = checked(profile.epsilon(delta))
     low = bound.lower or 0.0
@@ -129,7 +132,7 @@ def wrong(steps: Steps, delta: float) -> Iterator[str]:
 
 
 def mixed(source: Random) -> Steps:
-    """Steps of Gaussian noise on a random contribution 10 to 60 times as large, under either relation."""
+    """Draw steps of Gaussian noise on a random contribution 10 to 60 times as large, under either relation."""
     reach = 10.0 ** source.uniform(1.0, 1.8)
     shifts = sorted({reach, *(reach * source.uniform(0.01, 1.0) for _ in range(source.randint(0, 3)))})
     weights = [10.0 ** source.uniform(-6.0, 0.0) for _ in shifts]
@@ -143,7 +146,7 @@ def mixed(source: Random) -> Steps:
 @pytest.mark.long
 @pytest.mark.parametrize("part", [0, *tiered(range(1, 8), 0, 2)])
 def test_mixtures_with_little_noise(part: int) -> None:
-    """Whose CGF is at most orders a bound by convexity: the same of what is found by way of it."""
+    """The CGF of such a mixture is, at most orders, only bounded by convexity. Intervals that are found from the bound hold too."""
     answered = 0
     for k in range(40):
         name = f"{SEED}/{part}/{k}"
@@ -177,7 +180,7 @@ def test_a_contour_starts_from_the_cgf_and_no_bound_on_it(pair: Callable[[Mixtur
 
 
 def test_a_bulk_without_mass_is_not_taken_off() -> None:
-    """At a large tilt what lies below the level has next to no mass: what is left is all there is."""
+    """At a large tilt, what lies below the level has next to no mass, so that taking it off changes nothing."""
     mixture = Mixture(-math.inf, (math.log(0.25), math.log(0.75)), (3.0, 20.0))
     whole = MixtureRemoveLoss(mixture).tilted(4.0)
     with np.errstate(all="ignore"):

@@ -1,4 +1,6 @@
-"""The reference values that others may test against (tests/vectors/reference): our accountants, dp-accounting, and how the file is made."""
+"""The reference values that other libraries may test against (tests/vectors/reference): our accountants meet them, dp-accounting agrees,
+and the script beside them makes the same file again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Thousands of different sampled Gaussians: fewer that dominate them, fewer that they dominate, and what they cost between the two."""
+"""Files of thousands of different sampled Gaussians, which are rounded to some hundreds (accountants/rounded_steps.py): those rounded up
+cost no less, those rounded down no more, and the truth lies between.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ SEED = 0 if os.environ.get("CI") else random.SystemRandom().getrandbits(32)
 
 
 def drawn(source: random.Random, count: int) -> Steps:
-    """Different steps: noise and rates over several powers of ten, groups of one to five."""
+    """Draw different steps: noise and rates over several powers of ten, groups of one to five."""
     return tuple(
         (
             KINDS[source.randrange(len(KINDS))](
@@ -109,7 +111,7 @@ sample = "own"
 @pytest.mark.long
 @pytest.mark.parametrize("many", by_tier(20, None, MOST_MECHANISMS))
 def test_a_file_of_thousands_has_an_interval(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one of more than a hundred where no more are asked for as they are."""
+    """A quick run lowers the limit from which on steps are rounded to 20."""
     monkeypatch.setattr(inquiry, "MOST_MECHANISMS", many)
     source, file = random.Random(SEED), tmp_path / "many.toml"
     file.write_text(FILE.format(", ".join(f"{source.uniform(1.0, 4.0):.9f}" for _ in range(many + 120))))

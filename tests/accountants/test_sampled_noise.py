@@ -1,4 +1,6 @@
-"""Every noise on a sample, and atoms of any kind, certified by the contour: reference values, exact sums, lattices."""
+"""Every noise on a Poisson sample, and losses with atoms, in the exact accountant: reference values, sums over all outcomes in fractions or
+sixty digits, and lattices that this file makes from the losses' own tails.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ def test_reference_values(steps: Steps, delta: float, expected: float, digits: f
 
 
 def two_point(e0: float, rate: float, count: int, log_epsilon: mp.mpf, add: bool) -> mp.mpf:
-    """delta of so many sampled randomised responses, by the binomial sum in sixty digits."""
+    """Return delta of sampled randomised responses, by the binomial sum in sixty digits."""
     p = mp.exp(e0) / (1 + mp.exp(e0))
     q = mp.mpf(rate)
     with_it, without = (1 - q) * (1 - p) + q * p, 1 - p  # of the likelier answer
@@ -116,7 +118,7 @@ def test_laplace_noise_at_a_delta_far_below_the_probability_of_the_largest_loss(
 
 @pytest.mark.parametrize("cases", by_tier(4, 15, 200))
 def test_two_outcomes_by_binomial_sums(cases: int) -> None:
-    """At the lower end delta is at least what was asked, at the upper one at most, in one direction or the other.
+    """At the lower end the worse direction's delta is at least what was asked, and at the upper end at most.
 
     Near the largest loss delta changes a thousandfold within an ulp: the ends are those of the sum of the stated decimals.
     """
@@ -138,7 +140,7 @@ def test_two_outcomes_by_binomial_sums(cases: int) -> None:
 
 
 def enumerated(pairs: list[list[tuple[Fraction, Fraction]]], epsilon: float) -> Fraction:
-    """SUM (P - e^eps Q)+ over all outcomes of steps of finitely many outcomes each, e^eps as the double that it is."""
+    """Return SUM (P - e^eps Q)+ over all outcomes of steps of finitely many outcomes each, with e^eps as the double that it is."""
     factor, total = Fraction(math.exp(epsilon)), Fraction(0)
     for outcome in itertools.product(*pairs):
         p, q = Fraction(1), Fraction(1)
@@ -185,7 +187,7 @@ def test_few_outcomes_by_enumeration_in_fractions(cases: int) -> None:
 
 
 def cells(loss: object, low: float, spacing: float, size: int) -> tuple[Array, float]:
-    """P of the cells (l, l + spacing] from `low` on, by differences of the loss's own tails, and P beyond."""
+    """Return P of the cells (l, l + spacing] from `low` on, by differences of the loss's own tails, and P beyond."""
     at = low + spacing * np.arange(size + 1.0)
     tails = loss.tails(at)  # type: ignore[attr-defined]
     above, below = np.exp(tails.p_above), np.exp(tails.p_below)
@@ -194,7 +196,7 @@ def cells(loss: object, low: float, spacing: float, size: int) -> tuple[Array, f
 
 
 def lattice_deltas(losses: tuple[tuple[object, int], ...], epsilon: float) -> tuple[float, float]:
-    """(lower, upper) bounds on delta: losses rounded down, or up, to one lattice; convolutions by sums of products, all terms positive."""
+    """Return (lower, upper) bounds on delta: losses rounded down, or up, to one lattice, and convolved by sums of positive products."""
     views = []
     for loss, count in losses:
         at = np.concatenate([-np.geomspace(50.0, 1e-7, 3000), [0.0], np.geomspace(1e-7, 50.0, 3000)])
@@ -291,13 +293,13 @@ def test_delta_and_epsilon_say_the_same(cases: int) -> None:
 
 
 def test_more_noise_never_costs_more() -> None:
-    """Where a grid refused on one side, epsilon rose with the noise: 1.8800, 2.0747, 1.8599 at scales of 1.99, 2 and 2.01."""
+    """Epsilon once rose with the noise, as a grid refused on one side: 1.8800, 2.0747, 1.8599 at scales of 1.99, 2 and 2.01."""
     bounds = [epsilon(((PoissonSampled(Laplace(1.0 / scale), 0.01), 10_000),), 1e-5) for scale in (1.99, 2.0, 2.01)]
     assert bounds[0].upper > bounds[1].upper > bounds[2].upper
 
 
 def test_hardly_any_noise_counts_participations() -> None:
-    """Against the contour of the exact characteristic function, and one step against its closed form."""
+    """Three steps are compared with sums on a lattice, and the interval of one step contains what its own tails say."""
     steps = ((gaussian(0.05, 0.01), 3),)
     bound = epsilon(steps, 1e-6)
     assert bound.lower is not None
@@ -346,7 +348,7 @@ def test_a_peer_says_no_less_and_no_more(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("cases", by_tier(10, 15, 30))
 def test_delta_next_to_the_largest_loss_is_not_rounded_to_nothing(cases: int) -> None:
-    """Of sampled Laplace noise at the numbers next to its top atom, whose place is rounded: by its masses, in fifty digits."""
+    """Sampled Laplace noise has a top atom whose place is rounded. Delta next to it is compared with the masses in fifty digits."""
     random = Random()
     for _ in range(cases):
         ratio, rate = random.uniform(0.01, 5.0), random.uniform(1e-3, 0.9)
@@ -364,7 +366,7 @@ def test_delta_next_to_the_largest_loss_is_not_rounded_to_nothing(cases: int) ->
 
 @pytest.mark.parametrize("noise", tiered((0.03, 0.02, 0.015, 0.001), 1, 3))
 def test_hardly_any_noise_in_one_step_beside_another_is_answered_or_refused(noise: float) -> None:
-    """Where the tilt of the contour rounds to 0."""
+    """The tilt of the contour rounds to 0 here."""
     little = GaussianSpec(noise_multiplier=noise).poisson(1e-5, Neighbours(Adjacency.ADD_REMOVE))
     profile = ExactProfile(((little, 1), (PoissonSampled(Laplace(1.0), 0.01), 1)))
     for ask in (lambda: profile.epsilon(1e-5), lambda: profile.delta(1.0)):

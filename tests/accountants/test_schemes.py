@@ -1,4 +1,8 @@
-"""Sampling schemes as the accountants see them: rates without rounding, whole steps, no amplification where none is proven."""
+"""Sampling schemes of a file as the accountants see them: which mechanism and how many runs an entry is charged as.
+
+Rates are not rounded, steps are whole, sampling amplifies only where that is proved, and no lower bound exceeds what a record in every step
+would show.
+"""
 
 from __future__ import annotations
 

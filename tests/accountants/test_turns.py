@@ -1,4 +1,6 @@
-"""Who is asked when work is short: a dear question to one accountant does not silence another that answers it cheaply."""
+"""The order of questions when work is short: a dear question to one accountant must not silence another one that answers it cheaply, and an
+answer must not depend on the questions asked before it.
+"""
 
 from __future__ import annotations
 
@@ -110,6 +112,6 @@ def test_an_expansion_is_counted_and_made_once(kind: type[PoissonSampled] | type
 
 @pytest.mark.parametrize("delta", [0.1, 1e-6])
 def test_a_lone_entry_is_all_of_what_is_spent(delta: float) -> None:
-    """Also where the winner's currency has no finite number for it."""
+    """This holds even if the currency of the winning accountant has no finite number for the entry."""
     for keys in ({"epsilon": 1.0, "delta": 1e-7}, {"epsilon": 30.0, "delta": 1e-9}):
         assert account(pipeline(entry("approx-dp", **keys), delta=delta)).shares == (1.0,)

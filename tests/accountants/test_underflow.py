@@ -35,7 +35,7 @@ NEVER_SILENT = {"basic": KINDS, "zcdp": KINDS, "gdp": (StatedPure, Laplace, Expo
 
 
 def lost(kind: Callable[[float], Mechanism], size: float, count: int, delta: float) -> mp.mpf:
-    """Epsilon of so many steps, or less: all of it in fractions at delta = 0; that of one step, or of their normal limit, above."""
+    """Return a lower bound on epsilon: at delta = 0 the exact sum in fractions, else epsilon of one step or of the normal limit."""
     if delta == 0.0 and kind in (StatedPure, Laplace, ExponentialChoice):
         exact = count * min(Fraction(size), Fraction(repr(size)))  # of a subnormal number these are not close
         return mp.mpf(exact.numerator) / exact.denominator
@@ -50,7 +50,7 @@ def lost(kind: Callable[[float], Mechanism], size: float, count: int, delta: flo
 
 
 def _normal_quotient(share: mp.mpf) -> mp.mpf:
-    """eps / mu where delta / mu is `share`, mu tiny: phi(x) - x Phi(-x) falls in x; a little less."""
+    """Return a little less than eps / mu where delta / mu is `share` and mu is tiny: phi(x) - x Phi(-x) falls in x."""
     low, high = mp.mpf(0), mp.sqrt(2 * mp.log(1 / share)) if share < 1 else mp.mpf(0)
     for _ in range(60):
         x = (low + high) / 2
@@ -59,7 +59,7 @@ def _normal_quotient(share: mp.mpf) -> mp.mpf:
 
 
 def epsilon(name: str, steps: Steps, delta: float) -> float | None:
-    """By this accountant; None where it does not answer."""
+    """Return the accountant's epsilon; None where it does not answer."""
     try:
         with allowance(COMMAND), load(ACCOUNTANTS[name]).within_allowance():
             return float(load(ACCOUNTANTS[name]).compose(steps).epsilon(delta).upper)

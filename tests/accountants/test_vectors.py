@@ -1,4 +1,7 @@
-"""Reference values of public libraries (vectors/accounting.json): each case says which relation ours must have to it."""
+"""Reference values of public libraries (tests/vectors/accounting.json).
+
+Each case says which relation our number must have to it, such as "epsilon-at-most"; `CHECKS` has a function for each relation.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def subject(case: Case) -> Pipeline:
 
 
 def epsilon(case: Case, delta: float) -> float:
-    """Of one mechanism its own exact curve, which the composition theorems need not reach; else the headline."""
+    """Return epsilon by the mechanism's own exact curve if one runs once, as composition theorems need not reach it; else the headline."""
     charges = resolve(subject(case))
     if "accountants" not in case and len(charges) == charges[0].count == 1:
         return charges[0].mechanism.approx_dp(delta)
@@ -51,13 +54,13 @@ def epsilon_at_least(case: Case) -> None:
 
 
 def epsilon_at_most(case: Case) -> None:
-    """And not far below: `slack`, where given, is how far the peer's coarse orders are above ours."""
+    """Assert that ours is at most the peer's and not far below: by `slack`, where given, because the peer's orders are coarse."""
     found, target = epsilon(case, case["delta"]), case.get("epsilon", case["expected"])
     assert target * (1.0 - case.get("slack", 0.1)) <= found <= target * (1.0 + case["rtol"])
 
 
 def delta_equal(case: Case) -> None:
-    """Ours is epsilon at delta: it must be at most the case's epsilon a little above its delta, and at least it a little below."""
+    """Assert on delta by way of epsilon: at most the case's epsilon a little above its delta, and at least that a little below it."""
     expected = case["expected"]
     margin = case["rtol"] * expected if "rtol" in case else SEVEN_DECIMALS
     assert epsilon(case, expected + margin) <= case["epsilon"] * (1.0 + 1e-9)
@@ -86,7 +89,7 @@ def rdp_at_most(case: Case) -> None:
 
 
 def kov(case: Case) -> None:
-    """The peer knows only multiples of epsilon; ours may lie between two of them."""
+    """Assert that ours is at most the peer's, which knows only multiples of epsilon, and above the multiple before."""
     if case["expected"] is None:
         assert account(subject(case), ["optimal"], case["total_delta"]).upper == math.inf
         return

@@ -134,9 +134,6 @@ class DrawnTwiceAsOften(Right):
 class NoiseFollowsData(Right):
     """One draw too many where the record is present: all later draws differ."""
 
-    def total(self, rows: Array) -> Array:
-        return super().total(rows)
-
     def __call__(self, people: People, rng: np.random.Generator) -> Iterator[Step]:
         for step in super().__call__(people, rng):
             if people.present[0]:

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from dpcli.audit.audit_result import ReplayCheck
-from dpcli.audit.noise_draws import Draws, NoisyStep, noise_draws
-from dpcli.audit.noise_statistics import chi_square, detectable_factor, statistics
+from dpcli.audit.noise_draws import Draws, noise_draws
+from dpcli.audit.noise_statistics import chi_square_cdf, detectable_factor, statistics
 from dpcli.audit.replay import Declared, Pair, Step, checks, steps_of
 from dpcli.base.errors import InputError
 from tests.audit import learners
@@ -214,7 +214,7 @@ def test_a_size_is_found_as_often_as_said() -> None:
         count, level = case
         chance, divisor = np.random.default_rng(count), detectable_factor(count, level)
         squares = chance.chisquare(count, 20_000) / divisor**2
-        assert np.mean(chi_square(squares, count) <= level) == pytest.approx(0.9, abs=0.01)
+        assert np.mean(chi_square_cdf(squares, count) <= level) == pytest.approx(0.9, abs=0.01)
 
     require_each([(1, 0.05), (6, 1e-3), (120, 1e-4), (10_000, 1e-6)], check)
 
@@ -236,13 +236,13 @@ def test_what_would_have_been_found_is_found() -> None:
 
 
 def test_the_first_step_alone_is_taken_of_correlated_noise() -> None:
-    step = NoisyStep({"w": np.zeros(3)}, {"w": np.ones(3)})
+    step = Step({"w": np.zeros(3)}, noise={"w": np.ones(3)})
     assert noise_draws([[step, step]] * 4, 1.0, fresh=False).count == 4  # type: ignore[union-attr]
     assert noise_draws([[step, step]] * 4, 1.0, fresh=True).count == 8  # type: ignore[union-attr]
 
 
 def test_noise_whose_shape_changes_is_no_table() -> None:
-    steps = [NoisyStep({"w": np.zeros(3)}, {"w": np.ones(size)}) for size in (3, 4)]
+    steps = [Step({"w": np.zeros(3)}, noise={"w": np.ones(size)}) for size in (3, 4)]
     assert noise_draws([steps], 1.0, fresh=True) is None
 
 

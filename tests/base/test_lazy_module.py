@@ -1,4 +1,4 @@
-"""Modules that load when they are first read from: once, and whole for every thread."""
+"""Tests of base/lazy.py: a module loads once, when it is first read, and every thread sees it completely loaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def __getattr__(name):
 
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    """A module of some name, which takes its time."""
     name = f"slow_{abs(hash(request.node.name))}"
     (tmp_path / f"{name}.py").write_text(SLOW.format(name=name))
     monkeypatch.syspath_prepend(tmp_path)

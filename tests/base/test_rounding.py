@@ -1,4 +1,4 @@
-"""Printed numbers err on the private side."""
+"""Tests of base/rounding.py: a printed upper bound is never below its number, and a printed lower bound never above it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_percent() -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e14, max_value=1e14))
 def test_figures_are_read_as_they_are_written(x: float) -> None:
-    """Every digit before the point, six in all, and the ends of an interval on their sides."""
+    """Six significant digits, or all digits before the point if they are more; the ends of an interval are rounded outwards."""
     near, low, high = (float(figures(x, 6, way).replace(",", "")) for way in (ROUND_HALF_EVEN, ROUND_FLOOR, ROUND_CEILING))
     assert low <= x <= high and low <= near <= high
     assert abs(near - x) <= max(0.5, 5e-6 * abs(x)) if abs(x) >= 1e5 else abs(near - x) <= 5.0001e-6 * abs(x)
@@ -66,7 +66,7 @@ def test_figures() -> None:
 
 @given(st.integers(0, 10**6))
 def test_a_share_in_percent_is_the_one_that_was_stated(millionths: int) -> None:
-    """Never below it, by less than a tenth above it, and a whole tenth as it stands: 0.07 is 7.0 %, although 100 times 0.07 is more."""
+    """Rounded up to a tenth of a percent. A share of whole tenths stays: 0.07 gives 7.0 %, although 100 * 0.07 > 7 in floats."""
     number, sign = percent_used(millionths / 10**6).split(" ")
     exact = Decimal(millionths) / 10**4
     assert sign == "%" and exact <= Decimal(number) < exact + Decimal("0.1")

@@ -1,4 +1,4 @@
-"""Decimals add up: what meets its cap exactly passes in every command, and one unit of the last decimal less does not."""
+"""Tests of exact decimals in every command: a sum that equals its cap passes, and under a slightly smaller cap it fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def decimal(random: Random, places: int = 3, most: int = 400) -> Fraction:
 
 
 def written(exact: Fraction) -> float:
-    """The number as it stands in a file."""
     assert Fraction(repr(float(exact))) == exact, f"{exact} is no short decimal"
     return float(exact)
 
@@ -222,7 +221,7 @@ def test_a_ledger_is_spent_to_the_last_decimal(tmp_path: Path) -> None:
 
 
 def test_a_rise_meets_its_limit_exactly(tmp_path: Path) -> None:
-    """And one that is larger by 1e-6 does not."""
+    """A rise of exactly the limit passes the gate; a rise that is larger by 1e-6 does not."""
     random = Random(SEED)
     for _ in range(5):
         before, rise, name = decimal(random), decimal(random), str(tmp_path / "f.toml")
@@ -248,7 +247,7 @@ def test_a_rise_meets_its_percentage_exactly() -> None:
 
 
 def test_a_float_stands_for_the_number_nearest_to_it() -> None:
-    """And `upward` is the smallest that stands for enough."""
+    """`upward` returns the smallest float that stands for at least the number."""
     random = Random(SEED)
     for _ in range(2000):
         exact = random.choice(
@@ -280,11 +279,11 @@ def test_sums_at_the_ends_of_what_a_float_holds() -> None:
 
 @of_each("share, public", [(0.5, 60), (0.4, 40), (0.3333, 40), (0.3, 30), (0.2, 24), (0.01, 2), (1e-9, 1)])
 def test_no_more_than_the_stated_share_is_public(share: float, public: int) -> None:
-    """A share of 0.4 once declared every second record public."""
+    """For a share of 0.4, an earlier version declared every second record public."""
     assert held_out(120, share, None, "f.toml").sum() == public
 
 
 @of_each("share", [0.51, 0.6, 0.99, 1.0])
-def test_more_than_half_is_refused(share: float) -> None:
+def test_a_share_above_one_half_is_refused(share: float) -> None:
     with pytest.raises(InputError, match=rf"train\.held_out: expected at most half of the records, found {share:g}"):
         held_out(120, share, None, "f.toml")

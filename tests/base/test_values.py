@@ -1,4 +1,4 @@
-"""Dataclasses that wait with their methods are those of the standard library in all that can be seen of them."""
+"""Tests that dataclasses of base/values.py behave like those of the standard library, although their methods are compiled later."""
 
 from __future__ import annotations
 
@@ -93,7 +93,6 @@ CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
 
 
 def told(call: Callable[[], Any]) -> Any:
-    """What comes of it; an error by its kind and words."""
     try:
         return call()
     except Exception as error:
@@ -101,7 +100,6 @@ def told(call: Callable[[], Any]) -> Any:
 
 
 def seen(made: list[type]) -> list[Any]:
-    """All that can be asked of classes and their values."""
     found: list[Any] = []
     for cls in made:
         found.append([(f.name, f.init, f.compare) for f in dataclasses.fields(cls)])
@@ -126,14 +124,14 @@ def seen(made: list[type]) -> list[Any]:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options))
-def test_they_are_those_of_the_standard_library(options: dict[str, bool]) -> None:
+def test_values_behave_like_dataclasses_of_the_standard_library(options: dict[str, bool]) -> None:
     ours, theirs = list(kinds(values.dataclass, options)), list(kinds(dataclasses.dataclass, options))
     assert seen(ours) == seen(theirs)
 
 
 @pytest.mark.parametrize("below", [values.dataclass, dataclasses.dataclass])
 @pytest.mark.parametrize("above", [values.dataclass, dataclasses.dataclass])
-def test_each_kind_inherits_from_each(above: Decorate, below: Decorate) -> None:
+def test_values_and_dataclasses_inherit_from_each_other(above: Decorate, below: Decorate) -> None:
     higher = above(frozen=True, slots=True)(type("Above", (), {"__annotations__": {"one": "int"}}))
     lower = below(frozen=True, slots=True)(type("Below", (higher,), {"__annotations__": {"two": "int"}}))
     value = lower(1, 2)
@@ -151,7 +149,7 @@ class Kept:
     others: tuple[int, ...] = ()
 
 
-def test_they_outlive_a_process() -> None:
+def test_values_can_be_pickled_hashed_and_matched() -> None:
     assert pickle.loads(pickle.dumps(Kept(3, (1, 2)))) == Kept(3, (1, 2))
     assert {Kept(3): "found"}[Kept(3)] == "found" and repr(Kept(3)) == "Kept(value=3, others=())"
     match Kept(5):
@@ -159,8 +157,8 @@ def test_they_outlive_a_process() -> None:
             assert value == 5
 
 
-def test_nothing_is_written_before_it_is_needed() -> None:
-    """Half of what an import costs is what this saves: a class that is never made has no method of its own yet."""
+def test_methods_are_generated_at_first_use() -> None:
+    """The methods of a data class are generated at its first use, which halves the time of an import."""
     code = (
         "from dpcli.file.pipeline.gate_keys import Caps\n"
         "print(Caps.__init__.__code__.co_filename.endswith('values.py'))\n"

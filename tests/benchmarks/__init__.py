@@ -1,1 +1,1 @@
-"""Measurements, run by hand: `python -m tests.benchmarks.peers`, `python tests/benchmarks/speed.py`."""
+"""Measurements, which are run by hand: for example `python -m tests.benchmarks.peers`."""

@@ -74,13 +74,12 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
 
     gradients, noise = ClippedGradients(model, losses, Flat(NORM)), Independent(NOISE * NORM, system_entropy().noise)
     optimizer = torch.optim.SGD(trainable(model), RATE)
-    shapes = {name: p.shape for name, p in model.named_parameters() if p.requires_grad}
 
     def release(batch: Batch) -> None:
         optimizer.zero_grad()
         with place.precision():
             sums = gradients.checked_sums(batch, secrets.randbelow(max(1, len(batch["targets"]))))
-        add_noise(sums.gradients, noise.next(shapes))
+        add_noise(sums.gradients, noise)
         set_gradients(model, sums.gradients, expected)
         optimizer.step()
         assert gradients.method.name == "book-keeping", gradients.describe()

@@ -1,4 +1,4 @@
-"""Pipelines that the checker's reach covers: one written from a few numbers, and random ones."""
+"""Pipelines that `dpcli certify` can prove something about: one made from a few numbers (`pipeline`), and random ones (`drawn`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def gaussian(rate: str, noise: str, steps: int) -> str:
 
 
 def drawn(random: Random) -> tuple[str, dict[str, Any]]:
-    """One to three mechanisms, and the setting. Some files divide the data by an attribute."""
+    """Return one to three mechanisms as TOML, and keyword arguments for `pipeline`. Some files divide the data by an attribute."""
     texts, adjacency = [], random.choice(["add-remove", "add-remove", "zero-out", "replace-one"])
     divided = adjacency == "add-remove" and random.random() < 0.4
     for i in range(random.randint(1, 3)):

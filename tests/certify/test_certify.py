@@ -1,4 +1,6 @@
-"""The command `dpcli certify`: what it prints, its exit codes, certificates in files, and the checker on paper."""
+"""The command `dpcli certify`: what it prints, its exit codes, certificates that are written and checked again, and the printed checker,
+with which others can check a certificate without dpcli.
+"""
 
 from __future__ import annotations
 

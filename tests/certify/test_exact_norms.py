@@ -1,4 +1,6 @@
-"""Exact squared sensitivities of matrix mechanisms: against every participation pattern, and against the accountants' doubles."""
+"""Squared sensitivities of matrix mechanisms as exact fractions, which certificates state: against every pattern of participation, and
+against the doubles of the accountants, which are rounded up from them.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ KINDS: list[Callable[[Random, int], CorrelatedSpec]] = [tree, stated, square_roo
 
 
 def encoder(spec: CorrelatedSpec) -> Matrix:
-    """The encoder by its definition, from the decimals."""
+    """Return the encoder by its definition, from the decimals."""
     n = spec.iterations
     if isinstance(spec, TreeSpec):
         powers = [2**level for level in range(n.bit_length())]
@@ -141,7 +143,7 @@ def test_the_accountants_double_is_rounded_up_from_it(kind: Callable[[Random, in
 def test_a_long_fraction_is_rounded_up_by_next_to_nothing(
     kind: Callable[[Random, int], CorrelatedSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With fewer bits after the point than usual, so that every coefficient is rounded: never down."""
+    """With fewer bits after the point than usual, every coefficient is rounded, and none is rounded down."""
     seed = Random().getrandbits(32)
     random, seen = Random(seed), 0
     while seen < 10:
@@ -210,7 +212,7 @@ ENTRIES = {
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("name", ENTRIES)
 def test_a_certificate_states_it_without_an_assumption(name: str, adjacency: str) -> None:
-    """With as many records as change together, each twice where it is replaced."""
+    """The sensitivity counts as many records as change together, and each twice where it is replaced."""
     keys, square = ENTRIES[name]
     for records, group in ((1, 1), (3, 1), (2, 2)):
         text = HEAD.format(records=records, adjacency=adjacency) + f'type = "{name}"\nnoise_multiplier = 1.1\n{keys}\n'

@@ -1,4 +1,7 @@
-"""A certificate is named by its digest wherever a number is signed, and only if it proves that number."""
+"""A certificate is named by its digest wherever a number is signed: in reports, by the gate, and in a ledger.
+
+It is named only if it proves the number of this file, for this delta and this unit; certificates that prove less are refused.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +52,13 @@ def sentence(path: Path) -> str:
 
 
 def joined(text: str) -> str:
-    """A text without the places where it may be broken."""
+    """Return a text without the places where it may be broken."""
     return "".join(text.replace("<wbr>", "").split())
 
 
 @pytest.mark.long
 def test_certify_prints_the_digest_of_what_it_writes_and_checks(proof: Path, tmp_path: Path) -> None:
-    """The same file, in JSON too, whether or not it is written."""
+    """The digest is the same in JSON, whether or not the certificate is written."""
     assert json.loads(dpcli("certify", SGD, "-f", "json").out)["certificate_sha256"] == digest(proof)
     checked = dpcli("certify", "--check", str(proof))
     assert f"sha256:{digest(proof)}" in joined(checked.out)
@@ -135,7 +138,7 @@ def test_a_file_of_which_nothing_can_be_certified_is_not_called_another_file(pro
 
 @pytest.mark.long
 def test_what_proves_less_than_is_printed_is_refused(proof: Path, sgd: Pipeline) -> None:
-    """At the digits of print: 2.6003 proves 2.60024, and no 2.6002; at a larger delta, and at no smaller one."""
+    """Printed digits decide: 2.6003 proves 2.60024, and no 2.6002; at a larger delta, and at no smaller one."""
     expected = NamedProof(digest(proof), "2.6003", "1e-06")
     for epsilon, delta in ((EPSILON, DELTA), (2.6003, DELTA), (2.7, DELTA), (EPSILON, 2e-6)):
         assert named_proof(str(proof), sgd, epsilon, delta) == expected
@@ -173,7 +176,7 @@ REPORTED = [name for name in renderable(("table", "total")) if name != "total"]
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("registry", [False, True])
 def test_a_report_names_it_in_every_format(proof: Path, registry: bool, tmp_path: Path) -> None:
-    """But in the one that is a bare number."""
+    """The only exception is the format that is a bare number."""
     form = ["--registry"] if registry else []
     outputs = [(name, tmp_path / name) for name in REPORTED]
     arguments = [word for name, path in outputs for word in ("-o", f"{name}={path}")]
@@ -204,7 +207,7 @@ def test_a_report_says_why_a_certificate_is_not_its_proof(proof: Path, tmp_path:
 
 @pytest.mark.long
 def test_the_gate_names_what_it_finds_and_what_it_is_given(proof: Path, tmp_path: Path) -> None:
-    """The same certificate, which certify would write; given, without a search."""
+    """Both are the certificate that `certify` would write. A certificate that is given needs no search."""
     for flags in (["--require-proof"], ["--certificate", str(proof)], ["--require-proof", "--certificate", str(proof)]):
         result = dpcli("gate", SGD, *flags, "-f", "json")
         (condition,) = [each for each in json.loads(result.out)["files"][0]["conditions"] if each["name"] == "proof"]
@@ -232,7 +235,7 @@ TERMS = {"--dataset": "visits", "--unit": "example", "--adjacency": "add-remove"
 
 
 def test_a_ledger_keeps_the_digest_and_shows_it_everywhere(proof: Path, tmp_path: Path) -> None:
-    """In the answers, show, log and export; no cost changes."""
+    """The answers, `show`, `log` and `export` have it, and no cost changes."""
     ledger = str(tmp_path / "ledger.db")
     assert dpcli("budget", "init", ledger, *[word for term in TERMS.items() for word in term], "--filter", "approx-dp").code == 0
     plain = json.loads(dpcli("budget", "spend", ledger, SGD, "--key", "plain", "-f", "json").out)["entry"]

@@ -1,4 +1,6 @@
-"""Proofs by the checker: against values that others computed, against the accountants, and with plans that lie."""
+"""Proofs by the checker (certify/checker.py): they meet values that others computed and agree with the accountants, and no search plan,
+forged certificate or changed number makes the checker accept what is false.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +61,10 @@ def test_weak_rates(rate: str, noise: str, steps: int, delta: str, epsilon: str)
     for bound, value in (("upper", Fraction(epsilon) + digit), ("lower", Fraction(epsilon) - digit)):
         texts = {"epsilon": str(value), "delta": delta}
         plan = proof_search.find_plan([part], "remove", float(value), float(delta), bound == "upper")
-        checker.show([part], {"bound": bound, **texts, "proofs": {"remove": plan}}, "remove")
-        wrong = {"bound": "lower" if bound == "upper" else "upper", **texts, "proofs": {"remove": plan}}
+        checker.show([part], {"bound": bound, **texts}, "remove", plan)
+        wrong = {"bound": "lower" if bound == "upper" else "upper", **texts}
         with pytest.raises(checker.Unproved, match="is not shown"):
-            checker.show([part], wrong, "remove")
+            checker.show([part], wrong, "remove", plan)
 
 
 @pytest.mark.parametrize("cases", by_tier(1, 2, 400))
@@ -146,7 +148,7 @@ def test_a_certificate_of_other_mechanisms_is_refused(key: str, value: Any) -> N
 
 
 def test_numbers_are_those_of_the_file() -> None:
-    """As decimals: 1.1 is 11/10, and not the double next to it."""
+    """A certificate states decimals: 1.1 is 11/10, and not the double next to it."""
     (part,) = prove(pipeline(gaussian("0.004", "1.1", 15_000))).certificate["parts"]
     assert (part["mu_squared"], part["rate"], part["count"]) == ("100/121", "1/250", 15_000)
 
@@ -200,7 +202,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_the_checker_shares_nothing_with_what_it_checks() -> None:
-    """It imports flint and the standard library; the search for plans no module of dpcli either."""
+    """The checker imports flint and the standard library alone, and the search for plans imports no module of dpcli either."""
     assert {name for name in imported(CHECKER) if name not in sys.stdlib_module_names} == {"flint"}
     assert not any(name.startswith("dpcli") for name in imported(CHECKER.with_name("proof_search.py")))
 
@@ -244,7 +246,7 @@ def test_what_has_no_pair_is_refused() -> None:
 
 @pytest.mark.long
 def test_groups_and_units() -> None:
-    """What several records cost has the accountants' pair too."""
+    """Several records have the accountants' pair too, so that the proved epsilon is the headline and there is a lower bound."""
     for adjacency in ("add-remove", "replace-one"):
         proof = prove(pipeline(gaussian("0.01", "4.0", 200), adjacency=adjacency, records=3))
         assert proof.epsilon == proof.headline
@@ -256,9 +258,9 @@ def test_a_stated_rho_has_the_proof_that_a_renyi_curve_has() -> None:
     proof = prove(pipeline('[[mechanism]]\nname = "a"\ntype = "zcdp"\nrho = 0.1\nsteps = 3\n'))
     assert (proof.epsilon, proof.lower) == (proof.headline, None)
     plan = {"method": "contour", "t": "1", "h": "1", "frequencies": 9, "parts": [{}], "bits": 64}
-    claim = {"bound": "upper", "epsilon": "1", "delta": "0.1", "proofs": {"remove": plan}}
+    claim = {"bound": "upper", "epsilon": "1", "delta": "0.1"}
     with pytest.raises(checker.Unproved, match="a method that applies to a part with rho alone"):
-        checker.show(proof.certificate["parts"], claim, "remove")
+        checker.show(proof.certificate["parts"], claim, "remove", plan)
 
 
 MIXTURE = {"kind": "mixture", "mu_squared": "1", "rate": "1/100", "records": 1, "relation": "replace-one", "count": 1000}

@@ -1,4 +1,6 @@
-"""The numbers of a certificate are never cheaper than those of the file, not by the last digit of a double."""
+"""The numbers of a certificate against those of its file: a certificate states decimals exactly, accountants compute with doubles, and
+neither may make the certified mechanism cheaper than the one in the file, not even by the last digit.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from dpcli.certify.certified_parts import certified_parts
 from dpcli.certify.named_certificate import named_proof, read_certificate
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from tests.command import dpcli
+from tests.command import Result, dpcli
 
 HEAD = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = 1e-6\n'
 
@@ -91,26 +93,18 @@ def test_a_sum_of_integer_noises_says_what_is_assumed() -> None:
     assert Fraction(part["sigma_squared"]) < 2 * Fraction("3.55") ** 2
 
 
+def spend_with(certificate: str, folder: Path, **budget: str) -> Result:
+    """Return the end of a charge for run.toml that names the certificate, in a new ledger with this budget."""
+    options = [word for key, value in budget.items() for word in (f"--{key}", value)]
+    assert dpcli("budget", "init", "l.db", "--dataset", "d", "--adjacency", "add-remove", *options, folder=folder).code == 0
+    return dpcli("budget", "spend", "l.db", "run.toml", "--key", "k", "--certificate", certificate, folder=folder)
+
+
 def test_a_proof_at_another_delta_names_no_charge(tmp_path: Path) -> None:
-    """Where epsilon 0 at delta .99 is proved, a charge at 1e-6 has no proof."""
+    """A proof of epsilon 0 at delta .99 proves nothing for a charge at 1e-6."""
     (tmp_path / "run.toml").write_text(FILE.format(steps=1))
     assert dpcli("certify", "run.toml", "--delta", "0.99", "--write", "weak.json", folder=tmp_path).code == 0
-    ledger = (
-        "--dataset",
-        "d",
-        "--unit",
-        "user",
-        "--adjacency",
-        "add-remove",
-        "--epsilon",
-        "40",
-        "--delta",
-        "1e-6",
-        "--filter",
-        "zcdp",
-    )
-    assert dpcli("budget", "init", "l.db", *ledger, folder=tmp_path).code == 0
-    found = dpcli("budget", "spend", "l.db", "run.toml", "--key", "k", "--certificate", "weak.json", folder=tmp_path)
+    found = spend_with("weak.json", tmp_path, unit="user", epsilon="40", delta="1e-6", filter="zcdp")
     assert found.code == 3 and "expected a proof of epsilon <=" in found.err
 
 
@@ -166,20 +160,5 @@ def test_a_charge_of_a_file_without_a_delta_may_name_its_proof(tmp_path: Path) -
     text = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\n[[mechanism]]\nname = "a"\ntype = "pure-dp"\nepsilon = 0.5\n'
     (tmp_path / "run.toml").write_text(text)
     assert dpcli("certify", "run.toml", "--delta", "0", "--write", "proof.json", folder=tmp_path).code == 0
-    ledger = (
-        "--dataset",
-        "d",
-        "--unit",
-        "example",
-        "--adjacency",
-        "add-remove",
-        "--epsilon",
-        "4",
-        "--delta",
-        "0",
-        "--filter",
-        "approx-dp",
-    )
-    assert dpcli("budget", "init", "l.db", *ledger, folder=tmp_path).code == 0
-    found = dpcli("budget", "spend", "l.db", "run.toml", "--key", "k", "--certificate", "proof.json", folder=tmp_path)
+    found = spend_with("proof.json", tmp_path, unit="example", epsilon="4", delta="0", filter="approx-dp")
     assert found.code == 0, found.err

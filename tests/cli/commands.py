@@ -1,4 +1,4 @@
-"""Every command with its words, those that have formats, and what a report of an error looks like in each format."""
+"""All commands with their words and formats, and the check of an error report in each format."""
 
 from __future__ import annotations
 

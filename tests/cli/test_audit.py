@@ -1,4 +1,4 @@
-"""dpcli audit from the command line: its inputs, exit codes, formats and pictures, and trials that are interrupted and go on."""
+"""Tests of dpcli audit: inputs, exit codes, formats, pictures, and trials that are interrupted and resumed."""
 
 from __future__ import annotations
 

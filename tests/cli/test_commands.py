@@ -1,4 +1,4 @@
-"""The smaller commands, and what all of them share."""
+"""Tests of the smaller commands, and of what all commands share."""
 
 from __future__ import annotations
 

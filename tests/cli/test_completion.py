@@ -1,4 +1,4 @@
-"""TAB in real shells: files where a file belongs, names where names do, and the shell's own files everywhere else."""
+"""Tests of TAB in real shells: names where names belong, and files everywhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli explain --demo: what it simulates, what it draws, and what it refuses."""
+"""Tests of dpcli explain --demo: its numbers, its picture, and its refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli doctor: facts, verdicts, exit codes, and that it stays light enough to run where something is missing."""
+"""Tests of dpcli doctor: facts, verdicts, exit codes, and that it runs where a package is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dry run ends as the command would: exit code 1 where the file's own budget does not pay for it, and nothing is written."""
+"""Tests of dry runs: the exit code is that of the command, 1 if the file's budget does not suffice, and nothing is written."""
 
 from __future__ import annotations
 

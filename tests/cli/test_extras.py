@@ -1,4 +1,4 @@
-"""Without the packages of an extra: what to install, in one line and before anything is charged; never an internal error."""
+"""Tests without the packages of an extra: one line says what to install, before anything is charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags in place of FILE say what the file that they write says; calibrations are written into the file, its comments kept."""
+"""Tests of flags in place of FILE: they mean the same as the file that they write; calibrations keep the comments of a file."""
 
 from __future__ import annotations
 

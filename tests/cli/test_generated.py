@@ -1,6 +1,6 @@
-"""A few generated files through the command line, each in a limited process: no bug, and no more memory than is allowed.
+"""Tests of a few generated files on the command line, each in a limited process: no internal error, and no more memory than allowed.
 
-The benchmark runs thousands, and looks at the time as well: python -m tests.benchmarks.generated.
+The benchmark `python -m tests.benchmarks.generated` runs thousands of them, and measures the time as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files that people start from."""
+"""Tests of the templates of dpcli init."""
 
 from __future__ import annotations
 

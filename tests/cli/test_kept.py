@@ -1,4 +1,4 @@
-"""No output of any command is written over a ledger, or over what SQLite keeps beside one."""
+"""Tests that no output of any command overwrites a ledger, or a file that SQLite keeps next to one."""
 
 from __future__ import annotations
 

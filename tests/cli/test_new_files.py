@@ -1,4 +1,4 @@
-"""Files that a command leaves: where it ends by an error there are none, and what it says to run next runs."""
+"""Tests of new files: a command that fails leaves none, and the next command that is printed runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the process begins: the help without numpy, one thread for small products, and nothing of it in a library."""
+"""Tests of the start of the process: help without numpy, one thread for small products, and no effect on programs that import dpcli."""
 
 from __future__ import annotations
 

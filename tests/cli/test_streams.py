@@ -1,4 +1,4 @@
-"""A format that gives its text in pieces gives the text of the whole, and holds none of it."""
+"""Tests of formats that are streamed: the pieces make up the text of the whole document, which is not kept in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A system that lacks what POSIX has (Windows): accounting works, and whatever needs a lock says so in one sentence."""
+"""Tests of a system without POSIX (Windows): accounting works, and a command that needs a lock says so in one sentence."""
 
 from __future__ import annotations
 

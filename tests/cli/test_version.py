@@ -1,4 +1,4 @@
-"""dpcli version: the lines that a report states, and the machine form for who must know which formats this version knows."""
+"""Tests of dpcli version: the lines that a report states, and the formats in its JSON."""
 
 from __future__ import annotations
 

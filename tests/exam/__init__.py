@@ -1,7 +1,7 @@
-"""The exam that every registered mechanism, accountant, filter and format sits: whoever adds one is examined here without being named.
+"""The exam of every registered mechanism, accountant, filter and format: whoever registers a new one is examined without being named here.
 
-test_mechanisms: lower <= enumeration <= upper of every mechanism, what must hold of any, and bugs in each that must be seen.
-test_accountants: the same of every accountant. test_answers: every accountant answers or says why. test_views: every view is a number
-or a refusal. test_filters: what must hold of any privacy filter. test_formats: no format leaves out what it says that it shows.
-test_coverage: nothing that makes sense is examined by nothing; `python -m tests.exam` prints what is examined by what.
+test_mechanisms: lower bound <= enumeration <= upper bound, the laws of any mechanism, and planted bugs. test_accountants: the same for
+accountants. test_answers: every accountant answers or gives a reason. test_views: every view is a number or a refusal. test_filters: the
+laws of privacy filters. test_formats: no format leaves out what it declares. test_coverage: every sensible combination is examined;
+`python -m dpcli.exam` prints the table.
 """

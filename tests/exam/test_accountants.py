@@ -1,4 +1,4 @@
-"""Every registered accountant against the enumeration, and bugs in it that must be seen, though nobody names it."""
+"""Tests of every registered accountant against the enumeration, with planted bugs. A new accountant is tested once it is registered."""
 
 from __future__ import annotations
 

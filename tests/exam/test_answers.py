@@ -1,4 +1,4 @@
-"""Every mechanism type with every sampling scheme, under every adjacency, put to every accountant: an answer, or a reason."""
+"""Tests that every accountant gives a number or a reason for every mechanism type, sampling scheme and adjacency."""
 
 from __future__ import annotations
 

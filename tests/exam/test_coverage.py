@@ -1,4 +1,4 @@
-"""Whatever a file may say is examined: every registered type x adjacency x sampling scheme x accountant."""
+"""Tests that the exam covers every registered type, adjacency, sampling scheme and accountant that a file may combine."""
 
 from __future__ import annotations
 

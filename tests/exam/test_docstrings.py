@@ -1,4 +1,4 @@
-"""What is registered says what it releases, between which neighbours, how good its bounds are, and who proved that."""
+"""Tests that docstrings of registered classes say what is released, between which neighbours, how good bounds are, and who proved it."""
 
 from __future__ import annotations
 

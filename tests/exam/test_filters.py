@@ -1,4 +1,4 @@
-"""The laws of privacy filters, for every registered one, and bugs in each that must be seen, though nobody names it."""
+"""Tests of the laws of every registered privacy filter, with planted bugs. A new filter is tested once it is registered."""
 
 from __future__ import annotations
 

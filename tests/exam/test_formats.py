@@ -1,4 +1,4 @@
-"""Every registered format shows every item of what it says that it shows, and one that drops any is seen, though nobody names it."""
+"""Tests that every registered format shows all parts that it declares, and that an omission in any format is detected."""
 
 from __future__ import annotations
 

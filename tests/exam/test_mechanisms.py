@@ -1,6 +1,6 @@
-"""Every registered mechanism type x adjacency x sampling scheme: bounds around brute force, the laws, and planted bugs that are seen.
+"""Tests of every registered mechanism type, adjacency and sampling scheme: bounds around an enumeration, laws, and planted bugs.
 
-Nobody names the mechanism: a new one is examined as soon as it is registered.
+A new type is tested once it is registered.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Every view of every mechanism that a generated file means, extreme numbers among them: a number that is one, or a refusal; and no view
-contradicts another one."""
+"""Tests of the views of mechanisms in generated files, with extreme numbers: a number or a refusal, and no contradiction between two."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ import pytest
 
 from dpcli.base.errors import DpcliError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.drawn_files import text_of
 from dpcli.exam.examine import undetected_view
 from dpcli.exam.subjects import SEED, Subject, drawn
 from dpcli.exam.views import VIEWS, contradictions
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import allowance
 from tests.cases import of_each
@@ -52,7 +51,7 @@ def test_every_view_is_a_number_or_a_refusal(part: int) -> None:
     for k in range(FILES):
         drawing = Files(Random(f"{SEED}/{part}/{k}"))
         drawing.scale = SCALES[k % 2]
-        text = text_of(drawing.document())
+        text = toml_text(drawing.document())
         with suppress(DpcliError):
             for charge in resolve(parse(text.encode(), "a.toml")):
                 examine(charge.mechanism, text)

@@ -1,1 +1,1 @@
-"""What other libraries keep, and what of it becomes a pipeline."""
+"""Tests of imports from other libraries and exports to them."""

@@ -1,4 +1,4 @@
-"""What other libraries say of runs of their own, by library: tests/vectors/peers."""
+"""What other libraries computed for runs of their own, by library, from tests/vectors/peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dpcli export wrote and somebody imports again, with whatever is stated beside it: never at a lower price than before."""
+"""Tests of importing what dpcli export wrote, with any flags: never at a lower price than before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of Opacus: read without running them, and the same history back."""
+"""Tests of checkpoints of Opacus: they are read without running them, and give the same history back."""
 
 from __future__ import annotations
 

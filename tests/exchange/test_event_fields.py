@@ -1,4 +1,4 @@
-"""Files of events: no field is passed over, none is there twice, and no value of a field is a bug of ours."""
+"""Tests of the fields of events: none is passed over, none is read twice, and no value causes an internal error."""
 
 from __future__ import annotations
 

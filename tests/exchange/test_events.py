@@ -1,4 +1,4 @@
-"""DpEvents of dp-accounting: the same number from both, the same pipeline back, and what neither says refused by name."""
+"""Tests of DpEvents: both libraries give the same number, the same pipeline comes back, and refusals name the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags, configurations and budgets of four libraries: the same numbers, refusals by name, and a Session exported."""
+"""Tests of flags, configs and budgets of four libraries: the same numbers, refusals by name, and an exported Session."""
 
 from __future__ import annotations
 

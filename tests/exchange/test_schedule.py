@@ -1,4 +1,4 @@
-"""Schedules from a csv: the steps that its rows say, one by one, and nothing guessed of a column that it does not know."""
+"""Tests of schedules from a csv: every row counts its steps, and an unknown column is not guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files with [federated], made of what is to be tried."""
+"""Texts of pipeline files with [federated], for tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def file(
     privacy: Mapping[str, Any] | None = None,
     more: str = "",
 ) -> str:
-    """The text of a file: what is given, over what is usual; a key that is None is left out. table: None for a file without [federated]."""
+    """Return the text of a file with the given keys and usual values for all others. A key that is None is left out.
+
+    If `table` is None, the file has no [federated].
+    """
     parts = [
         'format = 1\nname = "fed"',
         _written("[privacy]", {**PRIVACY, **(privacy or {})}),

@@ -1,4 +1,4 @@
-"""What a file says of its server and clients is told to the gate's reader when it changes."""
+"""Tests that the gate reports every change of what a file claims about its server and clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ OTHER = '[[mechanism]]\nname = "other"\ntype = "gaussian"\nnoise_multiplier = 2.
 
 
 def told(old: str, new: str) -> list[str]:
-    """What is said of the change."""
     before = parse(old.encode(), "fed.toml")
     priced = priced_changes(old.encode(), new.encode(), account(before, delta=1e-6))
     return [one.message for one in claim_warnings(priced, before)]

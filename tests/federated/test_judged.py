@@ -1,4 +1,4 @@
-"""A file with [federated] charges at least what it says is done, or is refused in words."""
+"""Tests of federated/round_checks.py: a file with [federated] charges at least what it describes, or is refused with a reason."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def times(table: dict[str, Any], rng: random.Random) -> int:
 @pytest.mark.parametrize("many", [6, pytest.param(30, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("noise", ["secure-aggregation", "local", "server"])
 def test_whatever_is_accepted_is_charged_for(noise: str, many: int) -> None:
-    """Random files: where one is accepted that claims no amplification, what is done is one Gaussian, by its closed form."""
+    """Random files without amplification: the price covers the one Gaussian that the rounds amount to, in closed form."""
     rng, accepted, tried = random.Random(), 0, 0
     while accepted < many:
         tried += 1
@@ -215,7 +215,7 @@ def schedules(scheme: str, length: int, rounds: int) -> Iterator[list[int]]:
 @of_each("scheme", ["cyclic", "shuffle"])
 @of_each("cohort", [20, 30, 50])
 def test_participations_are_those_of_the_worst_client(scheme: str, cohort: int) -> None:
-    """Over every schedule and every window of rounds; the bound is reached where passes are whole."""
+    """The limit holds for every schedule and window of rounds, and is reached where passes are whole."""
     length = 100 // cohort
     for rounds in range(1, 8):
         table = Federated(sampling=scheme, noise="server", clients_per_round=cohort, population=100)  # type: ignore[arg-type]
@@ -254,7 +254,7 @@ X = np.arange(-40.0, 40.0, 0.002)
 
 @of_each("cohort, dropped, dishonest", [(6, 0, 0), (6, 2, 0), (6, 2, 2), (4, 3, 0)])
 def test_noise_that_drops_out_is_paid_for(cohort: int, dropped: int, dishonest: int) -> None:
-    """One round and every number of dropouts, by adding up densities: delta holds, and for a full round's noise it would not."""
+    """One round with any number of dropouts, integrated numerically: delta holds. At a full round's noise it would not."""
     share, least = 0.6, cohort - dropped
     charged = math.floor(share * math.sqrt(least - dishonest) * 1e9) / 1e9
     secure = {"noise": "secure-aggregation", "min_clients": least, "dishonest": dishonest, "noise_multiplier": share}
@@ -274,7 +274,7 @@ def test_noise_that_drops_out_is_paid_for(cohort: int, dropped: int, dishonest: 
 
 
 def test_amplification_does_not_survive_rounds_that_are_given_up() -> None:
-    """Why a file of shares may claim none: two clients, each drawn with probability 1/2, and a round with fewer than both is given up."""
+    """Two clients drawn with probability 1/2: only a round with both is released, so a release reveals who was drawn."""
     rate, deviation, eps = 0.5, 1.0, 3.0
     one, none = normal(X, 1.0, deviation), normal(X, 0.0, deviation)
     given_up = rate * rate * hockey_stick(eps, one, none, 0.002)
@@ -284,7 +284,7 @@ def test_amplification_does_not_survive_rounds_that_are_given_up() -> None:
 
 @pytest.mark.parametrize("scheme", ["poisson", "fixed-size"])
 def test_one_round_of_few_clients_by_enumeration(scheme: str) -> None:
-    """Three clients, one or one third of them a round, updates at the ends of what clipping leaves: every sample, added up."""
+    """Three clients with extreme updates, of which one is drawn, or each with probability 1/3: all samples are enumerated."""
     rate, multiplier, delta = 1 / 3, 1.0, 1e-3
     entry = {"noise_multiplier": multiplier, "steps": 1, "sampling": {"scheme": scheme, "batch_size": 1}}
     size = {"dataset_size": 3, "delta": delta}
@@ -310,7 +310,7 @@ def released(scheme: str, updates: list[float], rate: float) -> np.ndarray:
 
 
 def test_solved_noise_is_judged_again(tmp_path: Any) -> None:
-    """ "calibrate" is not yet a number when the file is read: what is solved for is held against the shares of clients."""
+    """A file that says "calibrate" has no noise when it is read, so the solution is compared with the clients' shares."""
     budget = "[budget]\nepsilon = 1.0\n"
     table = {"noise": "secure-aggregation", "min_clients": 4, "dishonest": 0, "noise_multiplier": 0.5}
     (tmp_path / "fed.toml").write_text(file(table, {"noise_multiplier": "calibrate"}, more=budget))
@@ -345,7 +345,7 @@ CONTRADICTED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
 def test_an_answer_that_the_table_contradicts_is_not_given(
     solve: str, table: dict[str, Any], entry: dict[str, Any], target: str, key: str, tmp_path: Any
 ) -> None:
-    """Whatever is solved for, the file that would hold the answer is one that is refused."""
+    """If the file with the solution would be refused, no solution is returned."""
     path, answer = tmp_path / "fed.toml", tmp_path / "answer.toml"
     path.write_text(file(table, entry))
     found = run("calibrate", str(path), "--solve", solve, "--target-epsilon", target, "--write", str(answer))
@@ -362,7 +362,7 @@ def test_an_answer_that_the_table_contradicts_is_not_given(
 def test_a_number_on_the_way_to_the_answer_is_not_held_against_the_table(
     epsilon: float, rho: float, code: int, tmp_path: Any
 ) -> None:
-    """With caps on epsilon and on rho the smaller number of steps is the answer: 30 where the file says 30 rounds, or it is refused."""
+    """With caps on epsilon and on rho, only the smaller of the two solutions has to be the 30 rounds of the file."""
     path, answer = tmp_path / "fed.toml", tmp_path / "answer.toml"
     path.write_text(file({"rounds": 30}, more=f"[budget]\nepsilon = {epsilon}\nrho = {rho}\n"))
     found = run("calibrate", str(path), "--solve", "steps", "-f", "text", "--write", str(answer))
@@ -383,7 +383,7 @@ def test_an_answer_that_agrees_with_the_table_is_written_and_read(tmp_path: Any)
 def test_what_would_fit_is_a_file_that_is_taken_or_says_that_the_table_changes_too(
     turn: int, place: int, asked: tuple[str, dict[str, Any], dict[str, Any], str, str], tmp_path: Any
 ) -> None:
-    """What a ledger proposes, put into the file by hand."""
+    """The proposed change is made in the file: the file is valid, unless the proposal says that [federated] must change too."""
     (_, table, entry, _, _), cap = asked, (0.3, 1.0)[(place + turn) % 2]
     path, ledger = tmp_path / "fed.toml", str(tmp_path / "l.db")
     terms = ("--dataset", "phones", "--unit", "client", "--adjacency", "zero-out", "--epsilon", str(cap), "--delta", "1e-6")

@@ -1,4 +1,4 @@
-"""A good file to start from, and what the reader says about a bad one."""
+"""A good pipeline file from which tests start, and the reader's report about a bad one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline as tables, and back: nothing is lost, and two spellings of one file are one text."""
+"""Tests of pipelines as tables and back: nothing is lost, and two spellings of one file give one text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of value: what it takes, what it refuses, and in which words."""
+"""Tests of every kind of value: what it accepts, what it refuses, and in which words."""
 
 from __future__ import annotations
 

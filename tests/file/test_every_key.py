@@ -1,6 +1,6 @@
-"""Every key of every table, found from the annotations: misspelt, of a wrong kind, out of range, it is refused where it stands.
+"""Tests of every key of every table, found from the annotations: misspelt, of a wrong kind or out of range, it is refused at its place.
 
-By `lint`, by the reader that `account` and `gate` go by, and by the JSON Schema.
+The refusals come from `lint`, from the reader of `account` and `gate`, and from the JSON Schema.
 """
 
 from __future__ import annotations

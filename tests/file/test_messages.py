@@ -1,4 +1,4 @@
-"""Messages name what is wrong, and not its consequence; and who has thousands of entries reads a line, not a file."""
+"""Tests of messages: they name the mistake and not its consequence, and thousands of equal ones take one line."""
 
 from __future__ import annotations
 

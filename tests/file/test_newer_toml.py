@@ -1,4 +1,4 @@
-"""What TOML 1.1 has and 1.0 has not is refused, whichever of the two the installed tomli reads: a file is valid everywhere or nowhere."""
+"""Tests that features of TOML 1.1 are refused with every version of tomli, so that a file is valid everywhere or nowhere."""
 
 from __future__ import annotations
 

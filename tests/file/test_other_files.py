@@ -1,4 +1,4 @@
-"""A policy, a schedule and a pipeline, each given where another is read: said what it is, by every command, and never a pass."""
+"""Tests of policies, schedules and pipelines given where another is expected: each command names the kind, and none passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands for a number that is still to be solved for."""
+"""Tests of the numbers that stand for "calibrate"."""
 
 from __future__ import annotations
 

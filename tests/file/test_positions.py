@@ -1,4 +1,4 @@
-"""Every way in which TOML can spell a key, and where it then stands."""
+"""Tests of the positions of keys, in every way in which TOML can spell a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A good file: its values, its cost, and what reading it imports."""
+"""Tests of reading a good file: its values, its cost, and the modules that reading it imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline import read
 from dpcli.file.pipeline.model import Budget, Gate, PartitionKey, Privacy
-from dpcli.file.pipeline.read import calibrate_targets, load, parse, targets
+from dpcli.file.pipeline.read import load, parse, targets
 from dpcli.file.toml.syntax import tables_of
 from dpcli.mechanisms.combined.composed import ComposedSpec
 from dpcli.mechanisms.neighbours import Adjacency
@@ -104,10 +104,9 @@ def test_calibrate_takes_a_substitute() -> None:
     assert isinstance(train.steps, int)
 
 
-def test_calibrate_targets(tmp_path: Path) -> None:
-    (tmp_path / "open.toml").write_text(changed("batch_size = 256", 'rate = "calibrate"', OPEN))
+def test_calibrate_targets() -> None:
     found = (("train", "noise_multiplier"), ("train", "steps"), ("train", "sampling.rate"))
-    assert calibrate_targets(tmp_path / "open.toml") == found
+    assert targets(changed("batch_size = 256", 'rate = "calibrate"', OPEN).encode(), "x") == found
 
 
 def test_calibrate_in_words_is_a_word() -> None:

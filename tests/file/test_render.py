@@ -1,4 +1,4 @@
-"""A diagnostic as a person sees it: verbatim."""
+"""Tests of diagnostics as a person sees them, verbatim."""
 
 from __future__ import annotations
 

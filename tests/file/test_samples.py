@@ -1,4 +1,4 @@
-"""Entries that share a sample: what they cost, against quadrature, enumeration and closed forms; what is refused; who says it."""
+"""Tests of entries that share a sample: their cost against quadrature, enumeration and closed forms; refusals; lint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpcli.analysis.solved_keys import Parameter, parameter_key
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
-from dpcli.exam.drawn_files import Document, text_of
+from dpcli.exam.drawn_files import Document
 from dpcli.exam.subjects import SEED
 from dpcli.exchange.events.event_tree import plain_of
 from dpcli.exchange.events.writer import tree_of_pipeline
@@ -30,6 +30,7 @@ from dpcli.file.pipeline.parts import SAMPLING_KEYS, shares_its_price
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import MAX_MEMBERS, resolve
 from dpcli.file.toml.findings import InvalidFile
+from dpcli.file.toml.write import toml_text
 from dpcli.gate.claims import claim_warnings
 from dpcli.ledger.chain import canonical
 from dpcli.lint.run import lint_bytes
@@ -57,7 +58,7 @@ def document(*entries: Document, adjacency: str = "add-remove", **privacy: Any) 
 
 
 def read(*entries: Document, **privacy: Any) -> Pipeline:
-    return parse(text_of(document(*entries, **privacy)).encode(), "a.toml")
+    return parse(toml_text(document(*entries, **privacy)).encode(), "a.toml")
 
 
 def pair(sample: str | None = "batch", sampling: Document = POISSON, **keys: Any) -> tuple[Document, Document]:
@@ -234,7 +235,7 @@ def test_lint_asks_until_the_file_says(scheme: str) -> None:
         keys = {"steps": 50, "sampling": SCHEMES[scheme]}
         made = [entry(f"m{i}", 1.0 + i, **keys, **({} if name is None else {"sample": name})) for i, name in enumerate(samples)]
         return sum(
-            found.rule == "DP120" for found in lint_bytes(text_of(document(*made, adjacency="replace-one")).encode(), "a.toml")
+            found.rule == "DP120" for found in lint_bytes(toml_text(document(*made, adjacency="replace-one")).encode(), "a.toml")
         )
 
     amplified = scheme not in ("shuffle", "cyclic")
@@ -256,7 +257,7 @@ def test_what_lint_advises_is_taken() -> None:
     asked = 0
     for first in ways:
         for second in ways:
-            said = lint_bytes(text_of(document(entry("a", **first), entry("b", **second))).encode(), "a.toml")
+            said = lint_bytes(toml_text(document(entry("a", **first), entry("b", **second))).encode(), "a.toml")
             told = [found.message for found in said if found.rule == "DP120"]
             assert bool(told) == (first.get("partition") == second.get("partition")), (first, second)
             for message in told:
@@ -266,7 +267,7 @@ def test_what_lint_advises_is_taken() -> None:
                     counts = {key: first[key] for key in ("steps", "epochs") if key in first}
                     alike = {**{key: value for key, value in alike.items() if key not in ("steps", "epochs")}, **counts}
                 for ours, theirs, name in ((first, alike, "batch"), (first, second, "own")):
-                    made = text_of(document(entry("a", **ours, sample=name), entry("b", **theirs, sample=name)))
+                    made = toml_text(document(entry("a", **ours, sample=name), entry("b", **theirs, sample=name)))
                     assert "DP120" not in {found.rule for found in lint_bytes(made.encode(), "a.toml")}
                     read(entry("a", **ours, sample=name), entry("b", **theirs, sample=name))
     assert asked == 4 * 16
@@ -287,13 +288,13 @@ def test_a_change_of_who_shares_is_one_change() -> None:
         found = changes(document(*old), document(*new))
         assert {len(change.edits) for change in found} == {edits}, (old, new)
         for change in found:
-            parse(text_of(dict(change.applied(document(*old)))).encode(), "a.toml")
+            parse(toml_text(dict(change.applied(document(*old)))).encode(), "a.toml")
 
 
 @pytest.mark.parametrize(("old", "new"), [("batch", None), ("batch", "own"), (None, "batch")])
 def test_who_shares_is_a_claim(old: str | None, new: str | None) -> None:
     """No accountant can tell whether it is true: the gate warns, whichever way it is changed."""
-    before, after = (text_of(document(*pair(sample))).encode() for sample in (old, new))
+    before, after = (toml_text(document(*pair(sample))).encode() for sample in (old, new))
     priced = priced_changes(before, after, account(parse(before, "a.toml"), ["rdp"]))
     assert [one.increase < 0.0 for one in priced] == [new != "batch"]
     (told,) = claim_warnings(priced, parse(after, "a.toml"))
@@ -333,7 +334,7 @@ def test_an_event_has_one_sample_and_opacus_has_no_word_for_it() -> None:
 @pytest.mark.long
 def test_a_report_says_who_shares() -> None:
     told = run(
-        "report", "-", stdin=text_of(document(*pair(), *({**one, "name": f"{one['name']}2"} for one in pair("own")))).encode()
+        "report", "-", stdin=toml_text(document(*pair(), *({**one, "name": f"{one['name']}2"} for one in pair("own")))).encode()
     ).out
     assert "poisson, rate 0.1, one sample batch for all of them (a, b); poisson, rate 0.1 (a2, b2)" in " ".join(told.split()), told
 

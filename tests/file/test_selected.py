@@ -1,4 +1,4 @@
-"""Tables whose class one of their keys selects, and keys that another one makes idle: on a family of three made up here."""
+"""Tests of tables whose class is selected by a key, and of keys that another key makes idle, on three classes made for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of values and [defaults]: a file that has them means what it means written out, to every reader, and says where it is wrong."""
+"""Tests of lists of values and [defaults]: every reader takes such a file like one that is written out, and errors have its places."""
 
 from __future__ import annotations
 

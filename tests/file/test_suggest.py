@@ -1,4 +1,4 @@
-"""Did you mean: what a mistyped, misplaced or foreign word, or the name of a column that a table lacks, turns into."""
+"""Tests of suggestions for a mistyped, misplaced or foreign word, or for the name of a missing column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline that states every term, a change of it, and what the gate says of the change."""
+"""A pipeline that states every term, changes of it, and the gate's verdict on a change."""
 
 from __future__ import annotations
 

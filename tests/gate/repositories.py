@@ -1,4 +1,4 @@
-"""Repositories for the gate's tests: git as somebody, submodules, a gate in one, and the script of a CI system in a clone."""
+"""Git repositories for the tests of the gate: with an author, with submodules, and a clone in which a CI system runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that the gate's tests edit, and the machine form of what it says."""
+"""Pipeline files that the tests of the gate edit, and the gate's JSON about them."""
 
 from __future__ import annotations
 

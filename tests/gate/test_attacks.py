@@ -1,4 +1,4 @@
-"""Ways to get a pass that is not deserved, or a crash in place of an answer."""
+"""Tests of attempts to get an undeserved pass, or a crash in place of a verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipes of `dpcli init`: valid by the schemas of the systems that read them, without known weaknesses, and not to be fooled."""
+"""Tests of the CI files of `dpcli init`: they are valid by the schemas of the CI systems, and have no known weakness."""
 
 from __future__ import annotations
 

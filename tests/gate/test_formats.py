@@ -1,4 +1,4 @@
-"""The gate's formats as other programs read them: SARIF by its schema, JUnit, Code Quality, comments; hostile names in all of them.
+"""Tests of the gate's formats as other programs read them: SARIF by its schema, JUnit, Code Quality, comments; also with hostile names.
 
 tests/vectors/sarif-2.1.0.schema.json is the OASIS standard's own schema (sarif-2.1/schema/sarif-schema-2.1.0.json of the committee's
 repository oasis-tcs/sarif-spec, errata 01), unchanged, under the OASIS policies that its LICENSE.md names.

@@ -1,4 +1,4 @@
-"""What holds of the gate whatever the file: caps are monotone, formats change nothing, waivers cannot do more than waive."""
+"""Laws of the gate for any file: caps are monotone, formats change nothing, waivers can only waive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's answer as a condition, by a ledger that says what the test wants."""
+"""Tests of the ledger's answer as a condition, with a ledger that answers what the test wants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file under other names: links, submodules, another spelling. None of them is a way out of a comparison, a cap or a policy."""
+"""Tests of one file under other names (links, submodules, other spellings): none avoids a comparison, a cap or a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A password in an address, where none belongs: no command and no format repeats it, whatever else is wrong with the file."""
+"""Tests that no command and no format prints the password of an address that a file has in a wrong place."""
 
 from __future__ import annotations
 

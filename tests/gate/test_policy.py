@@ -1,4 +1,4 @@
-"""The policy file; and horizons: the composition of all planned runs, and how many would fit."""
+"""Tests of the policy file, and of horizons: the composition of all planned runs, and the number of runs that would fit."""
 
 from __future__ import annotations
 

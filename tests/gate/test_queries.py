@@ -1,4 +1,4 @@
-"""The gate on files with queries: what costs, what says whose the data are, and no advice that the file has no key for."""
+"""Tests of the gate on files with queries: their costs and claims, and no advice about keys that such a file lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pull request from end to end: it overspends, learns where and by how much, is mended, waived, and stopped again when that ends."""
+"""A pull request from end to end: it overspends, learns where and by how much, is repaired, waived, and stopped when that ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caps on files together: what a repository says of a dataset is added up, whichever files the gate was given."""
+"""Tests of caps on sums: all files of the repository that name a dataset are added up, whichever were given to the gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waivers: what they let through, until when, and whether their approver wrote them himself."""
+"""Tests of waivers: what they pardon, until when, and whether their approver wrote them."""
 
 from __future__ import annotations
 

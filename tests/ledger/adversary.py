@@ -1,8 +1,8 @@
-"""The best that somebody can do against a ledger who chooses each step from the outputs so far: stop, run another mechanism, or amend.
+"""The best adversary of a ledger: one who chooses each step (stop, run another mechanism, amend the cap) from the outputs so far.
 
-What the transcript gives away at epsilon is E (1 - e^(epsilon - L))+ over its loss L, which the steps add up. The largest over all policies
-is a dynamic programme over what was run, the cap in force and L. Losses lie on a grid: those of randomised response exactly, those of a
-Gaussian by a sum over the grid, whose error is far below the slack that a test allows.
+For a policy of such choices, the delta at epsilon is E (1 - e^(epsilon - L))+ of the loss L, to which each run adds. The largest delta of
+all policies is computed by dynamic programming over the runs so far, the cap in force and L. Losses lie on a grid: those of randomised
+response exactly, those of a Gaussian by a sum over the grid, whose error is far below the slack that a test allows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ledgers to examine: the same questions for a file and for a database."""
+"""Fixtures: ledgers in a file and in a PostgreSQL database (`Place`), so that a test runs on both."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ OTHERS = (
 
 
 class Place(Protocol):
-    """Where a ledger may be opened, and a way around its guards."""
+    """A place for a ledger, with ways to change its rows without dpcli."""
 
     url: str
 
     def by_hand(self, statement: str) -> None:
-        """Run a statement on the table `entry` as whoever owns the database."""
+        """Run a statement on the table `entry` as the owner of the database."""
         ...
 
     def by_force(self, statement: str) -> None:
-        """The same, with every guard taken away first."""
+        """Run a statement on the table `entry` after all guards were removed."""
         ...
 
 
 @dataclass(frozen=True)
 class File:
-    """A ledger in a file; names of tables are as they stand."""
+    """A place for a ledger in a file."""
 
     url: str
 
@@ -139,21 +139,21 @@ def installed(cluster: Cluster) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def used_again(cluster: Cluster) -> Iterator[Database]:
-    """One database for most tests: to make one takes longer than most of them."""
+    """One database for most tests, because creating one takes longer than most of them."""
     with installed(cluster) as database:
         yield database
 
 
 @pytest.fixture
 def database(used_again: Database) -> Iterator[Database]:
-    """A database without a dataset, which nobody else uses meanwhile."""
+    """A database with the schema of a ledger and without a dataset. No other test uses it meanwhile."""
     yield used_again
     used_again.without_datasets()
 
 
 @pytest.fixture
 def bare(database: Database) -> Database:
-    """The same without the schema of a ledger."""
+    """A database without the schema of a ledger."""
     database.without_schema()
     return database
 
@@ -164,7 +164,6 @@ ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A place without a ledger."""
     if request.param == "sqlite":
         return File(str(tmp_path / "ledger.db"))
     found: Place = request.getfixturevalue("database")

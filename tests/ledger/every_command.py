@@ -1,4 +1,4 @@
-"""Every command that takes a ledger, and how each is called about one."""
+"""A list of all commands that take a ledger, with the arguments by which a test calls each of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ epsilon = 0.1
 # What the parameters that a command requires are given, by name.
 VALUES = {
     **dict(zip((flag.strip("-") for flag in TERMS[::2]), TERMS[1::2], strict=True)),
-    "name": "approx-dp",
+    "filter": "approx-dp",
     "dataset": "visits",
     "key": "waiting",
     "why": "it was asked for",
@@ -42,7 +42,7 @@ VALUES = {
 
 
 def arguments_of(command: click.Command, ledger: str, file: Path, folder: Path) -> list[str]:
-    """The arguments, the ledger, and what is required besides."""
+    """Return the arguments of a command with the ledger and its other required options."""
     beside = {"target": "new.db", "history": "history.csv"}
     values = VALUES | {"ledger": ledger, "ledgers": ledger, "file": str(file), "files": str(file)}
     values |= {name: str(folder / place) for name, place in beside.items()}
@@ -65,7 +65,7 @@ def marks(words: tuple[str, ...]) -> list[pytest.MarkDecorator]:
 
 
 def called(words: tuple[str, ...], folder: Path, ledger: str | None = None) -> Result:
-    """A command about a ledger; about the one in the folder where None."""
+    """Run a command about a ledger; None for the ledger in the folder."""
     (folder / "run.toml").write_text(FILE)
     (folder / "history.csv").write_text("date,key,file\n2024-01-01,past,run.toml\n")
     file = {

@@ -1,4 +1,4 @@
-"""One machine for every test that plays a ledger: random requests, and a dictionary that knows what each of them must be answered."""
+"""A state machine that sends random requests to a ledger and compares each answer with that of a plain dictionary."""
 
 from __future__ import annotations
 
@@ -51,8 +51,6 @@ Step = tuple[str, str, str, str, list[int], str]
 
 @dataclass
 class Known:
-    """A run as the model sees it."""
-
     kind: str
     who: str
     cost: Fraction
@@ -64,7 +62,7 @@ class Known:
 
 @dataclass
 class Model:
-    """A ledger of blocks and quotas as a dictionary and fractions have it."""
+    """The model of a ledger with blocks and quotas: a dictionary of runs, and fractions."""
 
     blocks: Sequence[str] = ()
     cap: Fraction = Fraction(1)
@@ -127,7 +125,7 @@ class Model:
 
 
 def step(ledger: Ledger, model: Model, what: str, key: str, amount: str, places: Sequence[int]) -> None:
-    """Ask the ledger and the model for one thing, and require one answer."""
+    """Make one request of the ledger and of the model, and require the same answer."""
     who, window = ledger.who, tuple(sorted(model.blocks[i] for i in places)) if model.blocks else ()
     late, now = what == "late void", ledger.now
     if late:
@@ -177,7 +175,7 @@ def step(ledger: Ledger, model: Model, what: str, key: str, amount: str, places:
 
 
 def agrees(ledger: Ledger, model: Model) -> None:
-    """Require that the ledger is what the model says: each entry once, each run, what each block holds, and what would fit."""
+    """Require that the ledger agrees with the model: its entries, its runs, the spending of each block, and what would fit."""
     state = ledger.state()
     assert [row.seq for row in ledger.store.after(ledger.dataset, 0)] == list(range(1, model.entries + 1))
     assert {key: (run.status, run.window) for key, run in state.runs.items()} == {

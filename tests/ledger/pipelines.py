@@ -15,17 +15,15 @@ max_contributions = 1
 
 
 def pipeline(mechanisms: str, head: str = HEAD) -> Pipeline:
-    """A pipeline from its mechanism tables."""
     return parse((head + mechanisms).encode(), "test.toml")
 
 
 def pure(epsilon: float, name: str = "query") -> Pipeline:
-    """One pure mechanism."""
     return pipeline(f'[[mechanism]]\nname = "{name}"\ntype = "pure-dp"\nepsilon = {epsilon!r}\n')
 
 
 def gaussian(noise_multiplier: float, steps: int = 1, rate: float | None = None, name: str = "train") -> Pipeline:
-    """Gaussian noise, sampled where a rate is given."""
+    """Return a pipeline with Gaussian noise, with Poisson sampling if a rate is given."""
     sampling = f'sampling = {{ scheme = "poisson", rate = {rate!r} }}\n' if rate is not None else ""
     text = (
         f'[[mechanism]]\nname = "{name}"\ntype = "gaussian"\nnoise_multiplier = {noise_multiplier!r}\nsteps = {steps}\n{sampling}'

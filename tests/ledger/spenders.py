@@ -1,4 +1,4 @@
-"""Processes that spend from one ledger until it says no, while somebody kills them."""
+"""Processes that spend from one ledger until it denies a run, while the test kills some of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COST = Decimal("0.001")
 
 @dataclass(frozen=True, slots=True)
 class Diary:
-    """One worker's own notes, which outlive it: the keys that it asked for, and those that were acknowledged (synced before it goes on)."""
+    """The notes of one worker on disk: the keys that it asked for, and those that were acknowledged. It syncs each before it goes on."""
 
     asked: Path
     acknowledged: Path
@@ -33,7 +33,7 @@ class Diary:
         os.close(descriptor)
 
     def next_key(self) -> str:
-        """The last key where nobody answered; else a new one."""
+        """Return the last key if it got no answer, and else a new one."""
         asked, answered = lines(self.asked), {line.split()[0] for line in lines(self.acknowledged)}
         if asked and asked[-1] not in answered:
             return asked[-1]
@@ -43,7 +43,6 @@ class Diary:
 
 
 def lines(path: Path) -> list[str]:
-    """What was written whole."""
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -51,12 +50,11 @@ Windows = Callable[[str], Sequence[str]]  # the blocks that the run of a key rea
 
 
 def nowhere(key: str) -> Sequence[str]:
-    """No blocks, as of a dataset that has none."""
     return ()
 
 
 def work(url: str, folder: Path, name: str, windows: Windows = nowhere) -> None:
-    """Spend under new keys until denied; a key that nobody answered is asked for again."""
+    """Spend under new keys until denied. A key without an answer is asked for again."""
     diary, ledger = Diary(folder / f"{name}.asked", folder / f"{name}.acknowledged"), None
     while True:
         try:
@@ -74,7 +72,7 @@ def work(url: str, folder: Path, name: str, windows: Windows = nowhere) -> None:
 
 
 def started(task: Callable[[], None]) -> int:
-    """A child of this process that does one thing; exit status 0 where it did, 1 where it raised."""
+    """Start a child process that calls `act`, and return its id. Its exit status is 0, or 1 after an exception."""
     child = os.fork()
     if child:
         return child
@@ -88,8 +86,6 @@ def started(task: Callable[[], None]) -> int:
 
 @dataclass(slots=True)
 class Struggle:
-    """What came of it."""
-
     seconds: float = 0.0
     kills: int = 0
     failed: int = 0
@@ -147,7 +143,7 @@ def struggle(
 
 
 def judged(url: str, found: Struggle, cap: Decimal) -> int:
-    """How many charges the ledger holds, after checking that it holds what it must."""
+    """Check that the ledger has all acknowledged charges, and return the number of its charges."""
     ledger = open_ledger(url, DATASET)
     state, entries = ledger.state(), ledger.entries()
     assert ledger.store.check() == ()

@@ -1,4 +1,4 @@
-"""`dpcli budget acknowledge`: a finding of `verify` that an administrator answers, in a file and in a database."""
+"""Tests of `dpcli budget acknowledge`, by which an administrator answers a finding of `verify`, in a file and in a database."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_only_an_administrator_answers_and_only_after_an_upgrade(database: Datab
 
 @pytest.mark.long
 def test_no_finding_is_too_long_to_be_answered(database: Database) -> None:
-    """A spender who writes past dpcli chooses the texts that the finding repeats, up to the size of an entry."""
+    """A finding repeats texts of an entry, which a spender may make as long as an entry can be."""
     init(database.url, DATASET, terms()).close()
     sam = by(database, "sam", "dpcli_spender")
     false = {"privacy": TABLES["privacy"], "mechanism": [{"name": "counts", "type": "unknown"}]}
@@ -91,7 +91,7 @@ def test_no_finding_is_too_long_to_be_answered(database: Database) -> None:
 
 
 def test_an_answer_before_the_finding_is_none(tmp_path: Path) -> None:
-    """Somebody who may write a file, or an administrator past dpcli, accepts nothing in advance."""
+    """An acknowledgement that was written before the charge, by hand, has no effect."""
     with init(str(tmp_path / "ledger.db"), DATASET, terms()) as ledger:
         charge(ledger, "cheap", "0.001")
         (finding,) = verify(ledger).problems

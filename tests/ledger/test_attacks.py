@@ -1,4 +1,4 @@
-"""Ways in which somebody got more out of a ledger than it should give, or made it say something untrue."""
+"""Tests of attacks: ways in which somebody once got more out of a ledger than it should give, or made it state something untrue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_a_file_with_two_names_is_refused(ledger: Ledger, tmp_path: Path) -> None:
-    """A journal that is left under one name is not found under the other, and rolls an acknowledged charge back later."""
+    """SQLite would not find a journal under the other name, and could later roll back an acknowledged charge."""
     ledger.store.close()
     os.link(tmp_path / "l.db", tmp_path / "second.db")
     for name in ("l.db", "second.db"):
@@ -173,7 +173,7 @@ def test_an_anchor_is_a_file_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["spend", "reserve"])
 def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
-    """A retry is charged once; somebody else's run, which draws its own noise, never on the first one's charge."""
+    """A retry by the same person is charged once. Another person's run draws new noise, so it needs a charge of its own."""
     ana = init(place.url, setting.DATASET, setting.terms())
     bob = Ledger(open_ledger(place.url, setting.DATASET).store, setting.DATASET, who="bob")
     for ledger in (ana, bob):
@@ -196,7 +196,7 @@ def test_a_cap_of_next_to_nothing_can_be_looked_at(place: Place) -> None:
 
 
 def test_a_cap_that_nothing_allows_does_not_silence_verify(place: Place) -> None:
-    """By hand an administrator may write any cap: what else is wrong is said all the same."""
+    """An administrator wrote an impossible cap by hand: `verify` reports it and everything else."""
     from dpcli.ledger.verify import verify
 
     terms = LedgerTerms("example", "add-remove", 100.0, 1e-6, filter="rdp", parameters={"order": 2.0})
@@ -218,7 +218,7 @@ class _ByHand:
 
 @pytest.mark.parametrize("before", ["restored", "another"])
 def test_a_log_beside_a_ledger_is_not_played_into_it(tmp_path: Path, before: str) -> None:
-    """SQLite plays whatever write-ahead log bears the name: that of an older copy would take entries back."""
+    """SQLite replays any write-ahead log of that name. One of an older copy would remove entries."""
     path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
     ledger = init(str(path), setting.DATASET, setting.terms())
     setting.charge(ledger, "first", "0.5")

@@ -1,4 +1,4 @@
-"""`dpcli.budget`: whatever a program does with a run, its noise is paid for."""
+"""Tests of `dpcli.budget`, the Python interface: in whatever order a program calls it, noise is charged before it may be drawn."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -80,7 +81,7 @@ ACTS = {
 
 @pytest.mark.long
 def test_no_order_of_requests_gives_noise_for_nothing(tmp_path: Path) -> None:
-    """What starts is charged for ever, and starts once; all but a void run is; nothing else is ever void."""
+    """A run starts once and is then charged for ever. Only a run that was voided before its start is free."""
     orders = [acts for length in (0, 1, 2) for acts in itertools.product(ACTS, repeat=length)]
     every(["+".join(acts) for acts in orders], lambda name: in_order(tuple(filter(None, name.split("+"))), tmp_path / f"{name}.db"))
 
@@ -133,16 +134,14 @@ def test_one_of_many_threads_starts(books: dpcli.DatasetBudget) -> None:
         except LedgerError:
             pass
 
-    threads = [threading.Thread(target=begin) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as threads:
+        for _ in range(6):
+            threads.submit(begin)
     assert len(granted) == 1
 
 
 def test_a_ledger_may_close_while_another_thread_opens_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening looks through all open ledgers; another thread closes its own in the middle of that."""
+    """Opening iterates over all open ledgers while the other thread closes one."""
     for name in ("a.db", "b.db"):
         init(str(tmp_path / name), DATASET, terms()).close()
     is_open, looked, closed = threading.Event(), threading.Event(), []
@@ -200,7 +199,7 @@ def test_who_is_killed_or_interrupted_has_paid(sent: signal.Signals, tmp_path: P
 
 
 def test_another_working_directory_is_no_other_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise that is started in one ledger and charged in another could be voided in that one."""
+    """A run that starts under one ledger and is charged in another could be voided in the first."""
     for folder in ("here", "there"):
         (tmp_path / folder).mkdir()
         init(str(tmp_path / folder / "l.db"), DATASET, terms()).close()
@@ -275,7 +274,7 @@ def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_window_is_charged_from_a_program(place: Place) -> None:
-    """As text or texts; the pipeline's own where none is given, and no other than that."""
+    """As a text or a list of texts. Without one the pipeline's own window counts, and another one is refused."""
     init(place.url, DATASET, replace(terms(), schema="", blocks={"by": "day", "column": "when", "max_blocks": 1})).close()
     books = dpcli.budget(place.url)
     days = ("2026-01-01", "2026-01-02")

@@ -1,4 +1,4 @@
-"""dpcli budget, as a user types it."""
+"""Tests of the commands `dpcli budget` as a user types them: output, exit codes and formats."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ BETWEEN = re.compile(r"epsilon_upper|epsilon_spent|epsilon so far|had all runs")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FILTERS)
 def test_nothing_says_an_epsilon_so_far(name: str, tmp_path: Path, run: str) -> None:
-    """At a moment that is chosen from outputs only the cap is a bound: every output speaks of its share, in every format."""
+    """At a moment that depends on outputs only the cap is a bound, so every output states shares of the cap."""
     from decimal import Decimal
 
     from dpcli.ledger.stores.places import open_ledger
@@ -410,7 +410,7 @@ def test_a_declared_plan_has_an_epsilon_and_it_is_named_so(tmp_path: Path, run: 
 
 @pytest.mark.parametrize("name", [name for name in FILTERS if "delta" in load(FILTERS[name]).currency])
 def test_where_delta_is_what_is_used_up_it_is_said(name: str, tmp_path: Path) -> None:
-    """With a warning about the one run that takes most of it; what is advised is open to every command."""
+    """A single run that takes most of delta gives a warning, and the advice works in every command."""
     path, file = str(tmp_path / "l.db"), tmp_path / "gauss.toml"
     assert init(path, epsilon="50", name=name).code == 0
     cap, spent = float(json.loads(budget("show", path, "-f", "json").out)["caps"]["delta"]), []
@@ -456,7 +456,7 @@ def test_a_declared_ledger_lacks_its_runs(tmp_path: Path) -> None:
 
 
 def test_the_log_has_one_line_for_all_counts_of_a_session(tmp_path: Path) -> None:
-    """With their sum, at the last of them; the machine forms have every entry."""
+    """The line is at the last count, with the total. JSON and CSV list every entry."""
     url = str(tmp_path / "ledger.db")
     with places.init(url, DATASET, terms()) as ledger:
         for key in ("one", "two"):

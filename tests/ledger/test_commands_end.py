@@ -1,4 +1,4 @@
-"""No command waits for ever: each that opens a ledger, against whatever keeps a database or a file from answering."""
+"""Tests that no command waits forever if a database or file does not answer: every command that opens a ledger, every obstacle."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ HURDLES = (locked_rows, starts_up, silent, full, nobody, locked_file, pipe)
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same limits, shorter."""
     monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: ANSWER))
     monkeypatch.setattr(postgres.PostgresStore.__init__, "__defaults__", (LOCK, False, ANSWER))
     monkeypatch.setattr(postgres.create, "__defaults__", (LOCK, ANSWER))
@@ -144,7 +143,7 @@ def test_every_command_and_every_call_from_python_ends_with_a_word(
 
 
 def test_everything_is_asked_and_every_hurdle_is_met() -> None:
-    """In a long run, everything once; in a quick one, both commands and calls."""
+    """A long test run asks everything once; a quick one has every hurdle, and both commands and calls."""
     quick, long = ([case.values for case in shares() if case.id.endswith(name)] for name in ("one", "share"))
     assert [one for i in range(len(ASKED)) for one in [dict(long)[HURDLES[i % len(HURDLES)]][i // len(HURDLES)]]] == ASKED
     assert {hurdle for hurdle, _ in quick} == set(HURDLES) and len(ASKED) > 2 * len(HURDLES)
@@ -153,10 +152,10 @@ def test_everything_is_asked_and_every_hurdle_is_met() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.long
-def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
+def test_a_server_that_does_not_name_the_holder_of_a_lock_is_not_waited_for(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server answers that the row is locked, and then nothing more."""
+    """The server reports that the row is locked, and then answers no further query."""
     init(database.url, DATASET, terms()).close()
     through = Proxy(tmp_path, database).url
     monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: 2.0))

@@ -1,4 +1,4 @@
-"""`dpcli budget correct`: what is missing from a price is charged, and `verify` counts both charges, in a file and in a database."""
+"""Tests of `dpcli budget correct`: it charges what a price lacks, and `verify` counts both charges, in a file and in a database."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_run_on_a_retired_block_is_corrected(place: Place) -> None:
 
 @pytest.mark.long
 def test_a_forged_correction_is_found(tmp_path: Path) -> None:
-    """One of a run that was not started is not read; one on other blocks counts for nothing."""
+    """A correction of a run that was not started cannot be read. One on other blocks does not count."""
     family = BlockFamily("day", "event_date", 1).content()
     path = str(tmp_path / "ledger.db")
     days = ("2026-01-01", "2026-01-02")
@@ -143,7 +143,7 @@ def test_a_forged_correction_is_found(tmp_path: Path) -> None:
 def test_two_administrators_at_the_same_moment_charge_what_is_missing_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one has looked before the first one charged."""
+    """The second one has read the ledger before the first one charges."""
     with init(database.url, DATASET, terms()) as ledger:
         charge(ledger, "run", "0.01")
     ada, eve, faster = by(database, "ada", "dpcli_admin"), by(database, "eve", "dpcli_admin"), Ledger._charge

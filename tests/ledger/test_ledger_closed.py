@@ -1,4 +1,4 @@
-"""Whoever opens a ledger closes it: every command that takes one, whether it succeeds or not."""
+"""Tests that every command which opens a ledger closes it, whether it succeeds or fails."""
 
 from __future__ import annotations
 

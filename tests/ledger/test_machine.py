@@ -1,4 +1,4 @@
-"""Any history of a ledger, in either database and cut into any kind of blocks: it does what a dictionary does, and notes what is true."""
+"""Tests with random histories (machine.py): a ledger in a file or database, with any kind of blocks, answers as a dictionary does."""
 
 from __future__ import annotations
 

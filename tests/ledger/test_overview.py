@@ -1,4 +1,4 @@
-"""All datasets at a glance: what each row says, whatever is wrong with another; and that a long history costs no more."""
+"""Tests of `dpcli budget overview`: each row is right even if another dataset is damaged, and a long history costs no more time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_damaged_dataset_hides_no_other(place: Place, tmp_path: Path) -> None:
     assert [row["dataset"] for row in data["datasets"][2:]] == ["data hash", "data region", "data day", "data whole", "fine"]
 
 
-def test_what_is_to_be_looked_at(tmp_path: Path) -> None:
+def test_the_overview_warns(tmp_path: Path) -> None:
     url = str(tmp_path / "l.db")
     with init(url, "full", replace(plain(), schema="")) as ledger:
         charge(ledger, "all", "1")
@@ -96,7 +96,7 @@ def test_definitions_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_what_adds_the_runs_up(name: str, tmp_path: Path) -> None:
+def test_the_overview_names_the_filter(name: str, tmp_path: Path) -> None:
     url = str(tmp_path / "l.db")
     opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "1e-6", "--filter", name)
     assert dpcli("budget", "init", url, "--dataset", "v", *opening).code == 0
@@ -112,8 +112,8 @@ def test_no_password_is_shown() -> None:
 
 
 @pytest.mark.long
-def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the rows nor the questions: each dataset is read from its checkpoint on."""
+def test_the_number_of_rows_and_queries_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each dataset is read from its checkpoint on, with a constant number of rows and queries."""
     from dpcli.ledger import checkpoint
 
     monkeypatch.setattr(checkpoint, "EVERY", 4)
@@ -164,7 +164,7 @@ def test_what_has_moved_is_not_counted_as_live(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_page_has_the_balance_and_the_pictures_of_each_dataset(place: Place, tmp_path: Path) -> None:
-    """Each part is the page of `dpcli budget show`, names are escaped, and what cannot be read is told, without its part."""
+    """Each part is the page of `dpcli budget show`. Names are escaped, and an unreadable dataset is reported."""
     names = ("<b>clicks & more</b>", "visits", "never charged", "damaged")
     for name in names:
         with init(place.url, name, replace(plain(), schema="")) as ledger:

@@ -1,4 +1,4 @@
-"""A ledger of two persons: what one asks for counts once another has approved it, in a file by name, in a database by login."""
+"""Tests of two-person ledgers: a change counts after another person approved it; a file compares names, a database logins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dpcli.ledger.governance.amendments import Proposable, SetRate
 from dpcli.ledger.governance.proposals import MOST_DAYS
 from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
 from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
-from dpcli.ledger.state import TWO_PERSONS
+from dpcli.ledger.state import APPROVED_KINDS
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
 from tests.cases import of_each
@@ -80,7 +80,6 @@ def number(receipt: Receipt) -> int:
 
 
 def asked(ledger: Ledger, kind: str, **more: Any) -> int:
-    """A proposal of each kind."""
     if kind == "amend":
         return number(ledger.amend(2.0, "a second analysis", **more))
     if kind == "quota":
@@ -95,7 +94,6 @@ def asked(ledger: Ledger, kind: str, **more: Any) -> int:
 
 
 def done(ledger: Ledger, kind: str) -> bool:
-    """Whether what `asked` proposes is so."""
     state = ledger.state()
     if kind == "quota":
         return "quota of person bob" in state.quotas
@@ -112,8 +110,8 @@ def done(ledger: Ledger, kind: str) -> bool:
 
 
 @pytest.mark.long
-@of_each("kind", TWO_PERSONS)
-def test_another_person_makes_it_effective(kind: str, made: Made) -> None:
+@of_each("kind", APPROVED_KINDS)
+def test_another_person_makes_a_proposal_effective(kind: str, made: Made) -> None:
     ada, eve = made(f"data to {kind}")
     seq = asked(ada, kind)
     assert not done(eve, kind) and eve.state().spent["epsilon"] != 0
@@ -130,9 +128,8 @@ def test_another_person_makes_it_effective(kind: str, made: Made) -> None:
 
 @pytest.mark.long
 def test_no_name_that_looks_like_the_proposer_s(two: Place) -> None:
-    """Whatever is proposed."""
     with by(two, "ada") as ada:
-        proposed = {kind: asked(ada, kind) for kind in TWO_PERSONS}
+        proposed = {kind: asked(ada, kind) for kind in APPROVED_KINDS}
         for name in ALIKE:
             with by(two, name) as other:
                 for kind, seq in proposed.items():
@@ -142,9 +139,9 @@ def test_no_name_that_looks_like_the_proposer_s(two: Place) -> None:
 
 
 @pytest.mark.long
-@of_each("kind, who", [(kind, who) for kind in TWO_PERSONS for who in PEOPLE])
+@of_each("kind, who", [(kind, who) for kind in APPROVED_KINDS for who in PEOPLE])
 def test_a_proposal_that_was_closed_is_approved_by_nobody(kind: str, who: str, made: Made) -> None:
-    """Withdrawn by whoever proposed it, or refused by another."""
+    """The proposer withdrew it, or another person refused it."""
     ada, eve = made(f"data to {kind} by {who}")
     seq = asked(ada, kind)
     (ada if who == "ada" else eve).refuse(seq, "a mistake")
@@ -201,7 +198,7 @@ def test_a_proposal_ends_when_what_it_is_about_changes(what: str, made: Made) ->
 
 
 @pytest.mark.long
-@of_each("kind", TWO_PERSONS)
+@of_each("kind", APPROVED_KINDS)
 def test_a_proposal_outlives_what_is_said_of_others(kind: str, made: Made) -> None:
     ada, eve = made(f"data to {kind}")
     charge(ada, "other", "0.1", "reserve")
@@ -217,7 +214,7 @@ def test_a_proposal_outlives_what_is_said_of_others(kind: str, made: Made) -> No
 def test_a_proposal_expires(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
         soon = time_after(ada.now(), 3 / 86_400)
-        proposed = {kind: asked(ada, kind, expires=soon) for kind in TWO_PERSONS}
+        proposed = {kind: asked(ada, kind, expires=soon) for kind in APPROVED_KINDS}
         late(eve, soon)
         for kind, seq in proposed.items():
             with pytest.raises(LedgerError, match="found one that expired at"):
@@ -395,7 +392,7 @@ FORGED: dict[str, tuple[str, dict[str, Any]]] = {name: LIES[name][:2] for name i
 
 @of_each("forged", FORGED)
 def test_a_file_in_which_one_person_wrote_for_two_is_refused(forged: str, tmp_path: Any) -> None:
-    """By hand, past every request: no reader takes it."""
+    """The entries are written by hand, and no reader accepts them."""
     (who, content), url = FORGED[forged], str(tmp_path / "ledger.db")
     init(url, DATASET, TWO).close()
     with Ledger(open_store(url), DATASET, who="ada") as ada:
@@ -408,7 +405,7 @@ def test_a_file_in_which_one_person_wrote_for_two_is_refused(forged: str, tmp_pa
 
 
 def test_caps_that_are_wider_than_what_is_read_are_not_approved(two: Place) -> None:
-    """Whoever proposes without dpcli may write any caps beside an epsilon."""
+    """A proposer without dpcli can write any caps beside an epsilon, but a person reads only the epsilon."""
     with by(two, "ada") as ada, by(two, "eve") as eve:
         wide = {**AMEND, "caps": {**CAPS, "epsilon": "9"}}
         written(ada, {"kind": "propose", "asks": wide, "expires": time_after(utc_now(), days=2)}, "ada")
@@ -417,7 +414,7 @@ def test_caps_that_are_wider_than_what_is_read_are_not_approved(two: Place) -> N
 
 
 def test_verify_names_an_approval_by_a_name_that_looks_alike(tmp_path: Any) -> None:
-    """A file takes any name from whoever may write it; the chain stays readable."""
+    """Whoever may write the file can sign with any name. The ledger stays readable."""
     url = str(tmp_path / "ledger.db")
     init(url, DATASET, TWO).close()
     with Ledger(open_store(url), DATASET, who="ada") as ada:
@@ -447,8 +444,8 @@ def test_both_see_names_alike(database: Database) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.long
-def test_no_letter_makes_another_person_of_one(database: Database) -> None:
-    """Every letter that dpcli takes for another one, the server does too: the login of an approval is read by it alone."""
+def test_dpcli_and_the_server_agree_on_letters_that_look_alike(database: Database) -> None:
+    """The server takes the same letters for each other as dpcli does, and it alone checks the login of an approval."""
     init(database.url, DATASET, TWO).close()
     changed = [chr(c) for c in range(0x21, 0x20000) if skeleton(f"x{chr(c)}y") != f"x{chr(c)}y"]
     whole = [f"x{c}y" for c in changed if TYPES["name"](f"x{c}y") and "." not in unicodedata.normalize("NFKD", c)]
@@ -479,7 +476,7 @@ def test_one_person_of_two_logins_does_not_approve_past_dpcli(proposed: Database
 
 @pytest.mark.long
 def test_a_dataset_that_moves_names_a_copy_and_not_itself(proposed: Database) -> None:
-    """By hand, of one person: named by its own last entry it would be a copy that nobody can open, and so would each after it."""
+    """Written by hand, the dataset's own last entry as the name of the copy would close it for ever."""
     import psycopg
 
     with by(proposed, "ada") as ada, by(proposed, "eve") as eve:
@@ -505,7 +502,6 @@ ACTS = st.lists(
 
 
 def act(ledger: Ledger, what: str, at: int) -> str:
-    """One request, whatever comes of it."""
     key, seqs = f"run {at % 2}", sorted(each.seq for each in ledger.state().proposals.values()) or [1]
     try:
         match what:
@@ -565,7 +561,7 @@ def test_both_databases_answer_alike_and_their_notes_are_true(
 
 
 def test_every_kind_that_takes_two_may_be_proposed() -> None:
-    assert set(ASKS) == set(TWO_PERSONS)
+    assert set(ASKS) == set(APPROVED_KINDS)
     for kind, names in ASKS.items():
         assert set(names) <= {"kind", *ENTRIES[kind]} and names["why"] == "said"
         assert all(type_ == {"kind": "name", **ENTRIES[kind]}[name] for name, type_ in names.items() if name != "why")

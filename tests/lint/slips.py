@@ -1,4 +1,4 @@
-"""Slips of the pen in the text of a file: in a key, a word, or a number."""
+"""Random slips in the text of a file: in a key, a word, or a number."""
 
 from __future__ import annotations
 

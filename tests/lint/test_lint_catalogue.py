@@ -1,3 +1,5 @@
+"""Tests of the catalogue of failures: every rule has a bad and a good example, texts, a severity, and a code of its own."""
+
 from __future__ import annotations
 
 import re

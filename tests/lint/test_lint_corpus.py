@@ -1,4 +1,4 @@
-"""Forty files labelled by hand from the failure catalogue: what `lint` finds in them, against what is wrong with them."""
+"""Tests of lint on about forty files that were labelled by hand with the failures in them."""
 
 from __future__ import annotations
 

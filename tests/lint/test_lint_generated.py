@@ -1,3 +1,5 @@
+"""Tests that no generated file, section or odd value makes a lint rule raise an error."""
+
 from __future__ import annotations
 
 from random import Random

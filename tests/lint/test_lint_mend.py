@@ -1,4 +1,4 @@
-"""Repairs in the text of a file: slips in any key or value of any file lead back to the file, or are left; nothing else is touched."""
+"""Tests of repairs: a slip in any key or value of any file is repaired or left, and nothing else is touched."""
 
 from __future__ import annotations
 

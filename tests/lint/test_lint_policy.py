@@ -1,4 +1,4 @@
-"""A policy file is known by its keys, and read as strictly as the gate reads it."""
+"""Tests that a policy file is recognised by its keys, and read as strictly as the gate reads it."""
 
 from __future__ import annotations
 

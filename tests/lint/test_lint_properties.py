@@ -1,4 +1,4 @@
-"""A rule finds the same wherever its mechanism stands, beside whatever other mechanisms, and however TOML spells the file."""
+"""Tests that a rule finds the same in any order of mechanisms, next to any others, and in any spelling of TOML."""
 
 from __future__ import annotations
 

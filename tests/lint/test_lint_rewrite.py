@@ -1,4 +1,4 @@
-"""lint --fix: whose files it changes, what it leaves, and that one file that cannot be mended does not stop the others."""
+"""Tests of lint --fix on files: which it changes, which it leaves, and that one unrepairable file does not stop the others."""
 
 from __future__ import annotations
 

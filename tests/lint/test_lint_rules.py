@@ -1,4 +1,4 @@
-"""What single rules find in a file, and where; the order of findings; files that cannot be read."""
+"""Tests of the findings of single rules and their places, of the order of findings, and of files that cannot be read."""
 
 from __future__ import annotations
 

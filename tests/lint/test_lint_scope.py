@@ -1,4 +1,4 @@
-"""Which rules are told: --select, --ignore; which files: folders."""
+"""Tests of --select and --ignore, and of folders."""
 
 from __future__ import annotations
 

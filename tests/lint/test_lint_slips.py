@@ -1,4 +1,4 @@
-"""Settings that are hardly ever meant: silence on sound files, and accountants that agree where a rule says that nothing is hidden."""
+"""Tests of rules about probable mistakes: silence on sound files, and agreement with accountants where no record is hidden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules against what the accountants do: a list of words in a rule must not drift from the code that it speaks of."""
+"""Tests of rules against accountants and mechanism types, so that a list in a rule does not drift from the code."""
 
 from __future__ import annotations
 

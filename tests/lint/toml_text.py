@@ -1,4 +1,4 @@
-"""One document, spelled in the many ways that TOML allows: order of keys and tables, quotes, number forms, inline or not."""
+"""One document in the many spellings that TOML allows: order of keys and tables, quotes, forms of numbers, inline or not."""
 
 from __future__ import annotations
 

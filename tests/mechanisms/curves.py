@@ -1,4 +1,8 @@
-"""Hockey-stick curves of losses, at negative epsilon too."""
+"""Hockey-stick curves of privacy losses, delta(epsilon) from the tails that a loss returns.
+
+Half of the epsilons in `AT` are negative: the curve of a pair (P, Q) at -epsilon follows from that of (Q, P) at epsilon, so that one curve
+shows both directions.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,11 @@ AT: Array = np.linspace(-4.0, 4.0, 161)
 
 
 def curve(loss: PrivacyLoss, at: Array = AT) -> Array:
-    """delta(eps) = P(L > eps) - e^eps Q(L > eps)."""
+    """Return delta(eps) = P(L > eps) - e^eps Q(L > eps)."""
     tails = loss.tails(at)
-    found: Array = np.exp(tails.p_above) - np.exp(at + tails.q_above)
-    return found
+    return np.asarray(np.exp(tails.p_above) - np.exp(at + tails.q_above))
 
 
 def worst(mechanism: Mechanism, at: Array = AT) -> Array:
-    """The larger of the curves of a mechanism's losses."""
-    found: Array = np.max([curve(loss, at) for loss in mechanism.losses()], axis=0)
-    return found
+    """Return the larger of the curves of a mechanism's losses, one for each direction."""
+    return np.asarray(np.max([curve(loss, at) for loss in mechanism.losses()], axis=0))

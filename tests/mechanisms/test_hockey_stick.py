@@ -1,4 +1,7 @@
-"""approx_dp of every mechanism: delta at the epsilon it gives is at most delta, by brute force, and not much less."""
+"""`approx_dp` of every mechanism: at the epsilon that it returns for a delta, the true delta is at most that, and only a little less.
+
+True deltas are closed forms, quadratures and enumerations of this file and of tests/oracles.py.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ DELTAS = [0.3, 1e-2, 1e-5, 1e-10, 1e-15]
 
 
 def exact_and_tight(mechanism: Mechanism, delta_at: Callable[[float], mp.mpf], delta: float, tolerance: float = 1e-6) -> None:
-    """delta(eps) <= delta up to the rounding of eps (two ulp of it and of 1), and delta is exceeded a little below eps."""
+    """Assert delta(eps) <= delta up to the rounding of eps (two ulp of it and of 1), and that delta is exceeded a little below eps."""
     epsilon = mechanism.approx_dp(delta)
     assert delta_at(epsilon * (1 + 4e-16) + 4e-16) <= mp.mpf(delta) * (1 + mp.mpf("1e-12"))
     if epsilon > 0.0:

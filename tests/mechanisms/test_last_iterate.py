@@ -1,4 +1,6 @@
-"""The last model of noisy descent: formulas of the literature, brute force over the shifts, exact laws, limits and refusals."""
+"""Noisy descent of which only the last model is released: formulas and tables of the papers, brute force over all shifts of the proof,
+exact laws of the last model that stay below the bound, limits, and refusals of false premises.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ PROJECTED_IN_TURN = {
 
 
 def test_the_tables_of_the_paper_are_reproduced() -> None:
-    """To the three printed decimals; with a set, at most the printed number, and not far below it."""
+    """mu has the three printed decimals. With a bounded set it is at most the printed number, and not far below it."""
     for steps, row in FULL_BATCHES.items():
         for printed, loss in zip(row, (0.08, 0.04, 0.02, 0.01, 0.005), strict=True):
             assert abs(mu(noise_multiplier=10.0, strong_convexity=loss, iterations=steps) - printed) < 5.01e-4, (steps, loss)
@@ -107,7 +109,7 @@ def test_a_bounded_set_costs_no_more_than_in_the_papers() -> None:
 
 
 def least_shifts(c: float, batches: int, steps: int, place: int, diameter: float) -> float:
-    """The least sum of squared shifts, by the concave curve over all steps, for every tau and a record at any place of a pass."""
+    """Return the least sum of squared shifts, by the concave curve over all steps, for every tau and a record at any place of a pass."""
     least = math.inf
     for tau in range(steps if diameter < math.inf else 1):
         points = [(0.0, 0.0)]
@@ -127,7 +129,7 @@ def least_shifts(c: float, batches: int, steps: int, place: int, diameter: float
 
 
 def test_no_other_shifts_are_better() -> None:
-    """And none is needed for a record at another place, or for a pass that ends early."""
+    """A record at another place, or a pass that ends early, needs no other shifts either."""
     seed = np.random.SeedSequence().entropy
     rng = np.random.default_rng(seed)
     for _ in range(40):
@@ -169,7 +171,7 @@ DRAWN: dict[str, Any] = {**STEP, "drawn": "poisson", "inclusion": 0.01, "strong_
 
 
 def epsilons(neighbours: Neighbours, accountant: str = "exact", **keys: Any) -> list[float]:
-    """Epsilon at delta 1e-6 of all sampled steps, and of the last ones after a Gaussian."""
+    """Return epsilon at delta 1e-6 of all sampled steps, and of the last ones after a Gaussian."""
     mechanism = LastIterateSpec(**{**DRAWN, **keys}).resolve(neighbours)
     profiles = [load(ACCOUNTANTS[accountant]).compose(((way, 1),)) for way in mechanism.dominating()]
     return [profile.epsilon(1e-6).upper for profile in profiles]
@@ -235,7 +237,7 @@ def test_drawing_every_record_costs_no_less_than_full_batches() -> None:
 
 def test_what_is_split_off_is_the_distance_by_the_noise() -> None:
     """mu of the Gaussian: the largest distance before the last n steps, c^n times as far, over the noise of those steps."""
-    n, share, shift = hidden_steps(0.1, 500, math.inf, 3, 0.02, 0.6, False) or (0, 0.0, 0.0)
+    n, share, shift = hidden_steps(0.1, 500, math.inf, 3, 0.02, 0.6, opposite=False) or (0, 0.0, 0.0)
     apart = 0.9**n * 3.0 * (1.0 - 0.9 ** (500 - n)) / 0.1
     noise = math.sqrt(share * sum(0.81**j for j in range(n)))
     assert shift == pytest.approx(apart * 0.2 / noise, rel=1e-9)

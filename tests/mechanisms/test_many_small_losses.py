@@ -1,4 +1,6 @@
-"""What n steps do with the rounding of one: it must not grow n times, or beyond what the contour allows for."""
+"""The rounding of one step's loss when there are many steps. n steps have n times the error of one, so CGFs and characteristic functions
+need nearly all their digits, against sixty; and very many very small losses must cost what the normal law in their limit costs.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,7 @@ def test_a_wide_range_has_an_exponential_end(epsilon: float, t: float) -> None:
 def test_very_many_very_small_losses_are_a_normal_one(
     small: Callable[[float], Any], share: float, steps: int, epsilon: float
 ) -> None:
-    """Of variance n epsilon^2, or a third of it where a loss is anywhere in its range; what is beyond it is of relative size epsilon."""
+    """The limit has variance n epsilon^2, or a third of it if a loss lies anywhere in its range. The rest is of relative size epsilon."""
     skew = epsilon / 3.0 if small is Laplace else 0.0  # twice the mean is less
     found = ExactProfile(((Gaussian(0.3), 1), (small(epsilon), steps))).epsilon(1e-6)
     limit = gaussian_epsilon(math.sqrt(0.09 + share * steps * epsilon**2 * (1.0 - skew)), 1e-6)[1]

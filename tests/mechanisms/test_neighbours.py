@@ -1,4 +1,6 @@
-"""Adjacency, contributions and groups are settled once, when a spec is resolved."""
+"""What a spec's keys become under an adjacency, several records of a unit, and groups (`Spec.resolve`, `Spec.poisson`): the expected
+mechanisms one by one, the refusals, and the group theorems against random chains of single changes.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +153,7 @@ def test_refusals(spec: Spec, neighbours: Neighbours, words: str) -> None:
 
 
 def chain(size: int, length: int, seed: int) -> list[Array]:
-    """Output distributions along a chain of `length` single changes."""
+    """Return output distributions along a chain of `length` single changes."""
     rng = np.random.default_rng(seed)
     logs = rng.uniform(0.0, 2.0, size) + np.cumsum(rng.uniform(-0.7, 0.7, (length + 1, size)), axis=0)
     return [row / row.sum() for row in np.exp(logs)]

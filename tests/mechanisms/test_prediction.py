@@ -1,4 +1,7 @@
-"""Private prediction: reference values, the worst case by linear programming, and closed forms."""
+"""Mechanisms of private prediction (mechanisms/prediction): ensembles of models (pmixed), votes of teachers and private decoding.
+
+References: published values, closed forms, and the worst case by linear programming.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def radius(row: dict[str, float], replaces: bool, order: float, spent: float) ->
 
 
 def corners(h: float, within: float) -> list[tuple[float, float]]:
-    """Vertices, as (x, y), of [e^-h, e^h]^2 where x and y are within a factor e^within of each other."""
+    """Return the vertices, as (x, y), of the part of [e^-h, e^h]^2 where x and y are within a factor e^within of each other."""
     box = [math.exp(-h), math.exp(h)]
     found = [(x, y) for x in box for y in box if abs(math.log(x / y)) <= within * (1 + 1e-12)]
     if within < 2.0 * h:

@@ -1,11 +1,15 @@
-"""Random allocation against enumeration, quadrature and simulation."""
+"""Random allocation, where a record takes part in one step of each pass, chosen at random (balls in bins): claimed pairs and Renyi curves
+against enumeration, quadrature in two bins, and fine sums over the plane for two steps.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -21,7 +25,12 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
-from dpcli.mechanisms.sampling.random_allocation import FiniteOutcomes, RandomAllocation, SymmetricAllocation
+from dpcli.mechanisms.sampling.random_allocation import (
+    FiniteOutcomes,
+    RandomAllocation,
+    ReplacedAllocation,
+    SymmetricAllocation,
+)
 from dpcli.mechanisms.sampling.schemes import BallsInBins
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
@@ -38,7 +47,7 @@ def curves(mechanism: RandomAllocation) -> tuple[FiniteOutcomes, FiniteOutcomes]
 
 
 def two_bins(mu: float, gamma: float) -> tuple[float, float]:
-    """E[(R - gamma)+] and E[(1 - gamma R)+] for R = (Y + Y')/2, log-normal of mean 1: Black-Scholes inside an integral."""
+    """Return E[(R - gamma)+] and E[(1 - gamma R)+] for R = (Y + Y')/2, log-normal of mean 1: Black-Scholes inside an integral."""
 
     def call(strike: float) -> float:
         if strike <= 0.0:
@@ -61,6 +70,64 @@ def test_two_bins_by_quadrature(mu: float, epsilon: float) -> None:
     for pair, exact in zip(curves(SymmetricAllocation(Gaussian(mu), 2)), two_bins(mu, math.exp(epsilon)), strict=True):
         if exact > 1e-9:  # what the quadrature resolves
             assert exact * (1 - 1e-6) <= math.exp(pair.log_delta(epsilon)) <= exact * (1 + TOLERANCE)
+
+
+def gained(mu: float, gamma: float, before: np.ndarray) -> np.ndarray:
+    """E(before + F)+ for F = dN(mu, 1)/dN(0, 1) - gamma dN(-mu, 1)/dN(0, 1), which rises with the outcome."""
+    half = 0.5 * math.log(gamma)
+    edge = (np.arcsinh(-before * math.exp(0.5 * mu * mu - half) / 2.0) + half) / mu
+    return np.asarray(before * ndtr(-edge) + ndtr(mu - edge) - gamma * ndtr(-mu - edge))
+
+
+def ratio_difference(x: np.ndarray, mu: float, gamma: float) -> np.ndarray:
+    return np.exp(mu * x - 0.5 * mu * mu) - gamma * np.exp(-mu * x - 0.5 * mu * mu)
+
+
+def replaced(mu: float, gamma: float, bins: int) -> float:
+    """The hockey-stick curve of two or three bins in which a record moves from mu to -mu, by quadrature over all bins but one."""
+    x = np.linspace(-12.0, 12.0 + mu, 600)
+    weight = np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi) * (x[1] - x[0])
+    difference, before, weights = ratio_difference(x, mu, gamma), np.zeros(1), np.ones(1)
+    for _ in range(bins - 1):
+        before, weights = (before[:, None] + difference).ravel(), (weights[:, None] * weight).ravel()
+    return float((weights * gained(mu, gamma, before)).sum()) / bins
+
+
+@pytest.mark.parametrize("bins", [2, 3])
+def test_a_replaced_record_by_quadrature(bins: int) -> None:
+    """Its pair lies between the curve of the worst case, which it dominates, and a curve a few percent above."""
+    seed = secrets.randbits(32)
+    mu = 10.0 ** Random(seed).uniform(-1.0, 0.5)
+    (loss,) = ReplacedAllocation(Gaussian(2.0 * mu), bins).losses()
+    pair = loss.outcomes()
+    assert pair is not None
+    for share in (0.0, 0.1, 0.3, 0.6, 1.0):
+        epsilon = share * (2.0 * mu * mu + 8.0 * mu)
+        exact = replaced(mu, math.exp(epsilon), bins)
+        assert exact < 1e-12 or exact * (1.0 - 1e-9) <= math.exp(pair.log_delta(epsilon)) <= exact * 1.15, (
+            seed,
+            mu,
+            epsilon,
+            exact,
+        )
+
+
+def test_no_vectors_are_worse_than_opposite_ones() -> None:
+    """E(F - s)+ for a record u and its replacement v in the plane, by quadrature, and the largest one, in closed form."""
+    seed = secrets.randbits(32)
+    random = Random(seed)
+    x = np.linspace(-9.0, 9.0, 250)
+    plane = np.exp(-0.5 * (x[:, None] ** 2 + x * x)) / (2.0 * math.pi) * (x[1] - x[0]) ** 2
+    for case in range(40):
+        mu, gamma = random.uniform(0.2, 2.0), math.exp(random.uniform(-1.0, 2.0))
+        s = random.choice((-1.0, 1.0)) * math.exp(random.uniform(-3.0, 2.0))
+        values = np.zeros_like(plane)
+        for factor in (1.0, -gamma):
+            length, angle = mu * random.choice((1.0, random.random())), random.uniform(0.0, 2.0 * math.pi) if case % 2 else 0.0
+            a, b = length * math.cos(angle), length * math.sin(angle)
+            values += factor * np.exp(a * x[:, None] + b * x - 0.5 * length * length)
+        value = float((plane * np.maximum(values - s, 0.0)).sum())
+        assert value <= float(gained(mu, gamma, np.array([-s]))[0]) + 1e-3 * (value + 1e-3), (seed, case, mu, gamma, s)
 
 
 @pytest.mark.sampled(2)
@@ -135,7 +202,7 @@ def test_more_bins_never_cost_more(inner: Mechanism) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("mu", [1e-12, 1e-6, 1e-3, 15.0, 33.0, 1e3])
 def test_extreme_noise(mu: float) -> None:
-    """Too much noise for a lattice, or too little, costs at most one unsampled step; 37 = 100101 bins make sums of unequal size."""
+    """With too much or too little noise for a lattice, the cost is at most one unsampled step's. 37 = 100101 bins make unequal sums."""
     for delta in (1e-9, 1e-5, 0.1):
         found, whole = SymmetricAllocation(Gaussian(mu), 37).approx_dp(delta), Gaussian(mu).approx_dp(delta)
         assert 0.0 <= found <= whole
@@ -192,7 +259,7 @@ def test_negative_powers_by_quadrature(mu: float) -> None:
 
 @pytest.mark.parametrize("kind", [SymmetricAllocation, RandomAllocation])
 def test_the_renyi_curve_covers_the_pair(kind: type[RandomAllocation]) -> None:
-    """At the orders where the lattice's own moment is finite in practice, it is at most a little above the bound."""
+    """The lattice's own moment is at most a little above the bound, at orders where the moment is finite in practice."""
     for loss in kind(Gaussian(0.7), 40).losses():
         pair = loss.outcomes()
         assert pair is not None
@@ -207,7 +274,7 @@ def hockey_stick(p: dict[tuple[int, ...], float], q: dict[tuple[int, ...], float
 
 
 def allocation_of(high: float, low: float, subsets: list[tuple[int, ...]], steps: int) -> dict[tuple[int, ...], float]:
-    """Probabilities of binary outcomes where the steps of a random subset show 1 with probability `high`, others with `low`."""
+    """Return the law of binary outcomes: the steps of a random subset show 1 with probability `high`, and the others with `low`."""
     table = {}
     for x in itertools.product((0, 1), repeat=steps):
         total = 0.0
@@ -234,7 +301,7 @@ def test_k_of_t_is_bounded_by_k_blocks(steps: int, k: int) -> None:
 
 
 def renyi(p: list[np.ndarray], q: list[np.ndarray], order: float) -> float:
-    """Of two uniform mixtures of unit Gaussians in the plane, by a fine sum."""
+    """Return the Renyi divergence of two uniform mixtures of unit Gaussians in the plane, by a fine sum."""
     axis = np.arange(-14.0, 14.0, 0.05)
     x, y = np.meshgrid(axis, axis)
 

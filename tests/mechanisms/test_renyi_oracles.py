@@ -1,4 +1,4 @@
-"""Every Renyi curve against thirty-digit quadrature or closed sums: never below the exact value, and above it by rounding only."""
+"""Every Renyi curve against quadrature or closed sums in thirty digits: never below the exact value, and above it by rounding only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rdp(mechanism: Mechanism, order: float) -> float:
 
 
 def between(found: float, exact: mp.mpf, tolerance: float, atol: float = 0.0) -> None:
-    """exact <= found <= exact (1 + tolerance), both up to rounding."""
+    """Assert exact <= found <= exact (1 + tolerance), both up to rounding."""
     assert exact * (1 - ROUNDING) - atol <= found <= exact * (1 + tolerance) + atol
 
 
@@ -222,7 +222,7 @@ def test_strong_signals_have_finite_curves(mu: float, rate: float, records: int,
 
 @given(st.floats(0.1, 2.0), st.lists(st.floats(1.001, 60.0), min_size=1, max_size=5, unique=True), st.floats(1.0001, 80.0))
 def test_a_stated_curve_is_bounded_between_its_orders(mu: float, known: list[float], order: float) -> None:
-    """Of a Gaussian, whose curve is known everywhere: the chords lie above it, exact at the knots, infinite beyond the last."""
+    """The curve is a Gaussian's, which is known everywhere. Chords lie above it, meet it at the knots, and are infinite beyond the last."""
     knots = tuple(sorted(known))
     stated = Renyi(knots, tuple(0.5 * mu * mu * a for a in knots))
     found, exact = rdp(stated, order), 0.5 * mu * mu * order

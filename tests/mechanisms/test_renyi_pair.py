@@ -1,4 +1,6 @@
-"""Entries that are known by a Renyi curve alone, beside others whose pairs are known."""
+"""Entries of which only a Renyi curve is known, next to others with a pair: the pair that is made from the curve (`RenyiPairLoss`) covers
+the Gaussian and every random release that have this curve, and costs little more than they do.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def test_beside_noise_it_covers_the_gaussian_that_it_may_be(rho: float) -> None:
 
 
 def two(random: Random) -> tuple[Array, Array]:
-    """Two laws on three outcomes."""
+    """Draw two laws on three outcomes."""
     p, q = (np.array([random.uniform(0.05, 1.0) for _ in range(3)]) for _ in range(2))
     return p / p.sum(), q / q.sum()
 

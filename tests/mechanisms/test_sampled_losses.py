@@ -1,4 +1,6 @@
-"""Tails of sampled mechanisms against enumeration and quadrature: the hockey-stick curve, at negative epsilon too."""
+"""Privacy losses of mechanisms on samples, by their tails: the hockey-stick curve, at negative epsilon too, against enumeration of samples
+and against quadrature.
+"""
 
 from __future__ import annotations
 
@@ -230,7 +232,7 @@ def test_no_contributions_cost_more_than_opposite_collinear_ones(records: int, s
 
 @given(st.floats(0.01, 2.0), st.floats(0.001, 0.99), st.floats(-2.0, 1.2), st.sampled_from(MixtureLoss.__subclasses__()))
 def test_one_shift_has_a_closed_form(mu: float, rate: float, log10_z: float, kind: type[MixtureLoss]) -> None:
-    """The same shift twice, each with half of the weight, is found by a search."""
+    """One shift is written twice, with half of the weight each. A search must find what the closed form says."""
     z = np.array([10.0**log10_z])
     once = binomial_mixture(mu, rate, 1)
     twice = Mixture(once.log_rest, (once.log_weights[0] - math.log(2.0),) * 2, once.shifts * 2)

@@ -1,4 +1,6 @@
-"""Sampling bounds against enumeration of every sample of random small mechanisms."""
+"""Amplification by sampling, for mechanisms of which only a curve is known: against enumeration of every sample of small random mechanisms,
+under add-remove and replace-one, by Poisson and by fixed-size sampling.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,19 @@ sizes, seeds, rates = st.integers(2, 4), st.integers(0, 2**32 - 1), st.floats(-3
 
 
 def outputs(rows: int, size: int, seed: int, spread: float) -> list[Array]:
-    """One output distribution per state of the sample: random, full support, log-probabilities within about `spread`."""
+    """Draw an output distribution for each state of the sample: full support, log-probabilities within about `spread`."""
     logs = np.random.default_rng(seed).uniform(0.0, spread, (rows, size))
     return [row / row.sum() for row in np.exp(logs)]
 
 
 def inner(states: list[Array], distance: int) -> FinitePairs:
-    """The unsampled mechanism: pairs of states at most `distance` apart."""
+    """Return the unsampled mechanism, with the pairs of states that are at most `distance` apart."""
     close = [(a, b) for a, b in itertools.combinations(range(len(states)), 2) if b - a <= distance]
     return FinitePairs(tuple((tuple(states[a].tolist()), tuple(states[b].tolist())) for a, b in close))
 
 
 def covers(bound: Mechanism, p: Array, q: Array) -> None:
-    """The bound's Renyi curve and (epsilon, delta) lie above those of the exact pair, both directions."""
+    """Assert that the bound's Renyi curve and (epsilon, delta) lie above those of the exact pair, in both directions."""
     curve = bound.rdp(ORDERS)
     for order, value in zip(ORDERS.tolist(), curve.tolist(), strict=True):
         assert value >= max(renyi(p, q, order), renyi(q, p, order)) * (1.0 - ROUNDING) - 1e-13
@@ -68,7 +70,7 @@ def mix(states: list[Array], weights: dict[int, float]) -> Array:
 
 
 def shifted(weights: dict[int, float], choices: list[float], step: int) -> dict[int, float]:
-    """The state's distribution after adding `step` times a count distributed as `choices`."""
+    """Return the state's distribution after adding `step` times a count distributed as `choices`."""
     result: dict[int, float] = {}
     for (state, weight), (j, chance) in itertools.product(weights.items(), enumerate(choices)):
         result[state + step * j] = result.get(state + step * j, 0.0) + weight * chance
@@ -192,7 +194,7 @@ def test_sampled_randomized_response_is_not_priced_under_zero_out() -> None:
 def test_a_curve_that_is_stated_up_to_an_order_is_sampled_up_to_it(
     sampled: type[PoissonSampled] | type[PoissonReplaced], most: int, rate: float
 ) -> None:
-    """As the whole curve is, at whole orders; beyond the last one nothing is known."""
+    """At whole orders the result is that of the whole curve. Beyond the last stated order nothing is known."""
     whole = Gaussian(0.7)
     orders = tuple(float(order) for order in range(2, most + 1))
     stated = Renyi(orders, tuple(0.5 * 0.49 * order for order in orders))

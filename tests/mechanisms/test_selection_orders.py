@@ -1,4 +1,7 @@
-"""Selection among random trials against every order of preference of runs with few outcomes, in exact fractions."""
+"""Private selection: the score may order a run's outcomes in any way.
+
+For runs with few outcomes every order is tried, in exact fractions, and none costs more than is claimed.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def chances(weights: tuple[int, ...], order: tuple[int, ...], f: Generating) -> 
 
 
 def drawn(random: Random, outcomes: int) -> Run:
-    """A run with `outcomes` outcomes, some of them rare under one of the laws."""
+    """Draw a run with `outcomes` outcomes, some of them rare under one of the laws."""
     weights = [
         (1, 60),
         (60, 1),
@@ -144,7 +147,7 @@ def test_binomial_is_between_a_single_run_and_all_of_them() -> None:
 
 @pytest.mark.nightly
 def test_a_concrete_score_costs_nearly_the_bound() -> None:
-    """At the bound its delta is at most the stated one, and at 0.97 of the bound it is larger."""
+    """The delta of the score's law is at most the stated one at the bound, and larger at 0.97 of the bound."""
     for inner in (Gaussian(0.25), Gaussian(1.0), Laplace(0.5), Pure(0.5)):
         for trials in (NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), PoissonTrials(10.0), BinomialTrials(20, 10.0)):
             mechanism = RepeatAndSelect(inner, trials)
@@ -187,7 +190,7 @@ def test_the_pair_of_a_costly_score_is_that_of_its_order() -> None:
 
 
 def best(trials: Counts, x: object) -> object:
-    """f(x) in the working precision."""
+    """Return f(x) in the working precision."""
     if isinstance(trials, PoissonTrials):
         return mp.exp(trials.mean * (x - 1))
     if isinstance(trials, BinomialTrials):
@@ -211,7 +214,7 @@ def test_the_bound_is_at_most_the_one_term_bound() -> None:
 
 @pytest.mark.long
 def test_cost_rises_with_the_trials_and_falls_with_the_noise() -> None:
-    """By the profile, at delta 1e-6; the Poisson, the geometric and the logarithmic distribution."""
+    """Epsilons are those at delta 1e-6, for the Poisson, the geometric and the logarithmic distribution."""
     for law in (PoissonTrials, lambda mean: NegativeBinomial(1.0, 1.0 / mean), lambda mean: NegativeBinomial(0.0, 1.0 / mean)):
         by_mean = [RepeatAndSelect(Gaussian(0.5), law(mean)).approx_dp(1e-6) for mean in (1.5, 3.0, 10.0, 100.0)]
         by_mu = [RepeatAndSelect(Gaussian(mu), law(10.0)).approx_dp(1e-6) for mu in (0.1, 0.3, 0.5, 1.0)]

@@ -1,4 +1,6 @@
-"""Selection among random trials by the privacy profile of one run, against enumeration."""
+"""Private selection, the best of a random number of runs, priced by the privacy profile of one run (choice/selection_profile.py):
+enumerated selections in any order of preference cost no more, and one order nearly attains the bound.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ROUNDING = 1e-13  # of sums of outcomes whose differences are no more
 
 
 def normal(mu: float, orders: int) -> list[tuple[Array, Array]]:
-    """Cells of N(0, 1) and N(mu, 1), in rising, falling and random orders of preference."""
+    """Draw cells of N(0, 1) and N(mu, 1), in rising, falling and random orders of preference."""
     from scipy.stats import norm
 
     edges = np.concatenate(([-np.inf], np.linspace(-6.0, 6.0 + mu, CELLS - 1), [np.inf]))
@@ -41,7 +43,7 @@ def normal(mu: float, orders: int) -> list[tuple[Array, Array]]:
 
 
 def response(random: Random, epsilon: float, reveals: float) -> tuple[Array, Array]:
-    """Outcomes of one run that is (epsilon, reveals)-DP, in a random order of preference."""
+    """Draw the outcomes of one run that is (epsilon, reveals)-DP, in a random order of preference."""
     parts = random.randint(2, 5)
     q = np.array([random.random() ** 3 + 1e-3 for _ in range(parts)])
     odds = np.array([random.choice([-1.0, 1.0, random.uniform(-1.0, 1.0)]) for _ in range(parts)])
@@ -119,7 +121,7 @@ def test_the_profile_is_sharper_than_the_renyi_curve(trials: Counts, expected: f
 
 
 def chances_of(trials: Counts) -> Array:
-    """P(K = k), the coefficients of the generating function."""
+    """Return P(K = k), the coefficients of the generating function."""
     size = 1 << 13
     return np.asarray(np.fft.fft(generating(trials, np.exp(2j * np.pi * np.arange(size) / size))).real / size)
 

@@ -1,4 +1,6 @@
-"""Shuffled reports: the claimed costs against enumerated histograms of few users, an independent sum, and published numbers."""
+"""Shuffled reports: the claimed costs against histograms of the reports of few users, enumerated over all inputs, an independent sum over
+the number of clones (other users' reports, drawn from the same two laws), and published numbers.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def response(users: int, epsilon: float, categories: int = 2) -> Shuffled:
 
 
 def histograms(reports: list[Array]) -> dict[tuple[int, ...], float]:
-    """The law of the histogram of independent reports, which is all that a shuffler shows."""
+    """Return the law of the histogram of independent reports, which is all that a shuffler shows."""
     outcomes = len(reports[0])
     law = {(0,) * outcomes: 1.0}
     for report in reports:
@@ -49,7 +51,7 @@ def histograms(reports: list[Array]) -> dict[tuple[int, ...], float]:
 
 
 def true_delta(randomizer: Array, users: int, epsilon: float) -> float:
-    """The largest delta over all inputs of all users. randomizer: the law of the report for each input, in rows."""
+    """Return the largest delta over all inputs of all users. randomizer: the law of the report for each input, in rows."""
     inputs, worst = range(len(randomizer)), 0.0
     for others in itertools.combinations_with_replacement(inputs, users - 1):
         rest = [randomizer[other] for other in others]
@@ -65,7 +67,7 @@ def k_ary(categories: int, epsilon: float) -> Array:
 
 
 def drawn_randomizer(random: Random, epsilon: float) -> Array:
-    """A random one whose probabilities differ by at most e^epsilon between inputs, most of them by just that."""
+    """Draw a randomizer whose probabilities differ by at most e^epsilon between inputs, most of them by just that."""
     inputs, outcomes = random.randint(2, 3), random.randint(2, 4)
     half = 0.5 * epsilon  # weights within e^half of each other give probabilities within e^epsilon
     base = np.array([math.exp(random.uniform(-3.0, 0.0)) for _ in range(outcomes)])
@@ -130,7 +132,7 @@ def test_random_randomizers_cost_no_more_than_is_claimed(users: int) -> None:
 
 
 def summed_delta(users: int, e0: float, rate: float, epsilon: float) -> float:
-    """The delta of the pair of clones, as a sum over all numbers of clones by scipy's binomial tails."""
+    """Return the delta of the pair of clones, as a sum over all numbers of clones by scipy's binomial tails."""
     clones = np.arange(users)
     weights = stats.binom.pmf(clones, users - 1, rate)
     q, reports = math.exp(e0) / (math.exp(e0) + 1.0), clones + 1.0

@@ -1,4 +1,7 @@
-"""The joint cost of several keys of a stability histogram, against every choice of the keys that only the unit holds."""
+"""The joint cost of the keys of a stability histogram, which shows a key only if its noisy count exceeds a threshold.
+
+The references enumerate which keys only one unit holds, and what may be shown of each key.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ SETTINGS = [
 
 
 def of_key(spec: StabilityHistogramSpec, count: int, far: int) -> Array:
-    """The law of what is shown of a key: nothing, each noisy count above the threshold, and all the larger ones together."""
+    """Return the law of what is shown of a key: nothing, each noisy count above the threshold, and all the larger ones together."""
     law = {
         x: math.exp(-abs(x) / spec.scale) if spec.scale is not None else math.exp(-0.5 * (x / float(spec.sigma or 0.0)) ** 2)
         for x in range(-150, 151)
@@ -49,7 +52,7 @@ def of_key(spec: StabilityHistogramSpec, count: int, far: int) -> Array:
 
 
 def worst(spec: StabilityHistogramSpec, far: int, replaces: bool, epsilon: float) -> float:
-    """The largest delta over which of the keys of the old and of the new version only the unit holds."""
+    """Return the largest delta over all choices of the keys that only the unit holds, among those of its old and new version."""
     found = 0.0
     for kinds in itertools.product((0, THRESHOLD + far), repeat=spec.max_groups * (2 if replaces else 1)):
         pairs = []
@@ -94,7 +97,7 @@ def test_ranges_of_the_number_of_own_keys_cost_no_less_than_the_numbers(monkeypa
 
 
 def separately(mechanism: Mechanism) -> Mechanism:
-    """The same histogram, at the sum of what the noise and the own keys cost."""
+    """Return the histogram at the sum of two prices: that of the noise, and that of keys which only the unit holds."""
     return mechanism.dominating()[0]
 
 
@@ -112,7 +115,7 @@ def test_noise_and_own_keys_are_not_both_charged() -> None:
      ({"scale": 0.4, "threshold": 30, "max_groups": 2, "max_rows": 2}, "replace-one")],
 )  # fmt: skip
 def test_little_noise_on_few_keys_has_a_cost(keys: dict[str, float], adjacency: str) -> None:
-    """Where a share of a cell exceeded 1 by rounding, a mass was below 0, and its logarithm no number."""
+    """A share of a cell once exceeded 1 by rounding. A mass was then below 0, and its logarithm no number."""
     text = "".join(f"{key} = {value}\n" for key, value in keys.items())
     head = f'format = 1\n[privacy]\nunit = "example"\nadjacency = "{adjacency}"\ndelta = 1e-2\n'
     result = account(parse(f'{head}[[mechanism]]\nname = "h"\ntype = "stability-histogram"\n{text}'.encode(), "h.toml"))

@@ -1,4 +1,8 @@
-"""Samples of bounded size, against enumeration of every sample and every cut."""
+"""Poisson samples of bounded size: larger ones are cut at random to the bound.
+
+The claimed cost is compared with the law of the noisy sum over every sample and every cut of a few records, and with its parts: binomial
+tails and labelled mixtures.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ NOISES: dict[str, tuple[type[GaussianSpec] | type[LaplaceSpec], Callable[[Array]
 def released(
     records: tuple[int | None, ...], rate: float, most: int, sigma: float, x: Array, below: Callable[[Array], Array] = ndtr
 ) -> Array:
-    """The law of the noisy sum of a cut sample, rounded to cells between the x; a record None is there and contributes nothing."""
+    """Return the law of the noisy sum of a cut sample, rounded to cells between the x. A record None is there and contributes nothing."""
     law = np.zeros(len(x) + 1)
     for chosen in itertools.product((False, True), repeat=len(records)):
         sample = [value or 0 for value, taken in zip(records, chosen, strict=True) if taken]
@@ -63,7 +67,7 @@ def released(
 def neighbouring(
     others: list[int], adjacency: str, group: int, rate: float, most: int, sigma: float, noise: str = "gaussian"
 ) -> tuple[Array, Array]:
-    """Of sums of records in [-1, 1]: `group` ones leave, become nothing, or turn into minus one."""
+    """Return neighbouring laws of a sum of records in [-1, 1]: `group` ones leave, become nothing, or turn into minus one."""
     x: Array = np.linspace(-8.0 * sigma - 6.0, 8.0 * sigma + 6.0, 1201)  # rounding to cells is post-processing
     changed: dict[str, tuple[int | None, ...]] = {"add-remove": (), "zero-out": (None,) * group, "replace-one": (-1,) * group}
     below = NOISES[noise][1]
@@ -87,7 +91,7 @@ def neighbouring(
 def test_every_sample_and_every_cut(
     others: list[int], fewer: int, most: int, rate: float, adjacency: str, group: int, sigma: float, noise: str
 ) -> None:
-    """Also of fewer records than are declared."""
+    """The data may have fewer records than are declared."""
     with_it, without = neighbouring(others, adjacency, group, rate, most, sigma, noise)
     neighbours = Neighbours(Adjacency(adjacency), group)
     spec = NOISES[noise][0](noise_multiplier=sigma)
@@ -97,7 +101,7 @@ def test_every_sample_and_every_cut(
 
 
 def covers(bound: Mechanism, with_it: Array, without: Array) -> None:
-    """Every view of the bound, both directions."""
+    """Assert that the bound covers the pair in both directions, by its curve, its epsilons and its Renyi divergences."""
     found = worst(bound)
     for one, two in ((with_it, without), (without, with_it)):
         exact = np.array([hockey_stick(one, two, eps) for eps in AT.tolist()])

@@ -1,4 +1,7 @@
-"""Random files of entries that have no single worst pair: what their keys allow is never above what exact, pld and rdp say of them."""
+"""Witnesses: releases that an entry's keys allow, although no single pair is the worst of all that they allow.
+
+In random files, what the witnesses cost is never above what exact, pld and rdp say of the entries themselves.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def stated(random: Random) -> Witnessed:
 
 
 def stated_with_failures(random: Random) -> Witnessed:
-    """(xi, rho)-zCDP but for delta: a Gaussian, randomised response, and a release of everything, as the statement allows."""
+    """Draw delta-approximate (xi, rho)-zCDP, which allows a Gaussian with randomised response, and a release of everything at times."""
     spec = ZcdpSpec(rho=drawn(random, 1e-4, 1.0), xi=drawn(random, 1e-3, 1.0), delta=drawn(random, 1e-12, 1e-8))
     bound = spec.stated()
     witness = bound.witness(2.0)
@@ -85,7 +88,7 @@ KINDS: tuple[Callable[[Random], Witnessed], ...] = (choice, stated, stated_with_
 
 
 def ends(steps: Steps, delta: float) -> tuple[dict[str, float], float]:
-    """Upper bounds by accountant, and the largest lower one."""
+    """Return the upper bounds by accountant, and the largest lower bound."""
     uppers, lower = {}, 0.0
     for name in ("exact", "pld", "rdp"):
         with suppress(NotRepresentable), allowance(5e6), np.errstate(all="ignore"):

@@ -1,4 +1,6 @@
-"""rho of every mechanism: K(z) <= rho z (z + 1) everywhere, and tight where its docstring says so."""
+"""rho-zCDP of every mechanism: its Renyi divergence is at most rho a at every order a, and rho is the least such number where the docstring
+claims it. With xi: the whole of xi is added once.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def test_rho_bounds_the_whole_curve(mechanism: Mechanism) -> None:
 
 @pytest.mark.parametrize("mechanism", [Pure(0.5), Pure(3.0), Laplace(0.5), Laplace(3.0), Laplace(2e-3)], ids=repr)
 def test_rho_is_tight_at_order_one(mechanism: Mechanism) -> None:
-    """These docstrings claim the smallest rho: it is reached as the order falls to 1, where D_1 is the mean loss."""
+    """These mechanisms claim the smallest rho. It is reached as the order falls to 1, where D_1 is the mean loss."""
     z = np.array([1e-6])
     assert mechanism.rdp(1.0 + z)[0] >= mechanism.zcdp() * (1.0 - 1e-5)
 

@@ -1,4 +1,7 @@
-"""How often a run is repeated, and what the best of that many draws is distributed as."""
+"""Distributions of the number of runs K in private selection, and the law of the best of K draws, by their definitions.
+
+`TRIALS` are the distributions that tests of mechanisms and of sweeps go through.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ TRIALS: list[Counts] = [
 
 
 def generating(trials: Counts, x: np.ndarray) -> np.ndarray:
-    """f(x) = E[x^K], from the definitions."""
+    """Return f(x) = E[x^K], from the definitions."""
     if isinstance(trials, PoissonTrials):
         return np.exp(trials.mean * (x - 1.0))
     if isinstance(trials, BinomialTrials):
@@ -39,7 +42,7 @@ def generating(trials: Counts, x: np.ndarray) -> np.ndarray:
 
 
 def selected(trials: Counts, one: np.ndarray) -> np.ndarray:
-    """Distribution of the best of K draws from `one` (ordered, worst first); first entry: K = 0."""
+    """Return the law of the best of K draws from `one`, whose outcomes are ordered from the worst. The first entry is for K = 0."""
     below = np.concatenate(([0.0], np.cumsum(one)))
     below[-1] = 1.0
     return np.concatenate(([generating(trials, np.zeros(1))[0]], np.diff(generating(trials, below))))
@@ -50,7 +53,10 @@ def delta(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 
 
 def worst_order(trials: Counts, mu: float, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    """Cells of N(mu, 1) and N(0, 1), worst first: falling, but each cell of a large loss is where it costs most."""
+    """Return the masses of N(mu, 1) and N(0, 1) in cells of the line, ordered from the worst outcome of a run to the best.
+
+    Larger numbers are worse, except that a cell of a large loss is moved to the place in the order where it costs most at `epsilon`.
+    """
     from scipy.stats import norm
 
     edges = np.linspace(-9.0, 9.0 + mu, 8001)

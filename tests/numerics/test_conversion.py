@@ -1,4 +1,6 @@
-"""From Renyi divergence to epsilon: against brute force over pairs, and each conversion against the others."""
+"""Conversions from Renyi divergence to epsilon (numerics/closed/conversion.py): against brute force over pairs with two outcomes, and
+against each other. `optimal` must be the best that one order allows, and no conversion may be better.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def converted(name: str, order: float, rdp: float, delta: float) -> float:
 
 
 def worst_delta(order: float, rdp: float, epsilon: float) -> float:
-    """max p - e^eps q over pairs of coins with D_a((p,1-p) || (q,1-q)) <= rdp, by a zooming grid over q and bisection over p."""
+    """Return max p - e^eps q over coins with D_a((p,1-p) || (q,1-q)) <= rdp, by a zooming grid over q and bisection over p."""
     limit = (order - 1.0) * rdp
 
     def largest_p(q: float) -> float:
@@ -109,7 +111,7 @@ def test_conversions_hold_for_random_pairs(size: int, order: float, log10_delta:
 @of_each("delta", [0.5, 1e-2, 1e-5, 1e-12, 1e-100, 1e-300])
 @of_each("rho", [1e-12, 1e-4, 0.05, 0.81, 10.0, 1e5])
 def test_zcdp_epsilon_is_the_best_order(rho: float, delta: float) -> None:
-    """Against the minimum over a fine grid in thirty digits; never below it by more than rounding."""
+    """The oracle is the minimum over a fine grid in thirty digits; the result is never below it by more than rounding."""
     with mp.workdps(30):
 
         def bound(z: mp.mpf) -> mp.mpf:

@@ -1,4 +1,6 @@
-"""Closed forms of the test between two counts with Laplace noise, against its distribution and an enumeration of tests."""
+"""The best test between two counts with Laplace noise (numerics/closed/trade_off.py): its curve of false positives and missed ones, against
+scipy's Laplace distribution and a linear programme over all tests on a fine partition of the counts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def test_rates_are_those_of_the_distribution(epsilon: float) -> None:
 
 @every_epsilon
 def test_the_curve_is_that_of_the_best_tests(epsilon: float) -> None:
-    """A threshold on it each; and no test on a fine partition of the counts, all of which a linear programme weighs, gets below."""
+    """Thresholds lie on the curve, and no test on a fine partition of the counts lies below it, as a linear programme over them says."""
     x = np.linspace(-8.0, 9.0, 201) / min(epsilon, 1.0)
     np.testing.assert_allclose(
         laplace_missed(epsilon, laplace_tail(epsilon, x)), 1.0 - laplace_tail(epsilon, x - 1.0), rtol=1e-9, atol=1e-12

@@ -1,4 +1,6 @@
-"""A loss on a grid: the hockey-stick curve lies between the bounds, whatever the loss, the spacing and the count."""
+"""A privacy loss on a grid (numerics/grid): the true hockey-stick curve lies between the grid's lower and upper bounds, whatever the loss,
+the spacing and the number of steps, through discretisation, coarsening and convolution.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,14 @@ EPSILONS = np.linspace(-0.5, 2.0, 41) + 0.0003
 
 
 def curve(lattice: Lattice, epsilons: np.ndarray) -> np.ndarray:
-    """The hockey-stick divergence of a lattice, by its definition."""
+    """Return the hockey-stick divergence of a lattice, by its definition."""
     at = lattice.spacing * (lattice.start + np.arange(len(lattice.weights)))
     mass = lattice.weights * np.exp(lattice.log_scale - lattice.tilt * at)
     return np.array([lattice.infinite + (mass * np.maximum(-np.expm1(epsilon - at), 0.0)).sum() for epsilon in epsilons])
 
 
 def bounds(lattice: Lattice, epsilons: np.ndarray, infinite: float = 0.0) -> np.ndarray:
-    """The lattice's bounds on the true curve, from below and from above."""
+    """Return the lattice's bounds on the true curve, from below and from above."""
     grid = GridCurve(lattice, 0.0, infinite)
     return np.array([grid.delta(epsilon) for epsilon in epsilons.tolist()]).T
 

@@ -1,4 +1,4 @@
-"""Log-space helpers against forty-digit arithmetic."""
+"""Functions of logarithms (numerics/logspace.py) against arithmetic of forty to 700 digits, and their values at infinities and 0."""
 
 from __future__ import annotations
 

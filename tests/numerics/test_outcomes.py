@@ -1,4 +1,7 @@
-"""Pairs by their outcomes, on a sample: K and the characteristic function against mpmath, and bounds on how fast it decays."""
+"""Pairs given by their outcomes, atoms and pieces with an exponential density (numerics/contour/outcomes.py), alone and on Poisson samples.
+
+K and the characteristic function are compared with mpmath, and bounds on its decay with its values far out.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Power = Callable[[mp.mpf], mp.mpc]
 
 
 def laplace(e0: float, of: Callable[[mp.mpf, mp.mpf], mp.mpc], cuts: list[mp.mpf]) -> mp.mpc:
-    """INT of(density of Lap(e0), density of Lap(0)) dx, in the original variable of the noise."""
+    """Return INT of(density of Lap(e0), density of Lap(0)) dx, in the original variable of the noise."""
     p = lambda x: mp.exp(-abs(x - e0)) / 2  # noqa: E731
     q = lambda x: mp.exp(-abs(x)) / 2  # noqa: E731
     return mp.quad(lambda x: of(p(x), q(x)), [-mp.inf, -5, 0, *cuts, e0, e0 + 5, mp.inf])
@@ -37,7 +40,7 @@ def range_pair(e0: float, of: Callable[[mp.mpf, mp.mpf], mp.mpc], cuts: list[mp.
 
 
 def moment(pair: Callable[..., mp.mpc], e0: float, rate: float, z: mp.mpc, way: str) -> mp.mpc:
-    """E e^{z L'} of the sampled pair, from the densities."""
+    """Return E e^{z L'} of the sampled pair, from the densities."""
     s = lambda p, q: (1 - mp.mpf(rate)) * q + mp.mpf(rate) * p  # noqa: E731
     cuts = [mp.mpf(e0) * k / 8 for k in range(1, 8)]
     if way == "remove":
@@ -86,7 +89,7 @@ def check(pair: Callable[..., mp.mpc], inner: LaplaceLoss | RangeLoss, rate: flo
 
 
 def test_the_modulus_is_below_its_bound_everywhere_beyond() -> None:
-    """Between the first frequency and many revivals of the atoms; a fresh setting each time."""
+    """The frequencies go from the first one to many revivals of the atoms."""
     random = Random(SEED)
     for _ in range(20):
         e0, rate, t = 10.0 ** random.uniform(-1.5, 1.0), 10.0 ** random.uniform(-5.0, -0.3), 10.0 ** random.uniform(-2.0, 2.5)
@@ -109,7 +112,7 @@ def test_a_piece_has_all_of_the_mass() -> None:
 
 
 def test_sampled_atoms_are_the_mixture_of_the_pairs() -> None:
-    """Against the pair added up outcome by outcome."""
+    """The oracle adds the sampled pair up outcome by outcome."""
     at = np.array([0.1, 1.0, 7.0])
     for inner in (
         TwoPointLoss(0.7),
@@ -143,7 +146,7 @@ def test_the_path_above_the_real_line_says_the_same() -> None:
 
 @pytest.mark.parametrize("rest", [1e-14, 1e-12, 1e-8, 0.01, 0.5, 0.99, 1.0 - 1e-9])
 def test_a_mixed_ratio_has_all_digits(rest: float) -> None:
-    """Also at rates near 1 and losses far below 0, where the terms of 1 + q (e^g - 1) cancel."""
+    """At rates near 1 and losses far below 0 the terms of 1 + q (e^g - 1) cancel."""
     rate = 1.0 - rest
     ratios = np.array([-745.0, -30.0, -25.0, -18.0, -5.0, -0.7, -1e-9, 0.0, 1e-9, 0.7, 18.0, 60.0])
     with mp.workdps(40):

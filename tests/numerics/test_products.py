@@ -1,4 +1,6 @@
-"""Products in tiles: those of numpy, and never so much at once that a library would share it among threads."""
+"""Matrix products in tiles (numerics/products.py): the results are numpy's but for rounding, and no single product is so large that the
+linear algebra library would share it among threads, which wait for each other on a busy machine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The searches end on the side that they promise."""
+"""Searches for roots, inverses and minima (numerics/roots.py): each ends on the side of the root that it promises, since the other side
+would be a bound that does not hold, and after few evaluations.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.numerics.roots import bracket_root, expand_until, minimise_unimodal
+from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
+from dpcli.numerics import roots
+from dpcli.numerics.mixture import Mixture, binomial_mixture
+from dpcli.numerics.roots import bracket_root, expand_until, increasing_root, minimise_unimodal
+from tests.cases import of_each
 from tests.oracles import Array
 
 
@@ -101,3 +107,39 @@ def test_minimum_beside_a_cliff(top: float) -> None:
 
 def test_minimum_of_nothing_is_infinite() -> None:
     assert minimise_unimodal(lambda x: np.full_like(x, np.nan))[1] == math.inf
+
+
+FEW = 16  # evaluations: what Newton's method needs, and a bisection does not do with
+
+
+@given(st.floats(-3.0, 3.0), st.floats(-2.0, 2.0), st.floats(0.0, 0.3))
+def test_values_of_a_known_inverse(log10_scale: float, shift: float, bend: float) -> None:
+    """The inverse of x + bend sin(x), scaled, is within a few roundings of the x that it was evaluated at."""
+    scale, x = 10.0**log10_scale, np.linspace(-9.0, 9.0, 301)
+
+    def function(at: Array) -> tuple[Array, Array]:
+        return scale * (at + bend * np.sin(at) - shift), scale * (1.0 + bend * np.cos(at))
+
+    found = increasing_root(function, function(x)[0], np.full_like(x, -10.0), np.full_like(x, 12.0))
+    assert np.abs(found - x).max() <= 1e-13 * max(1.0, 1.0 / scale)
+
+
+@of_each("loss", [False, True])
+@of_each(
+    "mixture",
+    [
+        binomial_mixture(0.25, 1e-4, 64),
+        binomial_mixture(0.1, 0.1, 4),
+        binomial_mixture(3.0, 0.9, 4),
+        Mixture(math.log(0.2), (math.log(0.3), math.log(0.5)), (0.1, 9.0)),
+    ],
+)
+def test_a_search_that_has_arrived_does_not_go_on(mixture: Mixture, loss: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roots, "ROUNDS", FEW)
+    at: Array = np.linspace(0.001, 3.0, 500)
+    if loss:
+        x = MixtureReplaceLoss(mixture)._outcome(at)
+        value = mixture.log_ratio(x) - mixture.log_ratio(-x)
+    else:
+        value = mixture.log_ratio(mixture.outcome(at))
+    np.testing.assert_allclose(value, at, rtol=1e-13, atol=1e-14 * (1.0 + mixture.reach**2))

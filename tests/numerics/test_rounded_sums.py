@@ -1,4 +1,6 @@
-"""Bounds by sums of rounded losses against sums over all outcomes in fifty digits, and against contours where these are narrow."""
+"""Bounds on delta by sums of rounded losses (numerics/contour/rounded_sums.py), which answer where contours are too wide: against sums over
+all outcomes in fifty digits, and against contours where these are narrow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tables of sampled Gaussians against the same losses one by one."""
+"""Tables of many sampled Gaussians (numerics/mixture.py), which are evaluated together because one by one takes too long: the same CGFs,
+characteristic functions, intervals and Renyi curves as those of the losses one by one.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def test_a_composition_of_many_is_the_same_without_tables(monkeypatch: pytest.Mo
 
 
 def test_renyi_curves_are_those_of_the_mechanisms() -> None:
-    """In their order, whatever their families."""
+    """The curves come in the order of the mechanisms, whatever their families."""
     orders = np.array([1.01, 2.0, 7.5, 64.0])
     mechanisms = [SampledGaussian(0.7, 0.01), Gaussian(0.2), SampledGaussian(0.3, 0.2, 3), SampledGaussian(2.0, 1e-6)] * 2
     for mechanism, curve in zip(mechanisms, renyi_curves(tuple((m, 5) for m in mechanisms), orders), strict=True):

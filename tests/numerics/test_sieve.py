@@ -1,4 +1,6 @@
-"""The sieve of a contour: no node is left out at which the characteristic function is not negligible, and most others are."""
+"""Blocks of nodes that a contour integral leaves out (`_sieved` of numerics/contour/integral.py), because many copies of a discrete loss
+have a negligible characteristic function there. The function is summed plainly at every node that was left out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ENOUGH = 12  # settings in which the sieve left out nodes
 
 
 def drawn_atoms(source: random.Random) -> TiltedAtoms:
-    """A few atoms on a lattice or anywhere, often with nearly all mass in one of them."""
+    """Return a few atoms on a lattice or anywhere, often with nearly all mass in one of them."""
     number = source.randint(2, 40)
     unit = 10.0 ** source.uniform(-4.0, 0.0)
     losses = [unit * (source.randint(-9, 9) if number % 2 else source.uniform(-9.0, 9.0)) for _ in range(number)]
@@ -26,7 +28,7 @@ def drawn_atoms(source: random.Random) -> TiltedAtoms:
 
 
 def moduli(atoms: TiltedAtoms, n: int, y: np.ndarray) -> np.ndarray:
-    """|phi(y)|^n by the plain sum over the atoms, from 1 - |phi|^2 = SUM_jk w_j w_k (1 - cos(y (l_j - l_k)))."""
+    """Return |phi(y)|^n by the plain sum over the atoms, from 1 - |phi|^2 = SUM_jk w_j w_k (1 - cos(y (l_j - l_k)))."""
     weights, losses = atoms._weights, atoms._losses
     turn = 2.0 * np.sin(0.5 * y[:, None, None] * (losses[:, None] - losses)) ** 2
     less = (turn * weights[:, None] * weights).sum(axis=(1, 2))

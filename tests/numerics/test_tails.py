@@ -1,4 +1,7 @@
-"""Tail probabilities that are no numbers end the run; every comparison would take them for small ones."""
+"""A tail probability that is NaN ends the run with an InternalError.
+
+Comparisons with NaN are false, so that searches and sums would otherwise take it for a small number and claim too little loss.
+"""
 
 from __future__ import annotations
 

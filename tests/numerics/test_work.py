@@ -1,4 +1,6 @@
-"""Work is counted before it is done, and refused in words."""
+"""The count of work (numerics/work.py): a computation is refused before it starts if it would take more cells than are left, and what an
+answer costs does not depend on the commands before it.
+"""
 
 from __future__ import annotations
 

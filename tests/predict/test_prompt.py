@@ -89,7 +89,7 @@ def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
     with pytest.raises(InputError, match="continue it with --resume"):
         vote_and_teach(plan_of("stub.toml"))
     again = vote_and_teach(plan_of("stub.toml"), resume=True)
-    assert (again.queries, again.answered, again.run) == (first.queries, first.answered, first.run)
+    assert (again.queries, again.answered, again.session.run) == (first.queries, first.answered, first.session.run)
     assert (folder / "out" / "transcript.jsonl").read_bytes() == transcript
     (folder / "out" / "queries.db").unlink()
     with pytest.raises(LedgerError, match="no count of queries"):

@@ -363,7 +363,7 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
 def test_who_interrupts_is_told_what_the_same_command_does_next(
     at: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*arguments: Any) -> None:
+    def interrupted(*arguments: Any, **keywords: Any) -> None:
         raise KeyboardInterrupt
 
     plan = planned(tmp_path)

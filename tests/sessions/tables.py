@@ -1,4 +1,4 @@
-"""Tables of private data in every form that is read, files of commands that read one, and what these then hold."""
+"""Tables of private data in every form that commands read, and pipeline files of commands that read one, for tests."""
 
 from __future__ import annotations
 

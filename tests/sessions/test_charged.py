@@ -1,4 +1,4 @@
-"""A run that is charged once, whatever interrupts it, and known to its folder before the ledger knows it."""
+"""Tests of sessions/charged.py: a run is charged once however it is interrupted, and its folder names it before the ledger does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def begun(folder: Path, ledger: Ledger | None, resume: bool = False) -> Session:
 def test_an_interruption_anywhere_charges_once_and_in_full(
     step: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was interrupted goes on under the run that it began with, where anything of it is left."""
+    """If anything of the session is left, it resumes under the same run."""
     ledger = books(tmp_path)
     owner: Any = Session if step == "write" else Ledger
     done = getattr(owner, step)
@@ -61,7 +61,7 @@ def test_an_interruption_anywhere_charges_once_and_in_full(
 
 
 def test_what_is_denied_is_not_started_and_may_be_asked_again(tmp_path: Path) -> None:
-    """Nothing is left of it: the next one is another session. What was interrupted before its charge stays, to go on with."""
+    """A denied session leaves no folder. One that was interrupted before its charge can be resumed."""
     ledger, folder = books(tmp_path, 0.005), tmp_path / "made" / "folder"
     for _ in range(2):
         with pytest.raises(Denied), exclusive(str(folder)):
@@ -77,7 +77,6 @@ def test_what_is_denied_is_not_started_and_may_be_asked_again(tmp_path: Path) ->
 
 
 def test_what_was_charged_before_it_failed_is_known_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the ledger raises after that."""
     ledger, start = books(tmp_path), Ledger.start
 
     def broken(self: Ledger, *arguments: Any, **keys: Any) -> Any:
@@ -104,7 +103,7 @@ def test_a_run_that_was_voided_draws_nothing(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_lost_the_run_is_not_charged_again(tmp_path: Path) -> None:
-    """It is an earlier copy, or another one: what was drawn would be paid for here and nowhere else."""
+    """The ledger is an older copy or another one, so the noise was paid for elsewhere."""
     ledger = books(tmp_path)
     charge(begun(tmp_path, ledger), run(), ledger, "a test")
     session = mark_counted(begun(tmp_path, ledger, resume=True))
@@ -141,7 +140,7 @@ KEYS = ("run", "fingerprint", "charged", "counted")
 
 @of_each("key, value", [(key, value) for key in KEYS for value in (None, 1, "missing")])
 def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Path) -> None:
-    """A session of which anything is unknown is nobody's: taken as a new one it would answer for nothing."""
+    """Started as a new session, it would give answers that nobody paid for."""
     begun(tmp_path, None).write()
     content = json.loads((tmp_path / RUN).read_text())
     if value == "missing":

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, in folders of one process at a time."""
+"""Tests of sessions/folder.py: files are replaced as a whole, and one process at a time uses a folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALLS = ("open", "fsync", "replace")
 
 @of_each("call", range(5))
 def test_an_interrupted_file_is_the_old_one_or_the_new_one(call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each call of the system; and whoever writes it again succeeds."""
+    """Interrupted at each system call. A second attempt to write it succeeds."""
     path = str(tmp_path / "file")
     replace_file(path, b"old")
     seen: list[str] = []
@@ -54,7 +54,7 @@ def test_an_interrupted_file_is_the_old_one_or_the_new_one(call: int, tmp_path: 
 
 @of_each("call", ["fsync", "replace"])
 def test_a_failed_write_leaves_no_draft(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draft that stays would be refused by every later write with `fresh`."""
+    """Otherwise every later write with `fresh` would be refused."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
 
@@ -114,8 +114,8 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @of_each("there, left, fails", [(there, left, fails) for there in range(3) for left in (False, True) for fails in (False, True)])
-def test_what_nothing_came_of_leaves_no_folder(there: int, left: bool, fails: bool, tmp_path: Path) -> None:
-    """But what was there before (nothing, the folder around it, itself), and what something was written to."""
+def test_a_created_folder_is_removed_if_it_stays_empty(there: int, left: bool, fails: bool, tmp_path: Path) -> None:
+    """A folder stays only if it existed before or something was written to it."""
     chain = [tmp_path / "runs", tmp_path / "runs" / "week"]
     for one in chain[:there]:
         one.mkdir()
@@ -142,7 +142,7 @@ def test_a_fork_leaves_the_folder_to_its_parent(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_made_and_removed_all_the_time_is_still_for_one_process_at_a_time(tmp_path: Path) -> None:
-    """A lock on a file that was removed in between holds nobody off, and is not taken for one."""
+    """A lock on a lock file that was removed meanwhile does not count."""
     folder, inside, turns = str(tmp_path / "runs" / "folder"), tmp_path / "inside", tmp_path / "turns"
 
     def working() -> None:
@@ -164,7 +164,7 @@ def test_a_folder_that_is_made_and_removed_all_the_time_is_still_for_one_process
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
 def test_a_lock_that_was_removed_as_it_was_opened_is_no_lock(again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the opening and the locking another process leaves, and perhaps a third one comes."""
+    """Another process leaves between the opening and the locking, and a third one may arrive."""
     folder, lock, first = tmp_path / "folder", fcntl.flock, [True]
 
     def late(file: int, how: int) -> None:

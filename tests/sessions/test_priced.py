@@ -1,4 +1,4 @@
-"""What a session costs, which entry of its file it performs, and where it leaves what."""
+"""Tests of sessions/priced.py: the cost of a session, the entry that it performs, its folder and its fingerprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which run was which: what a command charges says by which command, of which file, and the name of its pipeline."""
+"""Tests of the reason that a charge records: the command, the file and the name of the pipeline, in the same words everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A unit that is not what a release bounds is refused, as far as names tell; what is bounded goes on."""
+"""Tests of sessions/unit_check.py: a column whose name contradicts the protected unit is refused, and no other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_one_name_in_any_spelling_is_one_unit(person: str, spelled: str) -> None
 
 @of_each("part, person", [(part, person) for part in sorted(PARTS) for person in PEOPLE])
 def test_a_part_of_a_person_is_bounded_in_its_own_blocks_alone(part: str, person: str) -> None:
-    """Of any other ledger, and of none, it is refused; under the column's name as under one that says nothing."""
+    """With other blocks, or without a ledger, it is refused, whatever the name of the column says."""
     for column in (person, f"{person}_id", "cookie"):
         for unit in (f"{person}-{part}", f"{person}_{part}s", f"{part} of a {person}"):
             for blocks in (None, *(family(by, "visit_day", most) for by in ("day", "week", "region") for most in (1, 4))):

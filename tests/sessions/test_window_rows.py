@@ -1,4 +1,4 @@
-"""A window on a table of private data: only its rows are read, whichever command reads them and whatever the other rows hold."""
+"""Tests of windows on tables of private data: every command reads exactly the rows of the window, whatever the others contain."""
 
 from __future__ import annotations
 
@@ -150,8 +150,6 @@ EACH = pytest.mark.parametrize(("name", "ending"), cases())
 
 @dataclass
 class Folder:
-    """A command's file beside its data, and its ledger."""
-
     reading: Reading
     place: Path
     ending: str
@@ -166,7 +164,6 @@ class Folder:
             return over_window(module.plan_of(str(self.place / "file.toml")), books, window)
 
     def rows(self, seed: int, count: int = 60) -> tuple[list[Row], list[Row]]:
-        """Of the window, and all of them."""
         draw = random.Random(seed)
         inside = [{"day": f"2026-01-0{draw.randrange(1, 8)}", **self.reading.inside(k)} for k in range(count)]
         every = list(inside)
@@ -207,7 +204,7 @@ def test_every_table_that_a_task_reads_is_examined() -> None:
 
 @EACH
 def test_what_is_read_is_that_of_a_file_of_the_window_alone(name: str, ending: str, folder: Callable[..., Folder]) -> None:
-    """The other rows would be refused, or change it."""
+    """Rows outside the window have no effect, although they are invalid or would change the result."""
     here = folder(name, ending)
     seed = random.randrange(2**32)
     inside, every = here.rows(seed)
@@ -235,7 +232,7 @@ def test_a_window_without_rows_is_refused(name: str, ending: str, folder: Callab
 
 @EACH
 def test_a_table_without_the_column_is_the_word_of_the_file(name: str, ending: str, folder: Callable[..., Folder]) -> None:
-    """But for .jsonl, where what its records hold would decide whether all of them are read."""
+    """All rows are read. But a .jsonl file must not decide this by what its records contain."""
     here = folder(name, ending, column="when")
     inside = here.rows(1)[0]
     here.write([{key: value for key, value in row.items() if key != "day"} for row in inside])
@@ -257,7 +254,7 @@ def test_parts_of_a_hash_are_the_word_of_the_file(name: str, folder: Callable[..
 
 @pytest.mark.parametrize("name", READINGS)
 def test_other_rows_are_another_session(name: str, folder: Callable[..., Folder]) -> None:
-    """What was begun on all rows does not go on with some of them, nor with those of other blocks."""
+    """A session on all rows cannot be resumed on some of them, and one on a window not on the rows of other blocks."""
     here = folder(name)
     here.write(here.rows(1)[0])
     plan = here.plan()
@@ -279,7 +276,7 @@ LIKE_OTHERS = ("train, declared columns", "train, causal-lm", "train, soft-promp
     "name", [pytest.param(name, marks=[*marks(name), *([pytest.mark.long] if name in LIKE_OTHERS else [])]) for name in READINGS]
 )
 def test_a_session_says_which_rows_it_read(name: str, folder: Callable[..., Folder]) -> None:
-    """On standard error, in its result, its JSON and its statement; and that nobody looked, where nobody did."""
+    """On standard error, in its result, its JSON and its statement. They also say if rows were not restricted."""
     here = folder(name)
     inside, every = here.rows(2, 120)
     here.write(every)
@@ -320,7 +317,7 @@ def test_the_model_is_that_of_a_file_of_the_window_alone(name: str, folder: Call
 
 @pytest.mark.needs("torch", "safetensors")
 def test_what_comes_after_a_run_reads_the_same_rows(folder: Callable[..., Folder]) -> None:
-    """Its attestation, its card, its evaluation on records held out; a description that tells of other rows is not attested."""
+    """The attestation, the card and the evaluation. A description of other rows is not attested."""
     here = folder("train, arrays")
     here.write(here.rows(4)[1])
     assert dpcli("train", "file.toml", "--ledger", "l.db", "--window", WINDOW[0], folder=here.place).code == 0
@@ -346,8 +343,8 @@ def test_what_comes_after_a_run_reads_the_same_rows(folder: Callable[..., Folder
 @pytest.mark.nightly
 @pytest.mark.needs("torch", "safetensors")
 @pytest.mark.long
-def test_a_run_that_goes_on_reads_the_same_rows(folder: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was begun on all of them is refused."""
+def test_a_resumed_run_reads_the_same_rows(folder: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that began on all rows is refused."""
     from dpcli.sessions import window as windows
     from dpcli.train.run.charged_run import ChargedRun
 
@@ -390,7 +387,7 @@ def test_a_run_of_a_sweep_reads_the_rows_of_the_window(folder: Callable[..., Fol
 @pytest.mark.needs("torch", "safetensors")
 @pytest.mark.long
 def test_every_process_reads_the_rows_that_the_first_has_asked_for(folder: Callable[..., Folder]) -> None:
-    """The others know of no ledger: they would refuse the rows of other blocks."""
+    """Only the first process has the ledger. The others would read the rows of other blocks, and fail."""
     from tests.train.run.processes import together
 
     here = folder("train, arrays")
@@ -403,7 +400,7 @@ def test_every_process_reads_the_rows_that_the_first_has_asked_for(folder: Calla
 @pytest.mark.sampled(0, 0)
 @pytest.mark.parametrize("ending", [".csv", ".jsonl"])
 def test_an_evaluation_reads_the_rows_that_its_models_were_fitted_with(ending: str, folder: Callable[..., Folder]) -> None:
-    """Without a fit it reads all of them, and comes to something else."""
+    """Without a fit it reads all rows, with another result."""
     here = folder("pmixed", ending)
     inside, every = here.rows(8)
     every += [{"day": "2026-01-08", "text": "w3 w1 w3 w1 w3 w1"}] * 40
@@ -425,7 +422,7 @@ def test_an_evaluation_reads_the_rows_that_its_models_were_fitted_with(ending: s
 
 @pytest.mark.parametrize("ending", [".csv", pytest.param(".parquet", marks=pytest.mark.needs("pyarrow"))])
 def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: Path) -> None:
-    """A message about a row looks for its line again, which another program may have taken away."""
+    """A message about a row looks up its line again, and another program may have removed it."""
     window = RowWindow("day", "date", (("2026-01-01", "2026-01-07"),), WINDOW)
     days = ["2026-01-02", "2025-12-31", "2026-01-03", "2026-01-08", "2026-01-04"]
     place = tmp_path / f"rows{ending}"
@@ -444,7 +441,7 @@ def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: 
 @pytest.mark.parametrize("ending", [".csv", pytest.param(".parquet", marks=pytest.mark.needs("pyarrow"))])
 @of_each("spelled", ["Day", "DAY", "day ", "d_a_y"])
 def test_a_column_that_is_spelled_otherwise_is_not_passed_over(ending: str, spelled: str, tmp_path: Path) -> None:
-    """All rows would be read, and the blocks of the window alone be charged."""
+    """Otherwise all rows would be read, but only the blocks of the window be charged."""
     from dpcli.sessions.window import rows_in_table
 
     rows = RowWindow("day", "date", (("2026-01-01", "2026-01-07"),), WINDOW, {"by": "day", "column": "day", "max_blocks": 1})

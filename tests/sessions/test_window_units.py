@@ -1,4 +1,4 @@
-"""Whose a record is within a window: where a ledger's unit has its records in one block, each of its blocks is bounded by itself."""
+"""Tests of units within a window: if a unit has records in one block only, contributions are bounded in each block."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ def owner(by: str, row: Row) -> tuple[Any, ...]:
 
 
 def alike(values: Sequence[Any]) -> list[int]:
-    """Which of them are the same, whatever they are called."""
     first: dict[Any, int] = {}
     return [first.setdefault(value, len(first)) for value in values]
 
@@ -136,7 +135,7 @@ def cases(names: Sequence[str]) -> list[Any]:
 def test_a_unit_is_bounded_in_each_block_where_its_ledger_says_so(
     name: str, ending: str, by: str, planned: Callable[..., Any]
 ) -> None:
-    """And in the whole window where a unit may have several blocks."""
+    """And in the window as a whole if a unit may be in several blocks."""
     seed = random.randrange(2**32)
     rows = rows_of(by, random.Random(seed))
     inside = held(by, rows)
@@ -152,7 +151,7 @@ def test_a_unit_is_bounded_in_each_block_where_its_ledger_says_so(
 
 @pytest.mark.parametrize(("name", "ending", "by"), cases(["generate", "pmixed"]))
 def test_what_is_read_differs_by_one_unit_alone(name: str, ending: str, by: str, planned: Callable[..., Any]) -> None:
-    """Where the records of a unit in one block are gone, one batch or shard has at most its own fewer, and no other in their place."""
+    """Without the records of one unit in one block, a single batch or shard loses at most that unit's records."""
     seed = random.randrange(2**32)
     draw = random.Random(seed)
     rows = rows_of(by, draw)
@@ -191,7 +190,7 @@ NAMED = [
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("by", WINDOWS)
 def test_a_part_of_a_unit_is_refused_where_no_column_tells_its_block(name: str, by: str, planned: Callable[..., Any]) -> None:
-    """All blocks of the owner are then bounded together; of one block alone that is the same, and so it is of a whole owner."""
+    """All blocks of an owner are then bounded together. This is correct for one block, and for whole owners."""
     rows, one = rows_of(by, random.Random(4)), {"day": DAYS[0], "week": "2026-W03", "region": "eu"}[by]
     with pytest.raises(InputError, match=rf'\.units: expected the column that says which "user-{by}".*all records of one "user"'):
         planned(name, by, rows, column="elsewhere")
@@ -203,7 +202,7 @@ def test_a_part_of_a_unit_is_refused_where_no_column_tells_its_block(name: str, 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_part_of_a_unit_is_refused_without_blocks(name: str, planned: Callable[..., Any], tmp_path: Path) -> None:
-    """Without a ledger, or with one whose dataset is one, an owner's records are chosen among all of them."""
+    """Without a ledger that has blocks, the records of an owner are chosen from all of them."""
     planned(name, "day", rows_of("day", random.Random(6)))  # leaves its file here
     text = (tmp_path / "file.toml").read_text()
     for unit, ledger in (

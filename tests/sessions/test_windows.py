@@ -1,4 +1,4 @@
-"""Datasets that are cut into blocks, before every command that charges a ledger: found by walking the command line."""
+"""Tests of datasets with blocks before every command that charges a ledger. The commands are found by walking the command line."""
 
 from __future__ import annotations
 
@@ -132,8 +132,6 @@ IN_A_FILE = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 
 @dataclass
 class Asked:
-    """A command on its file, in a folder."""
-
     words: Words
     folder: Path
     ledger: str
@@ -146,7 +144,6 @@ class Asked:
         return dpcli(*self.words, "file.toml", *books, *given, *flags, folder=self.folder)
 
     def states(self, window: Sequence[str]) -> None:
-        """The file says which blocks it reads."""
         blocks = ", ".join(f'"{block}"' for block in window)
         end = "," if "privacy = {" in self.text else "\n"
         lines = self.text.replace('releases = "', f'window = [{blocks}]{end} releases = "', 1)
@@ -212,8 +209,8 @@ def test_every_command_that_charges_is_examined() -> None:
 
 @pytest.mark.long
 @EACH_PLACE
-def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path: Path) -> None:
-    """No window, none of its blocks, one that takes no run, one beside no ledger or beside another; and nothing is charged."""
+def test_invalid_windows_are_refused_without_a_charge(words: Words, begun: Callable[[Words], Asked], tmp_path: Path) -> None:
+    """A missing, invalid or retired window, or one without a ledger that has blocks. Nothing is charged."""
     asked = begun(words)
     for window, said in (
         ((), "expected the blocks of"),
@@ -248,7 +245,7 @@ STATED = [
 @pytest.mark.sampled(2, 3)
 @pytest.mark.parametrize(("words", "place", "stated"), STATED, indirect=["place"])
 def test_a_session_is_charged_on_its_window_and_stays_with_it(words: Words, stated: bool, begun: Callable[[Words], Asked]) -> None:
-    """All of its blocks and no other; it goes on with these alone, and says which they are."""
+    """On exactly these blocks. A resumed session keeps them and names them."""
     asked, scenario = begun(words), SCENARIOS[words]
     given: Sequence[str] = WINDOW
     if stated:
@@ -283,7 +280,7 @@ def test_a_session_is_charged_on_its_window_and_stays_with_it(words: Words, stat
 @IN_A_FILE
 @EACH
 def test_a_dry_run_asks_about_the_window(words: Words, begun: Callable[[Words], Asked]) -> None:
-    """Where there is one: it charges nothing, and refuses what the command itself would refuse."""
+    """If the command has --dry-run: it charges nothing, and refuses what the command itself would refuse."""
     asked = begun(words)
     if not any("--dry-run" in parameter.opts for parameter in CHARGING[words].params):
         return
@@ -313,7 +310,7 @@ def test_a_private_search_stays_with_its_window(begun: Callable[[Words], Asked],
 
 @pytest.mark.parametrize("by", BLOCKS)
 def test_one_spelling_for_the_same_blocks(by: str) -> None:
-    """It is read as the blocks that it was made of, and made of it again it is the same."""
+    """A spelled window is read as the same blocks, and they are spelled the same way again."""
     found = BlockFamily(**family(by))
     blocks = FAMILIES[by][1]
     for count in range(1, len(blocks) + 1):
@@ -328,7 +325,6 @@ def test_one_spelling_for_the_same_blocks(by: str) -> None:
 
 
 def plans() -> list[type[FilePlan]]:
-    """Every plan of a session."""
     predictions = ("pate.pate_plan", "pmixed.pmixed_plan", "prompt.prompt_plan", "decode.generate_plan")
     for module in ("train.plan.plan", "release.release_plan", *(f"predict.{one}" for one in predictions)):
         __import__(f"dpcli.{module}")
@@ -382,7 +378,7 @@ def test_what_reads_the_labels_takes_the_window_that_they_were_charged_on(begun:
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("stated", [False, True], ids=["by flag", "by the file"])
 def test_an_attestation_names_the_window(stated: bool, begun: Callable[[Words], Asked]) -> None:
-    """With that of the ledger beside it; a description that says another one is not attested, where the file or the ledger say so."""
+    """Beside the window in the ledger. A description with another window is not attested."""
     asked = begun(("train",))
     if stated:
         asked.states(WINDOW)

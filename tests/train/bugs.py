@@ -1,4 +1,4 @@
-"""Bugs of training that have happened, planted, and the check of a replay that is about each."""
+"""Bugs of training that have happened elsewhere, as functions that plant them, each with the check of a replay that must find it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries that training performs, the files that hold them, and records of users."""
+"""Parts of training files for many tests: heads, entries that training performs, [train] tables, and records of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small file with a [train], a ledger that pays for it, and what stops its run."""
+"""A small training file, ledgers that do and do not pay for it, and a way to stop its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Valid [train] tables of every task."""
+"""Valid [train] tables of every task, and the schema that they follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data and functions of the user's own that are not what they should be: refused with exit code 2, in words that show no record."""
+"""Faulty data and functions of the user's own: exit code 2, and messages that show no record."""
 
 from __future__ import annotations
 
@@ -85,7 +85,6 @@ SECRET = "Alice"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    torch.set_num_threads(1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "bad_user", raising=False)

@@ -1,4 +1,4 @@
-"""What the user's program reads beside its parameters, its buffers and the records is named, and what it makes itself is not."""
+"""Tensors that the user's program reads besides parameters, buffers and records are named; tensors that it makes itself are not."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""The statement of a run answers what the run knows, and leaves the file's own answers as they are."""
+"""The statement of a run answers the questions of [disclosure] that the run can answer, and keeps the file's own answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import torch
 
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.training_run import train
@@ -20,10 +19,7 @@ def statement(folder: Path, text: str) -> str:
     return (Path(outcome.folder) / "statement.md").read_text()
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("folder")  # each test has a current folder of its own
 
 
 @pytest.mark.long

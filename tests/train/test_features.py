@@ -65,7 +65,7 @@ class Recorded:
     """A source of noise that says how much it was asked for."""
 
     def __init__(self, inner, seen: list[float], std: float) -> None:
-        self.inner, self.seen, self.std = inner, seen, std
+        self.inner, self.seen, self.std, self.drawn_std = inner, seen, std, inner.drawn_std
 
     def next(self, shapes):
         self.seen.append(self.std)

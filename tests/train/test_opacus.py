@@ -1,4 +1,4 @@
-"""engine = "opacus": right where it is right, and refused where it is not."""
+"""engine = "opacus": correct where Opacus is, and refused where it is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done with a noisy gradient: free whatever it is, and Adam's bias by the noise is taken off exactly."""
+"""Optimizers change no cost, because they see the noisy gradient only; adam-bc subtracts exactly the variance of the noise."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ BC = 'optimizer = "adam-bc"\n'
 ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.3, style = "adaptive", quantile_noise = 10.0 }')
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("folder")  # each test has a current folder of its own
 
 
 def write(*parts: str) -> str:

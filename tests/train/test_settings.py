@@ -1,4 +1,7 @@
-"""[train] and its clipping table, over every registered task and style: what each accepts, what it refuses and where."""
+"""[train] and [train.clipping], over every registered task and style: what each accepts, what it refuses and where.
+
+The JSON schema and the reader accept the same words for texts.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,25 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from dpcli.base.fields import Constraint
 from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import plain
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.train.plan.clipping import Clipping
 from dpcli.train.plan.settings import Train, every_key, read_train
+from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import require_each
 from tests.command import ROOT
@@ -246,3 +255,46 @@ def test_reading_needs_no_torch(tmp_path: Path) -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def ruled() -> Iterator[tuple[str, str, Constraint, str]]:
+    """Every text key of every task that a pattern describes."""
+    for task, target in TASKS.items():
+        for key, member in members_of(load(target)).items():
+            patterns = [value for name, value in member.rule.schema if name == "pattern"] if member.rule else []
+            if member.rule is not None and patterns:
+                yield task, key, member.rule, patterns[0]
+
+
+RULED = list(ruled())
+PIECES = (*"mf:./\\ \n-é0", "()", "digits", "held-out", "mlp", "cuda", ".csv", ".npz", ".parquet", ".CSV")
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("task", "key", "rule", "pattern"), RULED, ids=[f"{task}.{key}" for task, key, *_ in RULED])
+@given(text=TEXTS)
+@example(text=".csv")
+@example(text="a/.csv")
+@example(text="..csv")
+@example(text="m:f\n")
+def test_the_schema_takes_what_the_reader_takes(task: str, key: str, rule: Constraint, pattern: str, text: str) -> None:
+    """An editor's red line and ours: the pattern as ECMA 262 reads it, whose $ is the end and no line break before it."""
+    assert rule.holds(text) == (re.search(pattern.replace("$", r"\Z"), text) is not None)
+
+
+@given(
+    st.lists(st.sampled_from(["m", "own_code", "a-b", "f", "x1", ".", ":", "/", "\\", "(", ")", "()", " "]), max_size=6).map(
+        "".join
+    )
+)
+@example("m:f()")
+@example("c:/data.npy")
+@example("m:f.g")
+@example(".m:f")
+@example("m.:f")
+def test_a_function_is_one_that_can_be_imported(text: str) -> None:
+    """module:function, the module a dotted name: what Python's import refuses by its words alone is refused by ours."""
+    module, colon, name = text.partition(":")
+    dotted = bool(module) and all(part and not set(part) & set(" /\\():") for part in module.split("."))
+    assert FUNCTION.holds(text) == (bool(colon) and dotted and bool(name) and not set(name) & set(" /\\():."))

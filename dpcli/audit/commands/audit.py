@@ -1,4 +1,8 @@
-"""The command `dpcli audit`: attack a program and compare the result with its privacy claim."""
+"""The command `dpcli audit`: attack a program and compare the result with its privacy claim.
+
+The options replace keys of the [audit] table of FILE (audit_settings.py). audit_run.py performs the audit, and documents/audit.py says what
+its result means.
+"""
 
 from __future__ import annotations
 
@@ -92,11 +96,7 @@ def command(
 
 @contextmanager
 def _hint_after_interrupt(path: str | None) -> Iterator[None]:
-    """Say on standard error, after Ctrl-C in the block, where the finished trials are stored. The interrupt is then raised again.
-
-    Args:
-        path: File of the trials; None if they are not stored.
-    """
+    """Say on standard error, after Ctrl-C in the block, where the finished trials are stored, if anywhere. Raise the interrupt again."""
     try:
         yield
     except KeyboardInterrupt:

@@ -183,7 +183,7 @@ def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], exit_code: int) -> 
         "claim": None if audit.claim is None else _claim_data(audit.claim),
         "epsilon_lower": None if audit.deciding is None else audit.deciding.epsilon,
         "bounds": [_bound_data(bound) for bound in audit.bounds],
-        "curve": None if audit.curve is None else {**asdict(audit.curve), "point": audit.curve.point or None},
+        "curve": None if audit.curve is None else asdict(audit.curve),
         "checks": [_check_data(check) for check in audit.checks],
         "counts": audit.counts,
         "power": list(audit.power),
@@ -214,7 +214,7 @@ def _bound_data(bound: ProvenBound) -> dict[str, Any]:
         "delta": bound.delta,
         "confidence": bound.confidence,
         "evidence": bound.evidence,
-        "assumes": bound.assumes or None,
+        "assumes": bound.assumes,
         "source": bound.source,
     }
 

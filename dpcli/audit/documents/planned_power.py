@@ -1,4 +1,9 @@
-"""The output of `dpcli audit --dry-run`: the power of an audit before it runs, and the faults that it cannot see."""
+"""The document of `dpcli audit --dry-run`: the power of an audit before it runs, and the faults that it cannot see.
+
+The *power* is the smallest fault that the audit would detect with probability 90 % (power.py). It depends on the settings, the claim and
+the numbers of canaries, runs or steps, and on no data. The kinds of audit are those of audit_run.py. A *replay* also tests batches and
+noise (replay.py); one run with gradient canaries tests the noise and the batches of that run.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +45,7 @@ def planned_document(request: AuditRequest) -> Document:
 
     Raises InputError if there is no claim, or a setting on which the power depends is missing.
     """
-    settings = request.settings
-    kind = settings.kind or ("one-run" if settings.function is None else "two-run")
+    settings, kind = request.settings, request.kind
     if kind == "replay":
         return _replay_document(request)
     claim = request.claim(request.varied(None))

@@ -1,14 +1,22 @@
-"""The command `dpcli certify`: prove a headline, or check a proof."""
+"""The command `dpcli certify`: prove the headline of a file, check a certificate, or print the program that checks one.
+
+A certificate is a proof in JSON, which that program (checker.py) verifies. The imports stand in the functions, because the checker needs
+python-flint, which is an extra, and the rest of dpcli must start without it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.extras import require
 from dpcli.cli.options import emit, output_options, working, write_option
+
+if TYPE_CHECKING:
+    from dpcli.document.document import Document
 
 CHECKER = Path(__file__).parents[1] / "checker.py"
 DIGITS = 4  # default of --digits
@@ -51,17 +59,15 @@ def command(
 
     Exit code 1 where the proved epsilon exceeds the file's budget or a certificate proves nothing, 3 where nothing can be proved.
     """
+    settings = {
+        "--delta": delta is not None,
+        "--epsilon": epsilon is not None,
+        "--write": write is not None,
+        "--group-size": group_size != 1,
+        "--digits": digits != DIGITS,
+    }
     if print_checker:
-        others = {
-            "FILE": file is not None,
-            "--check": check is not None,
-            "--delta": delta is not None,
-            "--epsilon": epsilon is not None,
-            "--write": write is not None,
-            "--group-size": group_size != 1,
-            "--digits": digits != DIGITS,
-            "-o": bool(outputs),
-        }
+        others = {"FILE": file is not None, "--check": check is not None, **settings, "-o": bool(outputs)}
         if any(others.values()):
             raise InputError(f"--print-checker: expected it alone, found {', '.join(name for name in others if others[name])}")
         click.echo(CHECKER.read_text(encoding="utf-8"), nl=False)
@@ -69,20 +75,29 @@ def command(
     if epsilon is not None and delta is not None:
         raise InputError("expected --epsilon or --delta, found both")
     require("flint")
-    from dpcli.file.pipeline.read import load
-
     if check is not None:
-        from dpcli.certify.documents.proof import checked
-        from dpcli.certify.named_certificate import read_certificate
-
-        if delta is not None or epsilon is not None or group_size != 1 or digits != DIGITS or write is not None:
+        if any(settings.values()):
             raise InputError(
                 "--check: expected a certificate alone, or with FILE: it states its own epsilon, delta, group size and digits"
             )
-        certificate, digest = read_certificate(check)
-        return emit(checked(check, certificate, digest, None if file is None else load(file)), format_, outputs)
+        return emit(_checked(check, file), format_, outputs)
     if file is None:
         raise InputError("expected FILE, or --check PATH")
+    return emit(_proved(file, delta, epsilon, group_size, digits, write), format_, outputs)
+
+
+def _checked(path: str, file: str | None) -> Document:
+    """Return the document of what the certificate at `path` proves, of `file` if there is one."""
+    from dpcli.certify.documents.proof import checked
+    from dpcli.certify.named_certificate import read_certificate
+    from dpcli.file.pipeline.read import load
+
+    certificate, digest = read_certificate(path)
+    return checked(path, certificate, digest, None if file is None else load(file))
+
+
+def _proved(file: str, delta: float | None, epsilon: float | None, group_size: int, digits: int, write: str | None) -> Document:
+    """Prove the headline of a file, write the certificate if `write` is a path, and return the document of the proof."""
     from dpcli.certify.certificate import prove
     from dpcli.certify.documents.proof import proved
     from dpcli.certify.named_certificate import text_of
@@ -100,4 +115,4 @@ def command(
         raise CannotCertify(f"{file}: not proved: {error}") from None
     if write is not None:
         write_file(write, text_of(result.certificate))
-    return emit(proved(result, judge(pipeline, data, {"--delta": delta}), write), format_, outputs)
+    return proved(result, judge(pipeline, data, {"--delta": delta}), write)

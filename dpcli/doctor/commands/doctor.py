@@ -1,4 +1,4 @@
-"""The commands `dpcli doctor` and `dpcli version`."""
+"""The commands `dpcli doctor` and `dpcli version`, for the two questions of a bug report: is the machine fit, and what is installed?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The documents of `dpcli doctor` and `dpcli version`."""
+"""The documents of `dpcli doctor` and `dpcli version`: facts about the machine and versions, as the output formats take them.
+
+A *fact* is a property of the machine with a verdict and advice (checks.py). Only a fact with the verdict "fail" makes the exit code 1.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,6 @@ def _headline(facts: tuple[Fact, ...], warning_count: int) -> str:
 
 
 def _line(fact: Fact) -> str:
-    """Return a fact with its verdict and advice in one line."""
     return f"{fact.verdict:<6}  {fact.name}: {fact.value}" + (f" ({fact.advice})" if fact.advice else "")
 
 
@@ -59,6 +61,7 @@ def version_document(
     """Return the document of `dpcli version`.
 
     Args:
+        packages, extras: Versions of required and of optional packages, by name.
         formats: Newest format of each kind of file or database that dpcli reads and writes.
     """
     lines = (("python", python), *packages.items())

@@ -1,4 +1,9 @@
-"""Releases that add noise to a sum, and releases that randomise each record."""
+"""Releases that add noise to a sum, and releases that randomise each record.
+
+A *release* maps the records of a sample, each a letter such as CHANGING (drawing_records.py), to the probability of each outcome.
+Continuous noise is divided into cells. The worst sum of a mechanism is not known beforehand, so `sums` yields several: records that do not
+change may push it up, down, or not at all. references.py chooses the functions for each mechanism type.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release, product
+from dpcli.exam.enumeration.drawing_records import BLANK, CHANGING, OTHER, REPLACING, Array, Records, Release, product
 
 Sum = Callable[[Records], float]
 
@@ -26,7 +31,7 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
     low = -size if replaces and form == "contribution" else 0.0
     unchanged_values = (0.0, size) if replaces and form == "bare" else (-size, 0.0, size)
     for unchanged in unchanged_values:
-        value = {"x": size, "y": low, "z": 0.0, "o": unchanged}
+        value = {CHANGING: size, REPLACING: low, BLANK: 0.0, OTHER: unchanged}
 
         def moved(records: Records, value: dict[str, float] = value) -> float:
             if unit:
@@ -108,7 +113,7 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
     Args:
         unchanged: Factor of the shift of each record that does not change.
     """
-    sign = {"x": 1.0, "y": -1.0, "z": 0.0, "o": unchanged}
+    sign = {CHANGING: 1.0, REPLACING: -1.0, BLANK: 0.0, OTHER: unchanged}
 
     def release(records: Records) -> Array:
         laws = []
@@ -126,7 +131,7 @@ def responses(epsilon: float, categories: int, zero: int | None, unchanged: int)
 
     A blanked record has category `zero`, or a uniform response if `zero` is None. A record that does not change has category `unchanged`.
     """
-    answers = {"x": 0, "y": 1, "z": zero, "o": unchanged}
+    answers = {CHANGING: 0, REPLACING: 1, BLANK: zero, OTHER: unchanged}
     total = math.exp(epsilon) + categories - 1.0
 
     def distribution(category: int | None) -> Array:
@@ -146,7 +151,7 @@ def shuffled_responses(epsilon: float, categories: int, users: int, unchanged: i
     def release(records: Records) -> Array:
         law = np.zeros((len(records) + users,) * categories)  # the probability of each histogram
         law[(0,) * categories] = 1.0
-        for record in (*records, *("o",) * (users - 1)):
+        for record in (*records, *(OTHER,) * (users - 1)):
             answer = responses(epsilon, categories, 1, unchanged)((record,))
             law = sum((chance * np.roll(law, 1, axis=c) for c, chance in enumerate(answer.tolist())), np.zeros_like(law))
         return np.asarray(law.ravel())

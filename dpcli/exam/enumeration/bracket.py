@@ -1,4 +1,9 @@
-"""The test that lower bound <= enumerated delta <= upper bound, for one reference in one situation."""
+"""The test that lower bound <= enumerated delta <= upper bound, for one reference in one situation.
+
+A *reference* is an entry of a file with the releases that it allows (references.py). A *situation* is an adjacency, a way of sampling, and
+the numbers of records of a unit and of units in a group. The enumerated delta is that of the worst release, so an upper bound below it is
+false. A lower bound above it is false unless the cells hide the difference: a reference states how much of delta they may hide (`loss`).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,11 @@ from dpcli.analysis.account import attained, sound_profiles
 from dpcli.base import registry
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.base.lazy import load
-from dpcli.exam.drawn_files import text_of
 from dpcli.exam.enumeration.drawing_records import SCHEMES, Records, Situation, datasets, hockey_stick, pair
 from dpcli.exam.enumeration.references import REFERENCES, Reference
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Poisson
 
@@ -169,4 +174,4 @@ def _file_text(reference: Reference, scheme: str, situation: Situation, size: in
     if situation.draws.keys is not None:
         entry["sampling"] = {"scheme": scheme, **situation.draws.keys}
     members = [{"name": name, **keys} for name, keys in reference.members.items()]
-    return text_of({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})
+    return toml_text({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})

@@ -1,4 +1,9 @@
-"""Releases of a choice: exponential mechanism, permute-and-flip, noisy maximum, above threshold, and selection among random trials."""
+"""Releases of a choice: exponential mechanism, permute-and-flip, noisy maximum, above threshold, and selection among random trials.
+
+Candidates have scores, which the changing records move (`scores`; drawing_records.py explains the letters of records). Where scores have
+noise, the probability of a choice is an integral over the noise of one candidate, computed to about the rounding of doubles by
+`quadrature`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release
+from dpcli.exam.enumeration.drawing_records import BLANK, CHANGING, OTHER, REPLACING, Array, Records, Release
 
 Scores = Callable[[Records], Array]
 # Scores of three candidates without the changing records.
@@ -28,7 +33,7 @@ def scores(adjacency: str) -> Iterator[Scores]:
     """Yield functions that return three scores. One change under the adjacency moves each score by at most 1, up or down."""
     for base, move in itertools.product(BASES, itertools.product((-1.0, 1.0), repeat=3)):
         share = 0.5 if adjacency == "replace-one" else 1.0
-        value = {"x": share, "y": -share, "z": 0.0, "o": -share}
+        value = {CHANGING: share, REPLACING: -share, BLANK: 0.0, OTHER: -share}
 
         def moved(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
             return np.array(base) + math.fsum(value[r] for r in records) * np.array(move)  # noqa: B023

@@ -1,4 +1,9 @@
-"""Joint probability laws of the releases of all steps, by enumeration of the samples that a sampling scheme can draw."""
+"""Joint probability laws of the releases of all steps, by enumeration of the samples that a sampling scheme can draw.
+
+A dataset is a tuple of letters, one for each record (`Records`). A *release* maps the records of one sample to the probability of each
+outcome, and a `WayOfSampling` draws the samples of one *pass* over the data. `pair` gives the law of a pass on two neighbouring datasets,
+and `hockey_stick` the delta between these laws. Nothing here uses an amplification theorem: every sample is counted.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-# "x" is a changing record, "y" the record that replaces it, "z" its zeroed version or its empty place, and "o" any other record.
+# The letters of records: one that changes, the one that replaces it, its zeroed version or its empty place, and any other record.
+CHANGING, REPLACING, BLANK, OTHER = "x", "y", "z", "o"
 Records = tuple[str, ...]
 Release = Callable[[Records], Array]  # records of one sample -> probability of each outcome
 Drawn = Callable[[Release, Records], Array]  # a release and the records -> probability of each outcome of one pass
@@ -63,7 +69,7 @@ class Situation:
     def cells(self) -> int:
         return ONE_STEP_CELLS if self.draws.steps == 1 else SEVERAL_STEPS_CELLS
 
-    def changed_units(self, records: Records, letter: str = "x") -> list[bool]:
+    def changed_units(self, records: Records, letter: str = CHANGING) -> list[bool]:
         """Return, for each unit that may change, whether one of its records in the data is a `letter`."""
         return [letter in records[k * self.contributions : (k + 1) * self.contributions] for k in range(self.group)]
 
@@ -140,12 +146,12 @@ SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
 
 
 def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Records, Records]:
-    """Return two neighbouring datasets that differ in `records` records."""
-    unchanged = ("o",) * (draws.others * records if draws.slots else draws.others)
-    present = ("x",) * records + unchanged
+    """Return two neighbouring datasets that differ in `records` records, such as (CHANGING, OTHER) and (REPLACING, OTHER)."""
+    unchanged = (OTHER,) * (draws.others * records if draws.slots else draws.others)
+    present = (CHANGING,) * records + unchanged
     if adjacency == "add-remove" and not draws.slots:
         return present, unchanged
-    replacement = "y" if adjacency == "replace-one" else "z"
+    replacement = REPLACING if adjacency == "replace-one" else BLANK
     return present, (replacement,) * records + unchanged
 
 

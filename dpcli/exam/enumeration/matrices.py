@@ -1,4 +1,8 @@
-"""Encoder matrices of matrix mechanisms, and the largest change of the encoded stream by one unit over all participation patterns."""
+"""Encoder matrices of matrix mechanisms, and the largest change of the encoded stream by one unit over all participation patterns.
+
+A matrix mechanism multiplies the stream of contributions, one for each step, by an encoder, and adds Gaussian noise. A *participation
+pattern* is the set of steps to which a unit contributes. `largest_norm` tries all of them.
+"""
 
 from __future__ import annotations
 

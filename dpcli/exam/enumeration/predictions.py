@@ -1,4 +1,8 @@
-"""Releases of private prediction, such as noisy votes of teachers, tokens of an ensemble of models, and tokens from clipped logits."""
+"""Releases of private prediction, such as noisy votes of teachers, tokens of an ensemble of models, and tokens from clipped logits.
+
+As in additive_noise.py, each function yields several releases, since the worst votes, models or logits of the data that do not change are
+not known beforehand. The teacher or the model of a changing unit says one thing if records of the unit are present, and another if not.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,11 @@ import numpy as np
 from scipy import stats
 
 from dpcli.exam.enumeration.choice_releases import quadrature, winners
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
+from dpcli.exam.enumeration.drawing_records import BLANK, CHANGING, OTHER, REPLACING, Array, Records, Release, Situation
 
 OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes for each label by the teachers whose data do not change
-MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # change of a logit by each record, in units of the logit's sensitivity
+# The change of a logit by each record, in units of the logit's sensitivity.
+MOVES = {CHANGING: 1.0, REPLACING: -1.0, BLANK: 0.0, OTHER: 1.0}
 
 # Distance of each of two tokens from the public prediction, without the changing records.
 DISTANCES = ((0.3, 0.3), (0.7, 0.2), (0.5, 0.9))

@@ -21,7 +21,18 @@ from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
-from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation, product
+from dpcli.exam.enumeration.drawing_records import (
+    BLANK,
+    CHANGING,
+    OTHER,
+    REPLACING,
+    SEVERAL_STEPS_CELLS,
+    Array,
+    Records,
+    Release,
+    Situation,
+    product,
+)
 from dpcli.exam.enumeration.matrices import banded, blt, largest_norm, toeplitz, tree
 
 Releases = Callable[[Situation], Iterator[Release]]  # yields every release to enumerate in a situation
@@ -129,7 +140,8 @@ def _record_sum(situation: Situation) -> Callable[[Records], float]:
 
     A changing record adds 1 to it. Under replace-one, it adds 1/2, and the record that replaces it adds -1/2.
     """
-    value = {"x": 0.5, "y": -0.5, "z": 0.0, "o": 0.0} if situation.adjacency == "replace-one" else {"x": 1.0, "z": 0.0, "o": 0.0}
+    share = 0.5 if situation.adjacency == "replace-one" else 1.0
+    value = {CHANGING: share, REPLACING: -share, BLANK: 0.0, OTHER: 0.0}
     return lambda records: math.fsum(value[record] for record in records)
 
 
@@ -143,7 +155,7 @@ def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
         true = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
         false = 1.0 - reveals - true
         # The outcomes: response "present", response "absent", revealed as present, revealed as absent.
-        return np.array([true, false, reveals, 0.0] if "x" in records else [false, true, 0.0, reveals])
+        return np.array([true, false, reveals, 0.0] if CHANGING in records else [false, true, 0.0, reveals])
 
     return release
 
@@ -469,7 +481,7 @@ def _drawn_descents(iterations: int, curvature: float, rate: float, sigma: float
     spread = sigma * float(np.linalg.norm(factors))
 
     def released(total: noise.Sum, count: int, records: Records) -> Array:
-        laws = [noise.cells(noise.normal(spread), 0.0, -REACH * spread, REACH * spread, count) * 0.0]
+        laws = []
         for chosen in itertools.product((0, 1), repeat=iterations * len(records)):
             batches = np.reshape(chosen, (iterations, len(records)))
             moves = [total(tuple(itertools.compress(records, batch))) for batch in batches]
@@ -504,12 +516,7 @@ DESCENTS = (
 
 
 def _selection(trials: dict[str, object], generating: Function) -> Reference:
-    """Return the reference of a selection among trials with Laplace noise.
-
-    Args:
-        trials: Keys of the distribution of the number of trials.
-        generating: Probability generating function of that distribution.
-    """
+    """Return the reference of a selection among trials with Laplace noise, whose number has this probability generating function."""
     trial = {"type": "laplace", "noise_multiplier": 1.0}
     return Reference(
         "repeat-and-select", {"mechanism": "trial", "trials": trials}, best_of_trials(generating), members={"trial": trial}

@@ -1,4 +1,9 @@
-"""Releases based on stability: propose-test-release, and a histogram that shows only keys whose noisy count exceeds a threshold."""
+"""Releases based on stability: propose-test-release, and a histogram that shows only keys whose noisy count exceeds a threshold.
+
+Propose-test-release answers only if the data are far from data with another answer: a noisy *distance* (number of changes) must exceed a
+level. `distances` finds it by a search over all small data. Both mechanisms may fail with probability delta: the test passes although it
+should not, or a key is shown although only one unit has it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dpcli.exam.enumeration.additive_noise import cells, laplace
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation, product
+from dpcli.exam.enumeration.drawing_records import CHANGING, REPLACING, Array, Records, Release, Situation, product
 
 SIDE = 12  # largest count that the search covers; the distances that matter are less than half of it
 Counts = tuple[int, int]
@@ -60,7 +65,7 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
     for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
 
         def release(records: Records, base: Counts = base) -> Array:
-            counts = base[0] + records.count("x"), base[1] + records.count("y")
+            counts = base[0] + records.count(CHANGING), base[1] + records.count(REPLACING)
             passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))
             law = [1.0 - passed, 0.0, 0.0]
             law[1 + mode(counts)] = passed
@@ -113,7 +118,7 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
 
         def release(records: Records, others: tuple[int, ...] = others, sets: int = sets) -> Array:
             laws = []
-            for letter, others_count in zip("xy", others, strict=False):
+            for letter, others_count in zip((CHANGING, REPLACING), others, strict=False):
                 units = situation.changed_units(records, letter)
                 counts = [sum(units)] if sets == 1 else units
                 for count in counts:

@@ -44,17 +44,7 @@ def event_json(pipeline: Pipeline) -> str:
 
 
 def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
-    """Return the text of the pipeline file for an event.
-
-    Args:
-        data: JSON of the event, of its named tuple, or of `event_json`.
-        asserted: Keys of [privacy] that the user states.
-        place: Name of the input in messages.
-
-    Raises:
-        InputError: A field is unknown, or a pipeline file cannot express the event.
-        InvalidFile: The reader of pipeline files refuses the values.
-    """
+    """Return the text of the pipeline file for the JSON of an event, of its named tuple, or of `event_json` (parameters: foreign.py)."""
     document = _document(data, place)
     if not _wraps(document):
         return _text(tables_of_event(tree_of(document), asserted), COMMENTS, place)
@@ -69,7 +59,6 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
 
 
 def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) -> str:
-    """Return the text of the pipeline file with these tables."""
     return file_of(tables, ("From a DpEvent of dp-accounting.",), comments, place)
 
 

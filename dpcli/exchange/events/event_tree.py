@@ -11,7 +11,7 @@ import math
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.exchange.foreign import ForeignTable, in_words
@@ -19,32 +19,39 @@ from dpcli.file.toml.shown import escaped, shown
 
 Value = Any  # a number, a list of numbers, an EventTree, or a list of these
 
-# The classes of dp_accounting.dp_event (version 0.6, and its source since then), each with its required and its optional fields.
-EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "NoOpDpEvent": ((), ()),
-    "NonPrivateDpEvent": ((), ()),
-    "UnsupportedDpEvent": ((), ()),
-    "GaussianDpEvent": (("noise_multiplier",), ()),
-    "LaplaceDpEvent": (("noise_multiplier",), ()),
-    "DiscreteLaplaceDpEvent": (("noise_parameter", "sensitivity"), ()),
-    "DiscreteGaussianDpEvent": (("sigma",), ("sensitivity", "dimension")),
-    "RandomizedResponseDpEvent": (("noise_parameter", "num_buckets"), ()),
-    "EpsilonDeltaDpEvent": (("epsilon", "delta"), ()),
-    "ZCDpEvent": (("rho",), ("xi",)),
-    "ExponentialMechanismDpEvent": (("epsilon",), ()),
-    "PermuteAndFlipDpEvent": (("epsilon",), ()),
-    "MixtureOfGaussiansDpEvent": (("standard_deviation", "sensitivities", "sampling_probs"), ()),
-    "TruncatedSubsampledGaussianDpEvent": (
-        ("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"),
-        (),
+
+class EventFields(NamedTuple):
+    """The names of the fields of a class of events."""
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+# The classes of dp_accounting.dp_event (version 0.6, and its source since then), each with its fields.
+EVENTS: dict[str, EventFields] = {
+    "NoOpDpEvent": EventFields(),
+    "NonPrivateDpEvent": EventFields(),
+    "UnsupportedDpEvent": EventFields(),
+    "GaussianDpEvent": EventFields(("noise_multiplier",)),
+    "LaplaceDpEvent": EventFields(("noise_multiplier",)),
+    "DiscreteLaplaceDpEvent": EventFields(("noise_parameter", "sensitivity")),
+    "DiscreteGaussianDpEvent": EventFields(("sigma",), ("sensitivity", "dimension")),
+    "RandomizedResponseDpEvent": EventFields(("noise_parameter", "num_buckets")),
+    "EpsilonDeltaDpEvent": EventFields(("epsilon", "delta")),
+    "ZCDpEvent": EventFields(("rho",), ("xi",)),
+    "ExponentialMechanismDpEvent": EventFields(("epsilon",)),
+    "PermuteAndFlipDpEvent": EventFields(("epsilon",)),
+    "MixtureOfGaussiansDpEvent": EventFields(("standard_deviation", "sensitivities", "sampling_probs")),
+    "TruncatedSubsampledGaussianDpEvent": EventFields(
+        ("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier")
     ),
-    "SingleEpochTreeAggregationDpEvent": (("noise_multiplier", "step_counts"), ()),
-    "SelfComposedDpEvent": (("event", "count"), ()),
-    "ComposedDpEvent": (("events",), ()),
-    "PoissonSampledDpEvent": (("sampling_probability", "event"), ()),
-    "SampledWithReplacementDpEvent": (("source_dataset_size", "sample_size", "event"), ()),
-    "SampledWithoutReplacementDpEvent": (("source_dataset_size", "sample_size", "event"), ()),
-    "RepeatAndSelectDpEvent": (("event", "mean", "shape"), ()),
+    "SingleEpochTreeAggregationDpEvent": EventFields(("noise_multiplier", "step_counts")),
+    "SelfComposedDpEvent": EventFields(("event", "count")),
+    "ComposedDpEvent": EventFields(("events",)),
+    "PoissonSampledDpEvent": EventFields(("sampling_probability", "event")),
+    "SampledWithReplacementDpEvent": EventFields(("source_dataset_size", "sample_size", "event")),
+    "SampledWithoutReplacementDpEvent": EventFields(("source_dataset_size", "sample_size", "event")),
+    "RepeatAndSelectDpEvent": EventFields(("event", "mean", "shape")),
 }
 DEPTH = 60  # largest depth of nested events
 HOME = "dp_accounting.dp_event"
@@ -91,8 +98,7 @@ def tree_of(event: Any, depth: int = 0) -> EventTree:
             of all fields in their order.
         depth: Depth of the event in an outer one.
 
-    Raises:
-        InputError: `event` is no DpEvent, a field is missing, or the class has no such field.
+    Raises InputError if `event` is no DpEvent, a field is missing, or the class has no such field.
     """
     if depth > DEPTH:
         raise InputError(f"expected events at most {DEPTH} deep, found more")
@@ -130,7 +136,7 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
         names = [field for field in tuple_fields if field not in ("module_name", "class_name")]
         return str(event.class_name), {field: getattr(event, field) for field in names}
     name = type(event).__name__
-    required, optional = EVENTS.get(name, ((), ()))
+    required, optional = EVENTS.get(name, EventFields())
     # Unknown fields are read too, and refused later, as a new field of dp_accounting may change the meaning of the event.
     stated = [field.name for field in getattr(type(event), "__attrs_attrs__", ())]
     known = [field for field in dict.fromkeys((*required, *optional, *stated)) if hasattr(event, field)]
@@ -142,7 +148,7 @@ def _parts_of_list(values: list[Any]) -> tuple[str, dict[str, Any]]:
     if not _is_event_list(values):
         raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found {shown(values)}; {SNIPPET}')
     _require_home(values[0])
-    required, optional = EVENTS.get(values[1], ((), ()))
+    required, optional = EVENTS.get(values[1], EventFields())
     if values[1] in EVENTS and len(values) - 2 != len(required) + len(optional):
         raise InputError(f"{values[1]}: expected {len(required) + len(optional)} values, found {len(values) - 2}")
     return values[1], dict(zip((*required, *optional), values[2:], strict=False))

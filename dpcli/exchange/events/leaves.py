@@ -76,10 +76,7 @@ def _noise_fields(name: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
 
 
 def _require_one_record(event: EventTree, change: RecordChange) -> None:
-    """Raise InputError if a unit may contribute several records.
-
-    The sensitivity in the file is that of a unit, and the sensitivity in the event is that of a record.
-    """
+    """Raise InputError if a unit may contribute several records: a sensitivity is that of a unit in a file, of a record in an event."""
     if change.contributions > 1:
         raise event.refused(
             "its sensitivity is that of one record, not of several records of a unit: expected no max_contributions above 1"
@@ -188,7 +185,6 @@ def _require_no_replacement(event: str, change: RecordChange) -> None:
 
 
 def _mixture_keys(event: EventTree, change: RecordChange) -> Keys:
-    """Return the keys of a mixture of Gaussians."""
     _require_no_replacement(event.name, change)
     return {
         "sigma": event.number("standard_deviation"),
@@ -206,7 +202,6 @@ def _numbers(event: EventTree, field: str) -> list[float]:
 
 
 def _mixture_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
-    """Return the fields of a mixture of Gaussians."""
     _require_no_replacement("MixtureOfGaussiansDpEvent", change)
     sensitivities, probabilities = keys.pop("sensitivities"), keys.pop("probabilities")
     return {"standard_deviation": keys.pop("sigma"), "sensitivities": tuple(sensitivities), "sampling_probs": tuple(probabilities)}
@@ -223,7 +218,6 @@ def _tree_keys(event: EventTree, change: RecordChange) -> Keys:
 
 
 def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
-    """Return the fields of tree aggregation over one epoch."""
     _require_no_replacement("SingleEpochTreeAggregationDpEvent", change)
     if keys.pop("max_participations") != 1:
         raise InputError("a record takes part in several steps of its tree, which SingleEpochTreeAggregationDpEvent excludes")

@@ -148,7 +148,6 @@ NESTED: dict[str, Nested] = {
 
 
 def _has_sample(draft: Draft) -> bool:
-    """Return whether an entry or one of its parts has sampling."""
     return draft.sample is not None or any(_has_sample(part) for part in draft.parts)
 
 
@@ -161,8 +160,7 @@ def merged(drafts: Iterable[Draft]) -> tuple[Draft, ...]:
 def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
     """Return the tables of the pipeline file for an event under the stated adjacency.
 
-    Raises:
-        InputError: The user states no adjacency, or no mechanism can express the event.
+    Raises InputError if the user states no adjacency, or no mechanism can express the event.
     """
     if asserted.adjacency is None:
         raise InputError(
@@ -210,7 +208,6 @@ def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _with_parts(draft: Draft) -> Iterator[Draft]:
-    """Yield the parts of an entry, then the entry."""
     for part in draft.parts:
         yield from _with_parts(part)
     yield draft

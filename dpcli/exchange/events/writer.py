@@ -1,4 +1,9 @@
-"""Export to dp-accounting: conversion of a pipeline to a tree of DpEvents."""
+"""Export to dp-accounting: conversion of a pipeline to a tree of DpEvents, the inverse of reader.py.
+
+Steps become self-composed events, sampling becomes an event around the mechanism, and entries that share a sample are composed inside it.
+Every key of an entry must be expressed by its event, or else the export is refused (`_event_of`). The adjacency is no part of an event:
+dp_event.py writes it next to the event, as the accountant of dp-accounting takes it (RELATIONS).
+"""
 
 from __future__ import annotations
 
@@ -27,8 +32,7 @@ SHARED = ("name", "type", "steps", "epochs", "sampling", "sample", "description"
 def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
     """Return the event for all mechanisms of a pipeline, to be composed under the relation of its adjacency (RELATIONS).
 
-    Raises:
-        InputError: No event can express the pipeline, or dpcli itself cannot account for it.
+    Raises InputError if no event can express the pipeline, or dpcli itself cannot account for it.
     """
     if (pipeline.privacy.max_contributions or 1) > 1:
         raise InputError("an event describes the change of one record: expected max_contributions = 1, or no such key")
@@ -105,11 +109,7 @@ class EventWriter:
         return EventTree(event, {field: value for field, value in fields.items() if value is not None})
 
     def _all_steps(self, entry: Entry, inner: EventTree) -> EventTree:
-        """Return the event of all steps of an entry.
-
-        Args:
-            inner: Event of one step on all of the data.
-        """
+        """Return the event of all steps of an entry, given the event of one step on all of the data."""
         step, sampling, runs = inner, entry.sampling, entry.runs(self.size)
         if isinstance(sampling, Unsampled | None):
             count = runs.steps_at(None)
@@ -160,7 +160,6 @@ class EventWriter:
 
 
 def _refusal(name: str, error: InputError) -> InputError:
-    """Return the error for a mechanism that has no event."""
     return InputError(f"mechanism {quoted(name)} cannot be a DpEvent: {error}")
 
 

@@ -1,7 +1,8 @@
 """Search for the state of an Opacus accountant in a checkpoint.
 
-`read_checkpoint` returns the values of a file, and `state_in` searches them for the state. A checkpoint is a file of torch.save (a zip, or
-the older format before torch 1.6), a pickle, or JSON.
+The *state* has the *history* of a run, which is a list of phases (noise multiplier, sampling rate, steps). `read_checkpoint` returns the
+values of a file, and `state_in` searches them for the state, wherever it is. A checkpoint is a file of torch.save (a zip, or the older
+format before torch 1.6), a pickle, or JSON; no code in it is run (inert_pickle.py), and torch is not imported.
 """
 
 from __future__ import annotations
@@ -29,14 +30,10 @@ MOST_STEPS = 10**18  # largest number of steps of a phase
 
 
 def read_checkpoint(path: str) -> Any:
-    """Return the values in a checkpoint, with an Inert for each tensor and object. No code in it is run, and torch is not imported.
+    """Return the values in a checkpoint ("-" for standard input), with an Inert for each tensor and object.
 
-    Args:
-        path: Path of the file; "-" for standard input.
-
-    Raises:
-        InputError: The file cannot be read or is too large, has none of the known formats, or is a pickle that would call an unknown
-            function.
+    Raises InputError if the file cannot be read or is too large, has none of the known formats, or is a pickle that would call an unknown
+    function.
     """
     head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
     if head.lstrip()[:1] == b"{":
@@ -105,9 +102,8 @@ class OpacusState:
 def state_in(checkpoint: Any) -> OpacusState:
     """Return the state of the only accountant in a checkpoint, in whatever place it is.
 
-    Raises:
-        InputError: There is no state, or there are several, even equal ones. The history is empty or invalid, or the checkpoint has too
-            many values.
+    Raises InputError if there is no state, or there are several, even equal ones; if the history is empty or invalid; or if the checkpoint
+    has too many values.
     """
     states = list(_states(checkpoint))
     if not states and isinstance(checkpoint, dict) and "history" in checkpoint:
@@ -127,11 +123,7 @@ def state_in(checkpoint: Any) -> OpacusState:
 
 
 def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
-    """Yield the state of every accountant, with the key under which it is stored.
-
-    Raises:
-        InputError: A state is invalid, or there are more than MOST_SEARCHED_VALUES values.
-    """
+    """Yield the state of every accountant, with the key under which it is stored. Raises InputError if a state is invalid."""
     unvisited: list[tuple[str, Any]] = [("the top", checkpoint)]
     visited: set[int] = set()
     while unvisited:

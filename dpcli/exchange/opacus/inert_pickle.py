@@ -1,7 +1,8 @@
 """A reader of pickles that imports nothing and calls nothing, so that an untrusted pickle cannot run code.
 
-`read_pickle` executes the instructions of a pickle on a stack of plain values, as Python's unpickler does. Each import becomes a `Global`
-and each call an `Inert`, which keep the names only.
+A pickle is a program: it pushes values on a stack, and may import and call any function. `read_pickle` executes its instructions as
+Python's unpickler does, but each import becomes a `Global` and each call an `Inert`, which only keep the names and arguments. A name that
+is not KNOWN from checkpoints of tensors refuses the file. Sizes and keys are limited, so that a pickle cannot take unlimited time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ LONGEST_KEY = 20  # largest number of values in a dict key, including those of n
 MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle, which limits the time of reading it
 # Types whose calls become a dict.
 DICT_TYPES = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}  # values by the instruction that pushes them
+EMPTY = {
+    "EMPTY_LIST": list,
+    "EMPTY_SET": list,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_DICT": dict,
+}  # makers of an empty value, by instruction
 # Instructions that push their argument, a number or a text.
 PLAIN_INSTRUCTIONS = frozenset(
     {
@@ -69,11 +77,8 @@ def read_pickle(stream: IO[bytes]) -> Any:
     """Return the value of the next pickle in the stream. The stream then is at the end of that pickle.
 
     Each call becomes an Inert, except that a dict, an OrderedDict or a defaultdict becomes a dict. A set becomes a list if the pickle has
-    an instruction for it (protocol 4), and an Inert otherwise.
-
-    Raises:
-        InputError: The data are no pickle or a damaged one, have more than MOST_INSTRUCTIONS instructions, or have a name or an instruction
-            that does not occur in checkpoints of tensors.
+    an instruction for it (protocol 4), and an Inert otherwise. Raises InputError if the data are no pickle or a damaged one, have more than
+    MOST_INSTRUCTIONS instructions, or have a name or an instruction that does not occur in checkpoints of tensors.
     """
     machine = _Machine()
     try:
@@ -123,14 +128,10 @@ class _Machine:
         match name:
             case "PROTO" | "FRAME":
                 pass
-            case "NONE" | "NEWTRUE" | "NEWFALSE":
-                push({"NONE": None, "NEWTRUE": True, "NEWFALSE": False}[name])
-            case "EMPTY_LIST" | "EMPTY_SET":
-                push([])
-            case "EMPTY_TUPLE":
-                push(())
-            case "EMPTY_DICT":
-                push({})
+            case _ if name in CONSTANTS:
+                push(CONSTANTS[name])
+            case _ if name in EMPTY:
+                push(EMPTY[name]())
             case "MARK":
                 push(Mark())
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
@@ -220,12 +221,7 @@ class _Machine:
 
 
 def _named(name: str) -> Global:
-    """Return a Global for the name `module attribute`.
-
-    Raises:
-        ValueError: This is no name.
-        InputError: The name does not occur in checkpoints of tensors.
-    """
+    """Return a Global for the name `module attribute`. Raises ValueError if this is no name, and InputError if the name is not KNOWN."""
     if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # other data may begin like a pickle
         raise ValueError
     if not KNOWN.fullmatch(name):

@@ -41,13 +41,9 @@ COMMENTS_IF_ASSUMED = {"sampling": "ASSUMED: see above"}
 def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
     """Return the state of an Opacus accountant with the mechanisms of this pipeline, except those that read no private data.
 
-    Args:
-        pipeline: Pipeline whose mechanisms become one phase each.
-        mechanism: Name of the accountant: prv, rdp or gdp.
-
-    Raises:
-        InputError: Opacus cannot express the pipeline, or no mechanism reads private data. Opacus has only Gaussian noise on Poisson
-            samples or on all records, relative to the contribution of one record, under add-remove and without adaptive composition.
+    `mechanism` is the name of the accountant: prv, rdp or gdp. Raises InputError if no mechanism reads private data, or Opacus cannot
+    express the pipeline: it has only Gaussian noise on Poisson samples or on all records, relative to the contribution of one record, under
+    add-remove and without adaptive composition.
     """
     if pipeline.privacy.adjacency.value != OPACUS_ADJACENCY:
         raise InputError(
@@ -123,17 +119,10 @@ def _plain(state: OpacusState) -> dict[str, Any]:
 def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None) -> dict[str, Any]:
     """Return the tables of the pipeline file. If dpcli export wrote the state, they are the tables that it added.
 
-    The keys of [privacy] that the user states are added in both cases.
-
-    Args:
-        state: State of the accountant.
-        asserted: Keys of [privacy] that the user states.
-        sampling: Scheme by which batches were drawn, poisson or shuffle; None to assume Poisson sampling.
-
-    Raises:
-        InputError: The added tables contradict the history, `asserted` or `sampling`, or there are too many phases. Also if batches were
-            shuffled and a phase before the last ends in the middle of a pass: a record may then be in one more batch of the next phase than
-            the number of its steps suggests.
+    The keys of [privacy] that the user states are added in both cases. `sampling` is how batches were drawn, poisson or shuffle; None to
+    assume Poisson sampling. Raises InputError if the added tables contradict the history, `asserted` or `sampling`, or there are too many
+    phases. Also if batches were shuffled and a phase before the last ends in the middle of a pass: a record may then be in one more batch
+    of the next phase than the number of its steps suggests.
     """
     if state.carried is not None:
         if sampling not in (None, "poisson"):
@@ -153,11 +142,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
     """Return the text of the pipeline file, with comments on what the history does not state.
 
-    The arguments are those of `tables_of_state`, and `place` is the name of the file in messages.
-
-    Raises:
-        InputError: `tables_of_state` refuses the state, or the text is larger than a pipeline file may be.
-        InvalidFile: The reader of pipeline files refuses the text.
+    The parameters are those of `tables_of_state`, and `place` as in foreign.py.
     """
     heading = [f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)})."]
     comments: dict[str, str] = {}

@@ -1,4 +1,7 @@
-"""The command `dpcli explain`: explain the guarantee of a pipeline, or a name."""
+"""The command `dpcli explain`, which explains the guarantee of a pipeline file, a name, or a simulated attack (--demo).
+
+FILE and NAME share one argument. An existing file, a name that ends in .toml, and "-" are files (`_is_file`); everything else is looked up.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,6 @@ def command(
 
 
 def _explain_name(name: str) -> int:
-    """Print the explanation of a name, and its picture if there is one."""
     from dpcli.explain.lookup import picture
 
     show(_explanation(name) + "\n")
@@ -107,7 +109,6 @@ def _explain_name(name: str) -> int:
 
 
 def _explain_file(path: str, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]) -> int:
-    """Print what the guarantee of a pipeline means."""
     from dpcli.analysis.meaning import PRIORS, meaning
     from dpcli.disclosure.documents.meaning import document
     from dpcli.lint.run import checked_load

@@ -1,4 +1,8 @@
-"""The command `dpcli man`: write the manual pages, from the commands, the registries and the documented keys."""
+"""The command `dpcli man`, which writes the manual pages, so that they say what the program itself says.
+
+Pages of section 1 come from the help of commands, those of section 5 from the classes that read files, and those of section 7 from the
+Markdown in dpcli/explain (topics.py). The pages in man/ of the repository are written by it, and a test compares them.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +189,6 @@ def _example() -> str:
 
 
 def _tables(top: Members) -> tuple[ManualSection, ...]:
-    """Return a section for each table of a file."""
     return tuple(ManualSection(place.title, _paragraphs(place.doc), _keys(place.members)) for place in tables(top))
 
 

@@ -1,4 +1,8 @@
-"""The document of `dpcli explain --demo`: the simulated attack on a noisy count."""
+"""The document of `dpcli explain --demo`: the simulated attack on a noisy count (demo.py), as tables, notes and JSON.
+
+Each rate is shown exactly and as the trials measured it. Exact bounds are rounded up, intervals outwards, and the lower bound on epsilon
+down.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ def members_of(cls: type) -> Members:
 
 
 def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
-    """Return the key that a field declares."""
     kind, *notes = typing.get_args(hint)
     key = next(note for note in notes if isinstance(note, Key))
     required = field.default is dataclasses.MISSING
@@ -68,7 +67,6 @@ def kind_of(hint: Any) -> Kind:
 
 
 def _union(arms: tuple[Any, ...]) -> Kind:
-    """Return the kind of values for a union of types."""
     kinds = [kind_of(arm) for arm in arms if arm is not types.NoneType]
     return kinds[0] if len(kinds) == 1 else Either(*kinds)
 
@@ -116,7 +114,7 @@ def keys_of(members: Members) -> Iterator[KeyText]:
 
 
 def describe_keys(members: Members) -> list[str]:
-    """Return one line per key."""
+    """Return one line per key: its name, the values that it takes, its default, and its meaning."""
     return [f"  {key.name} ({key.takes}; {key.default}): {key.doc}" for key in keys_of(members)]
 
 

@@ -191,10 +191,7 @@ def _unweighted(value: Any) -> Any:
 
 
 def _check_weight(value: Any, place: KeyPlace) -> None:
-    """Add findings and raise Refused for a malformed calibration table.
-
-    That is a table with the key "calibrate" that is not of the form { calibrate = { weight = 2.0 } }.
-    """
+    """Refuse, with findings, a table with "calibrate" that is not of the form { calibrate = { weight = 2.0 } }."""
     is_calibration = type(value) is dict and CALIBRATE in value and place.path[:1] == ("mechanism",)
     if not is_calibration or calibration_weight(value):
         return

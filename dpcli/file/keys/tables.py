@@ -18,6 +18,7 @@ from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
 from dpcli.file.keys.kinds import KeyPlace, Kind, Refused, expected
 from dpcli.file.keys.words import OneOf, words
+from dpcli.file.toml.findings import Advice
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, closest_short
 
@@ -65,30 +66,29 @@ def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, othe
     return values
 
 
-def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """Return the known key that is most similar to a mistyped one, and a hint; (None, "") if none is similar."""
+def nearest(key: str, known: Iterable[str]) -> Advice:
+    """Return the known key that is most similar to a mistyped one as advice."""
     keys = list(known)
     meant = closest(key, keys) or closest_short(key, keys)
-    return meant, f"did you mean '{meant}'" if meant else ""
+    return Advice(meant, f"did you mean '{meant}'" if meant else "")
 
 
 def _report_unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
     """Add a finding for an unknown key. Return the key that was probably meant, so that its absence is not reported too."""
-    meant, hint = _advice(key, known, place, others)
-    expected = "a known key" if hint else "one of " + ", ".join(known)
-    place.findings.add("DP002", (*place.path, key), expected, quoted(key), hint, known)
-    return meant
+    advice = _advice(key, known, place, others)
+    expected = "a known key" if advice.words else "one of " + ", ".join(known)
+    place.findings.add("DP002", (*place.path, key), expected, quoted(key), advice.words, known)
+    return advice.meant
 
 
-def _advice(key: str, known: Members, place: KeyPlace, others: Others) -> tuple[str | None, str]:
-    """Return the known key that was probably meant by an unknown key, or None, and advice in words."""
+def _advice(key: str, known: Members, place: KeyPlace, others: Others) -> Advice:
+    """Return the advice of the reader about an unknown key, or the class of the table to which the key belongs."""
     if key in others:
-        return None, f"it belongs to {others[key]}"
-    advice = place.findings.advice or nearest
-    meant, hint = advice(key, known)
-    if not meant and (near := closest(key, others, cutoff=NEAR)):
-        return None, f"did you mean '{near}', which belongs to {others[near]}"
-    return meant, hint
+        return Advice(None, f"it belongs to {others[key]}")
+    advice = (place.findings.advice or nearest)(key, known)
+    if not advice.meant and (near := closest(key, others, cutoff=NEAR)):
+        return Advice(None, f"did you mean '{near}', which belongs to {others[near]}")
+    return advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True)
 class SelectedTable:
-    """A table with a key that selects the dataclass of the table.
+    """A table with a key that selects the dataclass of the table, such as `scheme` in { scheme = "poisson", rate = 0.1 }.
 
     Attributes:
         selector: The key that selects the class.
@@ -245,7 +245,7 @@ def plain_table(value: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain data: tables, lists, texts and numbers."""
+    """Return a value as plain data: tables, lists, texts and numbers. For example, `Adjacency.ADD_REMOVE -> "add-remove"`."""
     if is_dataclass(value):
         return plain_table(value)
     if isinstance(value, Enum):

@@ -1,4 +1,8 @@
-"""Kinds of text values: names, remarks, answers for a report, and words from a fixed set."""
+"""Kinds of text values: names, remarks, answers for a report, and words from a fixed set. A *kind* says what a key may be (kinds.py).
+
+Texts of a file reach terminals, logs and signed reports. So a name has no characters that a terminal would obey, and an *answer* (a text
+that `dpcli report` prints behind a question) must say something: blank letters or NOT STATED would pass for an answer.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from dpcli.file.keys.kinds import KeyPlace, Kind, Listed, Refused
 from dpcli.file.keys.tables import Member, Members, plain_table, read_members
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
 from dpcli.file.pipeline.section import MECHANISMS, DefaultsTable, SectionTable
-from dpcli.file.toml.findings import Findings, TooMany
+from dpcli.file.toml.findings import Advice, Findings, TooMany
 
 FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
 
@@ -152,8 +152,8 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
     return read_members(known, tables, KeyPlace((), findings))
 
 
-def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """Return the key that was probably meant by an unknown key, or None, and advice in words."""
+def meant(key: str, known: Iterable[str]) -> Advice:
+    """Return advice about an unknown key of a pipeline file. Its module is imported only here, as most files need no advice."""
     from dpcli.file.pipeline.misplaced import advice
 
     return advice(key, known, frozenset(TOP))

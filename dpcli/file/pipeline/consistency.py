@@ -1,4 +1,8 @@
-"""Checks of keys against each other (rule DP005): within an entry, across entries, and against [privacy]."""
+"""Checks of keys against each other (rule DP005): within an entry, across entries, and against [privacy].
+
+`values_of` is the step of the reader between tables and `Pipeline` (read.py): it reads each value alone (canonical.py), and then compares
+those that could be read. A contradiction refuses the file, because dpcli and the program that runs might each believe another key.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +66,7 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
 
 
 def _privacy_problems(privacy: Privacy | None, has_only_queries: bool) -> Iterator[Problem]:
-    """Yield the problems of [privacy].
-
-    Args:
-        has_only_queries: Whether all mechanisms come from queries, which bound the contributions of a unit by other keys.
-    """
+    """Yield the problems of [privacy]. Queries bound the contributions of a unit by their own keys, so `has_only_queries` spares some."""
     if privacy is None:
         return
     if privacy.dataset is not None:
@@ -96,7 +96,6 @@ def _unit_problems(unit: str, max_contributions: int | None, has_only_queries: b
 
 
 def _budget_problems(budget: Budget | None) -> Iterator[Problem]:
-    """Yield a problem for a budget without a cap."""
     if budget is not None and budget.epsilon is None and budget.rho is None:
         yield ("budget",), "a cap on epsilon, on rho or on both", "none"
 
@@ -113,7 +112,6 @@ def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
-    """Yield the contradictions within each entry."""
     for index, entry in entries.items():
         path: Path = ("mechanism", index)
         for key, expected, actual in entry.spec.problems():

@@ -116,8 +116,7 @@ class Stated:
 def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pipeline:
     """Return the pipeline of `Stated.tables`, read from the text of its file, which is written from the tables if it is None.
 
-    Raises:
-        InputError: The reader refuses a value. The message names the flag in place of the key.
+    Raises InputError if the reader refuses a value. The message names the flag in place of the key.
     """
     text = toml_text(tables) if text is None else text
     try:
@@ -158,7 +157,7 @@ def _flag(name: str, value: Any) -> Iterator[str]:
 
 
 def _as_count(value: Any) -> Any:
-    """Return a float that is a whole number as an int. Other values are returned unchanged."""
+    """Return a float that is a whole number as an int, such as 1000.0 -> 1000, and any other value unchanged."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 

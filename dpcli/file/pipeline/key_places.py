@@ -1,4 +1,8 @@
-"""All tables of the pipeline file with their keys, for the manual and for `explain`, and the JSON Schemas of all file formats."""
+"""All tables of the pipeline file with their keys, for the manual and for `explain`, and the JSON Schemas of all file formats.
+
+Everything here follows from the classes that read the file (model.py, canonical.py and plugins), so that the manual cannot fall behind. One
+key may have several *places*, since each mechanism type and each table may have a key of this name with another meaning.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Advice about an unknown key: the key that was meant, the table to which it belongs, or the reason why no such key exists."""
+"""Advice about an unknown key: the key that was meant, the table to which it belongs, or the reason why no such key exists.
+
+An unknown key always refuses the file; the advice only helps to correct it. It is sought in this order: a stated reason (such as NO_NORM),
+a nearly equal key of the same table, the same key in another table, the word of another tool (SYNONYMS), and less similar keys last.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Privacy
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable, TablePlace, places_in
+from dpcli.file.toml.findings import Advice
 from dpcli.file.toml.suggest import SYNONYMS, closest, closest_short
 
 ANY_TYPE = "a mechanism"
@@ -35,32 +40,30 @@ NEARLY_EQUAL = 0.9  # smallest similarity, as difflib measures it, of a key of t
 MOST_TYPES = 3  # largest number of mechanism types that the advice names
 
 
-def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
+def advice(key: str, known: Iterable[str], top: frozenset[str]) -> Advice:
     """Return advice about an unknown key.
 
     Args:
         known: The keys that are allowed in its place.
-
-    Returns:
-        The known key that was probably meant, or None if the advice is something else; and the advice in words, or "".
+        top: The keys at the top of a file.
     """
     keys = list(known)
     reason = _why_absent(key.replace("-", "_"), set(keys))
     if reason:
-        return None, reason
+        return Advice(None, reason)
     meant = USUAL_NAMES[key] if USUAL_NAMES.get(key) in keys else closest(key, keys, cutoff=NEARLY_EQUAL)
     places = "" if meant else _places(key, top)
     if places:
-        return None, f"it belongs in {places}"
+        return Advice(None, f"it belongs in {places}")
     meant = meant or closest(key, keys)
     for synonym in SYNONYMS.get(key, ()):
         if synonym not in keys:
-            return None, f"did you mean '{synonym}' in {_places(synonym, top)}"
+            return Advice(None, f"did you mean '{synonym}' in {_places(synonym, top)}")
     meant = meant or closest_short(key, keys)
     if meant:
-        return meant, f"did you mean '{meant}'"
+        return Advice(meant, f"did you mean '{meant}'")
     far = closest(key, [name for names in homes(top).values() for name in names])
-    return None, f"did you mean '{far}' in {_places(far, top)}" if far else ""
+    return Advice(None, f"did you mean '{far}' in {_places(far, top)}" if far else "")
 
 
 def _why_absent(key: str, keys: set[str]) -> str:

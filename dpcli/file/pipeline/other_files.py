@@ -117,7 +117,6 @@ def looks_like(data: bytes, path: str) -> str | None:
 
 
 def _binary(data: bytes) -> FileKind | None:
-    """Return the kind of a binary file; None for other files."""
     if data.startswith(b"PK\x03\x04"):
         return FileKind("a file of torch.save", OPACUS) if b"data.pkl" in data else FileKind("a zip")
     if data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):  # the protocol versions 2 to 5
@@ -126,7 +125,6 @@ def _binary(data: bytes) -> FileKind | None:
 
 
 def _json(data: bytes) -> FileKind | None:
-    """Return the kind of a JSON file; None for other files."""
     if data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -139,7 +137,6 @@ def _json(data: bytes) -> FileKind | None:
 
 
 def _json_table(table: Mapping[str, Any]) -> FileKind:
-    """Return the kind of a JSON file that contains this table."""
     name = table.get("type", table.get("class_name"))
     if (type(name) is str and name.endswith("DpEvent")) or table.get("schema") == "dpcli/dp-event/v1":
         return EVENT

@@ -90,12 +90,7 @@ def _runs_others(entry: Entry) -> bool:
 
 
 def _part_problem(owner: Entry, name: str, part: Entry | None, names: Collection[str]) -> str | None:
-    """Return the reason why the entry with this name cannot be a part of `owner`; None if it can.
-
-    Args:
-        part: The entry; None if it cannot be read.
-        names: The names of all entries.
-    """
+    """Return the reason why the entry with this name cannot be a part of `owner`; None if it can. `part` is None if it cannot be read."""
     if name == owner.name:
         return "its own name"
     if name not in names:
@@ -136,7 +131,7 @@ def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
 
 
 def entries_by_sample(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
-    """Return the entries that read each named sample, in their order."""
+    """Return the entries that read each named sample, in their order. Entries without `sample`, or with "own", are left out."""
     result: dict[str | None, list[Entry]] = {}
     for entry in entries:
         if entry.sample not in (None, OWN):

@@ -130,18 +130,8 @@ def _pipeline(checked: CheckedDocument, data: bytes, path: str) -> Pipeline:
     return replace(pipeline_of(checked.values, checked.document.tables), path=path, sha256=hashlib.sha256(data).hexdigest())
 
 
-def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
-    """Return the keys whose value is "calibrate", as (name of the mechanism, key).
-
-    Raises:
-        InputError: The file cannot be read.
-        InvalidFile: The file is not TOML.
-    """
-    return targets(read_bytes(path), os.fspath(path))
-
-
 def targets(data: bytes, path: str) -> tuple[tuple[str, str], ...]:
-    """Return the result of `calibrate_targets` for the bytes of a file."""
+    """Return the keys whose value is "calibrate", as (name of the mechanism, key). Raises InvalidFile if the file is not TOML."""
     tables = toml_document(data, path).tables
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 
@@ -189,7 +179,6 @@ def _written_tables(text: str) -> Mapping[str, Any]:
 
 
 def _expanded(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the tables with lists and defaults expanded."""
     if not _has_abbreviations(tables):
         return tables
     from dpcli.file.pipeline.series import plain_entries
@@ -276,16 +265,11 @@ def _title(path: str) -> str:
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
-    """Return the paths with each folder replaced by the wanted *.toml files in it, in order and without duplicates.
+    """Return the paths with each folder replaced by the *.toml files in it whose tables are `wanted`, in order and without duplicates.
 
     Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, because it may be a damaged
-    pipeline. A folder without such files stays in the list, so that reading it reports an error.
-
-    Args:
-        wanted: Function that returns whether a file with these tables is wanted.
-
-    Raises:
-        InputError: A folder cannot be listed.
+    pipeline. A folder without such files stays in the list, so that reading it reports an error. Raises InputError if a folder cannot be
+    listed.
     """
     by_place: dict[str, str] = {}
     for path in paths:

@@ -198,12 +198,9 @@ def _bound(
 ) -> Spec:
     """Return the spec of an entry, with the entries that it names inserted.
 
-    Args:
-        depth: Number of groups around the entry.
-        member_numbers: Counter of the members that were inserted so far; None if the entry is not a member.
-
-    Raises:
-        InputError: There are more groups or members than the limits allow, or the entry is sampled although its type cannot be.
+    `depth` is the number of groups around the entry, and `member_numbers` counts the members that were inserted so far (None if the entry
+    is no member). Raises InputError if there are more groups or members than the limits allow, or the entry is sampled although its type
+    cannot be.
     """
     counter = itertools.count() if member_numbers is None else member_numbers  # the entry itself is number 0, and no member
     if depth > MAX_DEPTH or next(counter) > MAX_MEMBERS:

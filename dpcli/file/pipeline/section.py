@@ -1,7 +1,8 @@
 """Sections: the tables of plugins, such as [train], each of which one command reads; and the list of all tables of a file.
 
-Every command checks all sections of a file, and imports only the modules of these sections. The tables [source] and [[query]] of a release
-become mechanisms.
+A section describes a run, and does not change its price; the mechanisms of the file do. Every command checks all sections of a file, and
+imports only the modules of these sections. The tables [source] and [[query]] of a release are no sections: their queries become mechanisms.
+`places_in` lists the tables that a kind of value contains, for the manual.
 """
 
 from __future__ import annotations

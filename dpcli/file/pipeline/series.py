@@ -1,7 +1,8 @@
 """Expansion of the abbreviations of a pipeline file: lists that make several entries, and [defaults].
 
-A "plain" entry is a [[mechanism]] table without lists that already contains its defaults. Files are expanded to plain entries before any
-other code reads them. Only positions in the text refer to the tables as they are written.
+A table named train with `steps = [100, 200]` makes the entries train[1] and train[2]. A *plain* entry is a [[mechanism]] table without
+lists that already contains its defaults. Files are expanded to plain entries before any other code reads them. Only positions in the text
+refer to the tables as they are written (`written_paths`).
 """
 
 from __future__ import annotations
@@ -151,7 +152,6 @@ def comparable_tables(old: Tables, new: Tables) -> tuple[Tables, Tables]:
 
 
 def _named_in(tables: Tables) -> set[str]:
-    """Return the names of all mechanisms."""
     return {table["name"] for table in tables.get("mechanism", ())}
 
 
@@ -187,7 +187,7 @@ def _table_of_series(name: str, entries: Sequence[Tables]) -> Tables | None:
         paths += [("sampling", key) for key in table["sampling"]]
     lists = {}
     for path in paths:
-        values = [_value_at(entry, path) for entry in entries]
+        values = [value_at(entry, path) for entry in entries]
         if all(type(value) in (int, float) for value in values):
             lists[path] = values
     varying = {path: values for path, values in lists.items() if any(value != values[0] for value in values)}
@@ -197,13 +197,6 @@ def _table_of_series(name: str, entries: Sequence[Tables]) -> Tables | None:
         table = with_value(table, path, values)
     expanded = list(plain_entries({"mechanism": [table]})["mechanism"])
     return table if expanded == list(entries) else None
-
-
-def _value_at(table: Any, path: Path) -> Any:
-    """Return the value at a path; None if there is none."""
-    for key in path:
-        table = table.get(key) if type(table) is dict else None
-    return table
 
 
 def written_paths(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -299,7 +292,6 @@ def numbers_in(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[P
 
 
 def _numeric(members: Members) -> frozenset[str]:
-    """Return the keys whose values are numbers."""
     return frozenset(key for key, member in members.items() if isinstance(member.kind, Number | WholeNumber))
 
 
@@ -307,6 +299,16 @@ def _known(table: Tables) -> Members:
     """Return the keys that an entry of this type may have."""
     name = MECHANISMS.selected(table)
     return {**members_of(Entry), **(MECHANISMS.own(name) if name else {})}
+
+
+def value_at(tables: Any, path: Path) -> Any:
+    """Return the value at a path; None if there is none."""
+    for part in path:
+        try:
+            tables = tables[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return tables
 
 
 def with_value(table: Tables, path: Path, value: Any) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""TOML as text: reading, writing, positions of keys, findings with places, and limits against files from elsewhere."""

@@ -1,8 +1,9 @@
 """Detection of names that look alike, that mix scripts, or that have unusual characters.
 
-Names that look alike have the same skeleton. Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of
-confusable strings). The table here covers the Cyrillic, Greek and Armenian letters that have the shape of a Latin letter, and the
-digits that can be mistaken for letters.
+A dataset under two names that look alike would have two budgets, and people could approve their own waivers under such a name. Names that
+look alike have the same *skeleton*. Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of confusable
+strings). The table here covers the Cyrillic, Greek and Armenian letters that have the shape of a Latin letter, and the digits that can be
+mistaken for letters.
 """
 
 from __future__ import annotations

@@ -10,17 +10,15 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import public_length, without_passwords
 
-Path = tuple[str | int, ...]  # path of a key, with 0-based positions in lists
+Path = tuple[str | int, ...]  # path of a key, with 0-based positions in lists: ("mechanism", 0, "sampling", "rate")
 Problem = tuple[Path, str, str]  # (path of the key within its table, text after "expected", text after "found")
-# A function (unknown key, known keys) -> (the key that was probably meant, advice in words).
-Advice = Callable[[str, Iterable[str]], tuple[str | None, str]]
 
 MAX_FINDINGS = 100  # largest number of findings that are reported for one file; more would bury the first ones
 
@@ -32,6 +30,19 @@ _INDENT = "    "
 
 class TooMany(Exception):
     """MAX_FINDINGS findings were collected. The reader stops, and reports these."""
+
+
+class Advice(NamedTuple):
+    """Advice about an unknown key.
+
+    Attributes:
+        meant: The known key that was probably meant; None if there is none, or if the advice is something else. The reader then does not
+            report as well that this key is missing.
+        words: The advice for the end of a message, such as "did you mean 'steps'"; "" if there is none.
+    """
+
+    meant: str | None
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +76,12 @@ class Findings:
     Attributes:
         items: The findings, in the order in which they were added.
         more: True if a finding was refused because the list was full.
-        advice: A function that gives advice about an unknown key. None for a pipeline file, for which the reader has its own advice.
+        advice: A function that gives advice about an unknown key, given the known ones. None for a pipeline file, whose reader has its own.
     """
 
     items: list[KeyFinding] = field(default_factory=list)
     more: bool = False
-    advice: Advice | None = None
+    advice: Callable[[str, Iterable[str]], Advice] | None = None
 
     def __len__(self) -> int:
         return len(self.items)

@@ -1,4 +1,8 @@
-"""Reading the bytes of a file or of standard input, with limits on its size and on the kind of file."""
+"""Reading the bytes of a file or of standard input, with limits on its size and on the kind of file.
+
+A file may come from elsewhere: it must not exhaust memory, and a pipe or a device must not make a command wait. Readers get one byte more
+than a file may have, by which they see that it is too large (syntax.py). Standard input can be read only once, so its bytes are kept.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +54,7 @@ def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
 def read_again(path: str) -> bytes:
     """Return the bytes of a file or, for "-", the bytes that were read from standard input before.
 
-    Raises:
-        InputError: As `read_bytes`, or nothing was read from standard input before.
+    Raises InputError as `read_bytes`, or if nothing was read from standard input before.
     """
     if path == "-" and (sys.stdin is None or sys.stdin not in _stdin_content):
         raise InputError("<stdin>: standard input was not read before")

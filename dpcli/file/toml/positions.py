@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 import tomli
 
@@ -47,16 +48,18 @@ def too_deep(text: str, limit: int) -> int | None:
     return None
 
 
-def first_toml_1_1_use(text: str) -> tuple[str, int] | None:
-    """Return the first use of a feature of TOML 1.1 in a document; None for a document in TOML 1.0.
+class NewerToml(NamedTuple):
+    """A use of a feature of TOML 1.1: the message of a tomli before 2.4 about it, and its offset in the text."""
 
-    tomli 2.4 reads TOML 1.1, and earlier versions do not. Without this check a file would be valid on some machines only.
+    message: str
+    offset: int
 
-    Args:
-        text: A document that tomli has accepted, with "\\n" as line ends.
 
-    Returns:
-        The message of a tomli before 2.4, and the offset of the use.
+def first_toml_1_1_use(text: str) -> NewerToml | None:
+    """Return the first use of a feature of TOML 1.1 in a document that tomli has accepted; None for a document in TOML 1.0.
+
+    tomli 2.4 reads TOML 1.1, and earlier versions do not. Without this check a file would be valid on some machines only. Line ends must
+    be "\\n".
     """
     tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}\n]|,[ \t]*+(?=\}})|(?<![\d:+-])\d\d:\d\d(?!:)", re.DOTALL)
     inside: list[str] = []
@@ -69,15 +72,15 @@ def first_toml_1_1_use(text: str) -> tuple[str, int] | None:
                 inside.pop()
             case "\n" if inside and inside[-1] == "{":
                 opened = text[: token.start()].rstrip(" \t")[-1] in "{,"
-                return "Invalid initial character for a key part" if opened else "Unclosed inline table", token.start()
+                return NewerToml("Invalid initial character for a key part" if opened else "Unclosed inline table", token.start())
             case ",":
-                return "Invalid initial character for a key part", token.end()
+                return NewerToml("Invalid initial character for a key part", token.end())
             case '"':
                 for escape in ESCAPE.finditer(token[0]):
                     if escape[0] in (r"\e", r"\x"):
-                        return "Unescaped '\\' in a string", token.start() + escape.end()
+                        return NewerToml("Unescaped '\\' in a string", token.start() + escape.end())
             case _ if first.isdigit():
-                return "Expected newline or end of document after a statement", token.start() + 2
+                return NewerToml("Expected newline or end of document after a statement", token.start() + 2)
     return None
 
 

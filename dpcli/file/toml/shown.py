@@ -46,7 +46,7 @@ def without_passwords(message: str) -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a key or a keyword in single quotes."""
+    """Return a key or a keyword in single quotes. Values of a file have double quotes in messages (`shown`)."""
     return f"'{escaped(word)}'"
 
 
@@ -70,7 +70,8 @@ def shown(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case int():
-            return _integer(value)
+            # Python refuses to write integers of more than 4300 digits. Nobody would read such a number in a message.
+            return str(value) if value.bit_length() <= MOST_BITS else f"a whole number of {value.bit_length()} bits"
         case float():
             return repr(value)
         case str():
@@ -98,8 +99,3 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
             is_plain = BARE_KEY.fullmatch(part) and len(part) <= LONGEST_VALUE
             text += ("." if text else "") + (part if is_plain else quoted(part))
     return text
-
-
-def _integer(value: int) -> str:
-    # Python refuses to write integers of more than 4300 digits. Nobody would read such a number in a message.
-    return str(value) if value.bit_length() <= MOST_BITS else f"a whole number of {value.bit_length()} bits"

@@ -1,4 +1,8 @@
-"""Suggestions for a mistyped key, word or column name."""
+"""Suggestions for a mistyped key, word or column name: words of other tools and papers (SYNONYMS), and similar spellings.
+
+A suggestion is only printed; nothing is replaced by it (`dpcli lint --fix` has stricter rules: dpcli/lint/mend.py). Two words are similar
+if the ratio of difflib is at least a cutoff: 1 for equal words, 0 for words without a common letter.
+"""
 
 from __future__ import annotations
 
@@ -143,12 +147,9 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
 def meant_in(row: object, names: Iterable[str]) -> str:
     """Return a suggestion for a row that lacks a key: the key of the row that spells one of the names differently; "" if none does."""
     keys = [key for key in row if isinstance(key, str)] if isinstance(row, Mapping) else []
-    for name in names:
-        if name not in keys:
-            for key in keys:
-                if same_word(key, name):
-                    return f": did you mean {quoted(key)}?"
-    return ""
+    missing = [name for name in names if name not in keys]
+    meant = next((key for name in missing for key in keys if same_word(key, name)), None)
+    return "" if meant is None else f": did you mean {quoted(meant)}?"
 
 
 def same_word(first: str, second: str) -> bool:

@@ -69,7 +69,7 @@ def tables_of(text: str) -> dict[str, Any]:
         raise _unhandled_error(text, error) from None
     use = first_toml_1_1_use(text)
     if use is not None:
-        raise _error_at(text, use[0], *line_and_column(text, use[1]))
+        raise _error_at(text, use.message, *line_and_column(text, use.offset))
     return tables
 
 

@@ -11,7 +11,7 @@ import copy
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -41,7 +41,6 @@ def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: in
 
 
 def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a document."""
     plain = {key: value for key, value in tables.items() if type(value) is not dict and not _is_array(value)}
     yield from _pairs(plain)
     for key, value in tables.items():
@@ -52,12 +51,10 @@ def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether a value is an array of tables."""
     return type(value) is list and bool(value) and all(type(item) is dict for item in value)
 
 
 def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
-    """Return the lines `key = value` of a table."""
     return (f"{_key(key)} = {value_text(value)}" for key, value in table.items())
 
 
@@ -66,12 +63,16 @@ def _key(key: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as TOML, on one line."""
+    """Return a value as TOML, on one line: `{"rate": 0.1} -> "{ rate = 0.1 }"`."""
     return _TEXTS[type(value)](value)
 
 
 def _string(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _list(values: Iterable[Any]) -> str:
+    return "[" + ", ".join(map(value_text, values)) + "]"
 
 
 _TEXTS: dict[type, Callable[[Any], str]] = {
@@ -82,23 +83,21 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     datetime.date: datetime.date.isoformat,
     datetime.datetime: datetime.datetime.isoformat,
     datetime.time: datetime.time.isoformat,
-    list: lambda value: "[" + ", ".join(map(value_text, value)) + "]",
+    list: _list,
+    tuple: _list,
     dict: lambda value: "{ " + ", ".join(_pairs(value)) + " }" if value else "{}",
 }
 
 
 def edited(text: str, values: Mapping[Path, Any]) -> str:
-    """Return the document with new values for some keys.
-
-    The result is parsed again. It must contain the old tables with the new values, and nothing else.
+    """Return the document with new values for some keys. The result is parsed again: it must have the old tables with the new values only.
 
     Args:
         text: A document that tomli has accepted, with "\\n" as line ends.
         values: New values by path of the key, with 0-based positions in lists. The old values must be numbers, strings or tables of the
             form { calibrate = {...} }.
 
-    Raises:
-        InputError: A key is absent, or its value cannot be replaced.
+    Raises InputError if a key is absent, or its value cannot be replaced.
     """
     wanted = tables_of(text)
     line_starts = _line_starts(text)
@@ -116,7 +115,6 @@ def edited(text: str, values: Mapping[Path, Any]) -> str:
 
 
 def _line_starts(text: str) -> list[int]:
-    """Return the offset of the first character of each line."""
     return [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
 
 
@@ -157,14 +155,8 @@ def _absent(path: Path) -> InputError:
 def renamed(text: str, names: Mapping[Path, str]) -> str:
     """Return the document with new names for some keys. A top-level name is changed in the headers of all its tables.
 
-    The result is parsed again. It must contain the old tables with the new names, and nothing else.
-
-    Args:
-        text: A document that tomli has accepted, with "\\n" as line ends.
-        names: New names, as bare keys, by path of the key.
-
-    Raises:
-        InputError: A key is absent, a new name exists already, or a key is mentioned in a place that is not searched.
+    The arguments and the check of the result are as in `edited`; names are bare keys. Raises InputError if a key is absent, a new name
+    exists already, or a key is mentioned in a place that is not searched.
     """
     wanted: Any = tables_of(text)
     for path in sorted(names, key=len, reverse=True):  # inner keys first, while the paths to their tables are still valid

@@ -1,4 +1,7 @@
-"""The command `dpcli gate`, which judges pipelines against their caps, a policy and a base, with an exit code for CI."""
+"""The command `dpcli gate`, which judges pipelines against their caps, a policy and a base, with an exit code for CI.
+
+This file only declares the flags: gate_terms.py checks them, judge.py judges, and documents/gate.py puts the verdicts into words.
+"""
 
 from __future__ import annotations
 

@@ -145,7 +145,6 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
 
 
 def _file_row(file: Judged) -> tuple[str, ...]:
-    """Return the row of a file or sum in the table of files."""
     has_only_warnings = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
     word = WORDS["warn" if has_only_warnings and file.verdict == "pass" else file.verdict]
     if isinstance(file, JudgedSum) and file.uncapped is not None:
@@ -165,7 +164,6 @@ def _file_row(file: Judged) -> tuple[str, ...]:
 
 
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
-    """Return the values of a file or sum for the columns `SHEET_COLUMNS`."""
     account = file.uncapped if isinstance(file, JudgedSum) and file.uncapped is not None else file.account
     values: dict[str, Value] = {"file": file.path, "verdict": file.verdict}
     if file.base is not None:
@@ -285,10 +283,7 @@ def _check(path: str, condition: Condition) -> Check:
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
-    """Yield a finding for each condition that does not pass, and the lint findings that are not conditions.
-
-    If a file cannot be read and its errors have lines, these errors replace the condition "file".
-    """
+    """Yield a finding for each condition that does not pass (errors with lines replace the condition "file"), and other lint findings."""
     names = {condition.name for condition in file.conditions}
     has_errors = any(
         diagnostic.line > 0 and diagnostic.severity == "error" and diagnostic.rule not in names for diagnostic in file.diagnostics

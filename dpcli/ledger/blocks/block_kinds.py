@@ -1,6 +1,7 @@
 """The kinds of blocks into which a dataset can be cut: days, weeks, listed parts, and parts by a hash of the unit.
 
-Each block has one name with exactly one spelling, so that no block can be charged under two names.
+A *block* is a part of a dataset that has a cap of its own in the ledger (family.py has the proof). Each block has one name with exactly one
+spelling, so that no block can be charged under two names. A new kind is a subclass of `BlockKind`, which dpcli/ledger/plugin.py registers.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
 
 
 def known_kinds() -> Mapping[str, str]:
-    """Return, for the name of each kind, the term that it needs (`BlockKind.needs`)."""
+    """Return, for the name of each kind, the term that it needs: {"day": "", "region": "names", "hash": "count", ...}."""
     return {by: load(target).needs for by, target in BLOCKS.items()}
 
 

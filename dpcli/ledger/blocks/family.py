@@ -1,9 +1,10 @@
 """The blocks of a growing dataset. Each block has its own cap and filter, so that new data bring new budget.
 
 When the ledger is opened, its terms fix how the blocks are cut (`by` a `column`) and in how many blocks the records of one unit may lie
-(`max_blocks`). The block of a record must depend on that record only. The window of a run is the set of blocks that the run reads. Every
+(`max_blocks`). The block of a record must depend on that record only. The *window* of a run is the set of blocks that the run reads. Every
 run must state its window. One entry charges the full cost of the run on every block of the window, or the run is refused. A block accepts
-no further charge if its cap is used up or an entry has retired it.
+no further charge if its cap is used up or an entry has retired it. The caps and costs are in the currency of the ledger's filter, such as
+rho of zCDP (dpcli/ledger/filters/filter.py).
 
 The following steps prove the guarantee.
 
@@ -79,7 +80,7 @@ class BlockFamily:
         return kind_named(self.by, self.names, self.count)
 
     def content(self) -> dict[str, Any]:
-        """Return the family as it is written in the opening entry."""
+        """Return the family as the opening entry states it, such as {"by": "day", "column": "date", "max_blocks": 1}."""
         content: dict[str, Any] = {"by": self.by, "column": self.column, "max_blocks": self.max_blocks}
         if self.names:
             content["names"] = list(self.names)
@@ -176,4 +177,9 @@ def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...
 
 def spelled(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:
     """Return blocks as privacy.window and --window take them, with FIRST..LAST for each stretch of consecutive blocks."""
-    return tuple(part[0] if len(part) == 1 else f"{part[0]}..{part[-1]}" for part in stretches(family, blocks))
+    return tuple(map(spelled_stretch, stretches(family, blocks)))
+
+
+def spelled_stretch(blocks: Sequence[str]) -> str:
+    """Return consecutive blocks as --window takes them: "2026-01-01..2026-01-28", or the name of a single block."""
+    return blocks[0] if len(blocks) == 1 else f"{blocks[0]}..{blocks[-1]}"

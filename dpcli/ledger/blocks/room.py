@@ -1,7 +1,7 @@
 """The blocks in which a run still fits, as stretches of consecutive blocks, for `dpcli budget windows`. Nothing is charged.
 
-A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window*. What fits now may
-not fit when the run is charged, as others may be faster: the answer is advice, and the charge decides.
+A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window* (family.py). What
+fits now may not fit when the run is charged, as others may be faster: the answer is advice, and the charge decides.
 """
 
 from __future__ import annotations
@@ -23,16 +23,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import LedgerState
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Consecutive blocks in each of which the run fits. If the blocks have no order, a stretch is a single block."""
-
-    blocks: tuple[str, ...]
-
-    @property
-    def words(self) -> str:
-        """The stretch as --window accepts it."""
-        return self.blocks[0] if len(self.blocks) == 1 else f"{self.blocks[0]}..{self.blocks[-1]}"
+Stretch = tuple[str, ...]  # consecutive blocks; a single block if the blocks have no order
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +51,7 @@ class BlockRoom:
     @property
     def widest(self) -> Stretch | None:
         """The longest stretch, or the latest of the longest ones; None if the run fits in no block."""
-        return max(reversed(self.stretches), key=lambda stretch: len(stretch.blocks), default=None)
+        return max(reversed(self.stretches), key=len, default=None)
 
     @property
     def latest(self) -> Stretch | None:
@@ -84,7 +75,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     """
     state = ledger.state()
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())
-    cost, _ = ledger.cost(pipeline, delta)
+    cost = ledger.cost(pipeline, delta).cost
     wanted = amounts.read(cost.amounts)
     accepting = [block for block in blocks if block not in state.retired and state.on_blocks((block,)).fits(wanted)]
     family = state.open_terms().family
@@ -92,7 +83,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     before, after = (None, None) if within else _unused_sides(state, blocks)
     return BlockRoom(
         blocks,
-        tuple(map(Stretch, stretches(family, accepting))),
+        tuple(stretches(family, accepting)),
         cost,
         share=amounts.largest_share(wanted, state.caps),
         fits_unused=amounts.exceeded(wanted, state.caps) is None,
@@ -123,7 +114,6 @@ def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
 
 
 def _used_blocks(state: LedgerState) -> list[str]:
-    """Return the blocks that were charged or retired, in order."""
     return sorted({*charged_blocks(state.spent), *state.retired})
 
 

@@ -1,6 +1,8 @@
 """The rows that a run may read: those whose value in one column lies in the blocks of the run's window.
 
-All commands that read rows use this condition.
+A ledger may cut a dataset into *blocks*, such as days, by the value of a column (family.py). A run is charged only on the blocks of its
+*window*, so it must read no other row. All commands that read rows use the condition of this module: `dpcli/sessions/window.py` puts a
+`RowWindow` into their plans.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class RowWindow:
 
     @property
     def words(self) -> str:
-        """The rows that are read, as a sentence."""
+        """The rows that are read, as a sentence: 'only rows whose "date" lies in ... are read'."""
         return f"only {self.which} are read"
 
     @property

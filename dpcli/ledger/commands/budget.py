@@ -1,4 +1,8 @@
-"""The command group `dpcli budget`, with the options and helpers that its subcommands share."""
+"""The command group `dpcli budget`, with the options and helpers that its subcommands share.
+
+The subcommands are in the other files of this folder: opening.py, spending.py, governing.py and reading.py. Each opens a ledger
+(`opened_ledger`), makes one request of `Ledger` (dpcli/ledger/ledger.py) and prints the answer as a document (dpcli/ledger/documents).
+"""
 
 from __future__ import annotations
 
@@ -75,16 +79,9 @@ def subcommand(name: str, *parameters: Callable[..., Any]) -> Callable[..., Any]
 
 @contextmanager
 def opened_ledger(ledger: str, dataset: str | None, anchor: str | None = None) -> Iterator[Ledger]:
-    """Yield the ledger of a dataset, and close it at the end.
+    """Yield the ledger of a dataset, as the arguments LEDGER and --dataset name it, and close it at the end.
 
-    Args:
-        ledger: Path or address of the ledger.
-        dataset: Name of the dataset, if the ledger contains several.
-        anchor: Path of an anchor file, which contains an earlier head of the chain. The entries must contain this head. None for no check.
-
-    Raises:
-        InputError: There is no such ledger or dataset.
-        LedgerError: The entries of the ledger do not contain the anchor.
+    If `anchor` is the path of an anchor file, an earlier head of the chain, LedgerError is raised if the entries do not contain this head.
     """
     from dpcli.ledger.stores.places import open_ledger
 
@@ -100,7 +97,7 @@ def opened_ledger(ledger: str, dataset: str | None, anchor: str | None = None) -
 
 
 def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], **output: Any) -> int:
-    """Send a request to a ledger, print the receipt, and return the exit code."""
+    """Make a request by calling `ask` with the open ledger, print its receipt or denial, and return the exit code."""
     from dpcli.cli.options import emit
     from dpcli.ledger.documents.ledger_answers import receipt
 
@@ -109,7 +106,11 @@ def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], *
 
 
 def _without_window_flag(error: InputError) -> InputError:
-    """Return the error for a command without --window, with --window replaced by the command's parameter for blocks."""
+    """Return an error that names the parameter for blocks of the command that runs, in place of --window.
+
+    Functions of the ledger say "--window: ..." in their messages, as most commands have this option. `windows`, `retire`, `import` and
+    `plan` take blocks in another way.
+    """
     from dpcli.file.pipeline.datasets import without_flag
 
     context = click.get_current_context()
@@ -125,7 +126,10 @@ def _without_window_flag(error: InputError) -> InputError:
 
 
 def with_delta_findings(document: Document, ledger: Ledger, pipeline: Pipeline, path: str, delta: float | None) -> Document:
-    """Return the document with the findings of lint rule DP105 on --delta and the ledger's delta. The charge does not depend on them."""
+    """Return the document with the findings of lint rule DP105 (delta is too large for the number of records) on both deltas.
+
+    These are --delta and the delta of the ledger. The findings are warnings: the charge does not depend on them.
+    """
     from dpcli.lint.delta import judged_deltas
     from dpcli.lint.documents.diagnostics import note
 

@@ -1,4 +1,9 @@
-"""The commands `dpcli budget amend`, quota, rate, approve, refuse, retire, correct and acknowledge, which decide what may be charged."""
+"""The commands `dpcli budget amend`, quota, rate, approve, refuse, retire, correct and acknowledge, which decide what may be charged.
+
+Each takes a reason, because the log should tell later why the rules of a ledger changed. In a two-person ledger amend, quota, rate and
+acknowledge only make a proposal (dpcli/ledger/governance/proposals.py). The docstring of a command is its help; dpcli/ledger/ledger.py does
+what it says.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +70,12 @@ def amend(
     ledger that was opened with --two-person the command proposes the change. The cap stays as it is until another person approves the
     proposal with `dpcli budget approve`.
     """
-    return answer(ledger, dataset, lambda book: book.amend(epsilon, why, approver, acknowledge, expires, unseen), **output)
+    return answer(
+        ledger,
+        dataset,
+        lambda book: book.amend(epsilon, why, approver, acknowledged=acknowledge, expires=expires, unseen=unseen),
+        **output,
+    )
 
 
 @subcommand(
@@ -109,7 +119,7 @@ def quota(
     from dpcli.ledger.opening import quota_from_flags
 
     terms = quota_from_flags(person, team, members, share, alert_at)
-    return answer(ledger, dataset, lambda book: book.quota(*terms, why=why, expires=expires), **output)
+    return answer(ledger, dataset, lambda book: book.quota(**terms._asdict(), why=why, expires=expires), **output)
 
 
 @subcommand(
@@ -154,7 +164,7 @@ def approve(ledger: str, entry: int, dataset: str | None, why: str, acknowledge:
     A proposal can be approved once, and only until it expires. It is closed when it is refused or when its subject changes: the cap was
     amended, the run was started, or somebody made a new proposal. `dpcli budget show` lists the open proposals.
     """
-    return answer(ledger, dataset, lambda book: book.approve(entry, why, unseen, acknowledge), **output)
+    return answer(ledger, dataset, lambda book: book.approve(entry, why, unseen=unseen, acknowledged=acknowledge), **output)
 
 
 @proposal_subcommand("refuse", "Reason for the refusal or withdrawal.")

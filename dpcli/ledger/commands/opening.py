@@ -1,4 +1,8 @@
-"""The commands `dpcli budget init`, import, copy and upgrade, which open, fill, move or upgrade a ledger."""
+"""The commands `dpcli budget init`, import, copy and upgrade, which open, fill, move or upgrade a ledger.
+
+The docstring of a command is its help. The work is done in dpcli/ledger/opening.py (init), history.py (import), stores/copying.py (copy)
+and stores/places.py (upgrade).
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,7 @@ from dpcli.ledger.plugin import BLOCKS, FILTERS
         "--ceiling", type=float, help="Largest cap that `amend` may set even because of outputs; this epsilon is guaranteed."
     ),
     click.option("--delta", type=float, help="Delta of the cap. [required]"),
-    click.option(
-        "--filter", "name", metavar="NAME", default="", help=f"Privacy filter that adds up the runs: {', '.join(FILTERS)}."
-    ),
+    click.option("--filter", metavar="NAME", default="", help=f"Privacy filter that adds up the runs: {', '.join(FILTERS)}."),
     click.option("--order", type=float, help="Order of the rdp filter; default: the best order for Gaussian noise."),
     click.option(
         "--slack", type=float, help="Part of delta that the conversion of the advanced filter uses up; default: half of it."
@@ -33,7 +35,6 @@ from dpcli.ledger.plugin import BLOCKS, FILTERS
     click.option("--mode", type=click.Choice(["adaptive", "declared"]), default="adaptive", show_default=True, help="See above."),
     click.option(
         "--declare",
-        "plans",
         multiple=True,
         metavar="FILE[:RUNS]",
         help="A run of declared mode, and the number of runs; repeatable.",
@@ -50,8 +51,8 @@ from dpcli.ledger.plugin import BLOCKS, FILTERS
     click.option("--blocks", type=click.Choice(list(BLOCKS)), help="Cut the dataset into blocks, each with its own cap."),
     click.option("--column", metavar="NAME", help="Blocks: the column that determines the block of a record."),
     click.option("--max-blocks", type=int, help="Blocks: the largest number of blocks with records of one unit; 1 for a user-day."),
-    click.option("--block", "names", multiple=True, metavar="NAME", help="Name of a block, for blocks by region; repeatable."),
-    click.option("--block-count", "count", type=int, help="Number of blocks, for blocks by a hash of the unit."),
+    click.option("--block", multiple=True, metavar="NAME", help="Name of a block, for blocks by region; repeatable."),
+    click.option("--block-count", type=int, help="Number of blocks, for blocks by a hash of the unit."),
     click.option(
         "--two-person",
         is_flag=True,

@@ -1,4 +1,7 @@
-"""The `dpcli budget` commands that write nothing: show, log, export, anchor, verify, overview, windows and plan."""
+"""The `dpcli budget` commands that write nothing: show, log, export, anchor, verify, overview, windows and plan.
+
+The docstring of a command is its help. Each command reads a ledger and prints what it finds as a document (dpcli/ledger/documents).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def show(ledger: str, dataset: str | None, odometer: bool, format_: str, outputs
     from dpcli.ledger.documents.ledger_balance import balance_document, picture
 
     with opened_ledger(ledger, dataset) as book:
-        document = balance_document(book, wants("html", format_, outputs), odometer)
+        document = balance_document(book, pictured=wants("html", format_, outputs), with_odometer=odometer)
         return emit_pictured(document, lambda: picture(book), format_, outputs)
 
 
@@ -217,5 +220,5 @@ def plan(
         rehearsed = plan_by_policy(plan_of(book, schedule), policy, shares)
         by_days = rehearsed.first_come is None
         changes, outlook = (changes_of_plan(book, rehearsed), outlook_of(rehearsed)) if by_days else ((), None)
-        document = plan_document(rehearsed, changes, outlook, wants("html", format_, outputs))
+        document = plan_document(rehearsed, changes, outlook, pictured=wants("html", format_, outputs))
     return emit_pictured(document, lambda: picture(rehearsed), format_, outputs)

@@ -1,4 +1,8 @@
-"""The commands `dpcli budget spend`, reserve, start, commit and void, which charge a run and record its progress."""
+"""The commands `dpcli budget spend`, reserve, start, commit and void, which charge a run and record its progress.
+
+They are for programs that do not use dpcli's Python interface: a script calls `spend` before it draws noise, or `reserve`, `start` and
+`commit` around a long run. The docstring of a command is its help.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +54,10 @@ def run_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checked_digest(path: str | None, pipeline: Pipeline, delta: float | None) -> str:
-    """Return the SHA-256 of the certificate at a path; "" for no path.
+    """Return the SHA-256 of the certificate at a path, for the entry of the charge; "" without a path.
 
-    Raises CannotCertify if it does not prove the epsilon that `dpcli account` prints for the pipeline at `delta`, by default the file's.
+    A certificate is a proof of an epsilon that a small program can check (dpcli certify). Raises CannotCertify if it does not prove the
+    epsilon that `dpcli account` prints for the pipeline at `delta`, by default the file's.
     """
     if path is None:
         return ""

@@ -67,7 +67,6 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
 
 
 def _proposal_document(result: Receipt, entry: LedgerEntry) -> Document:
-    """Return the document of a request that became a proposal."""
     state = result.state
     proposal = proposal_numbered(state.proposals, entry.row.seq)
     assert proposal is not None
@@ -78,7 +77,6 @@ def _proposal_document(result: Receipt, entry: LedgerEntry) -> Document:
 
 
 def _grant_document(ledger: Ledger, result: Receipt) -> Document:
-    """Return the document of a request that was granted, now or before."""
     state, run, entry = result.state, result.run, result.entry
     is_charge = entry is not None and entry.kind in ("spend", "reserve")
     warning = delta_warning(state, run) if run is not None and not result.repeated else ""
@@ -103,7 +101,7 @@ def _grant_document(ledger: Ledger, result: Receipt) -> Document:
         "exit_code": 0,
     }
     return Document(
-        _grant_words(result, "" if entry is None else entry.kind),
+        _grant_words(result),
         data,
         "warn" if warning or result.notes else "pass",
         total=share_spent_text(state),
@@ -171,8 +169,8 @@ def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
     )
 
 
-def _grant_words(result: Receipt, kind: str) -> str:
-    """Return the headline for a granted request. `kind` is the kind of the entry, or "" if nothing was written."""
+def _grant_words(result: Receipt) -> str:
+    """Return the headline for a granted request."""
     state, run = result.state, result.run
     left = _left_words(state, run)
     if run is not None:
@@ -181,7 +179,7 @@ def _grant_words(result: Receipt, kind: str) -> str:
         has_blocks = state.open_terms().family is not None
         return "already retired: nothing was written" if has_blocks else f"{_cap_words(state)}; {left}"
     seq, content = result.entry.row.seq, result.entry.content
-    match kind:
+    match result.entry.kind:
         case "retire":
             count = len(state.retired)
             return f"retired, entry {seq}: {count} {'block accepts' if count == 1 else 'blocks accept'} no further run"
@@ -219,7 +217,6 @@ def _cap_words(state: LedgerState) -> str:
 
 
 def _run_words(result: Receipt, run: Run, left: str) -> str:
-    """Return the headline for a granted request about a run."""
     cost = costs(run.cost)
     if result.notes:
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
@@ -249,15 +246,10 @@ def opening_document(ledger: Ledger) -> Document:
 def with_quote(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:
     """Return the document of a dry run with the answer of a ledger, which states whether the run would fit.
 
-    Args:
-        document: The document without the answer.
-        ledger: Path or URL of the ledger. If it is None, the document is returned unchanged.
-        dataset: Name of the dataset; None for the only dataset of the ledger.
-        run: The key under which the run may have been charged before. If it was, the run fits, because nothing more would be charged.
+    Without a ledger, the document is returned unchanged. If the run was charged before, under the key `run`, it fits, because nothing more
+    would be charged.
 
-    Raises:
-        LedgerError: The ledger cannot be read.
-        InputError: The dataset must be named, or the run states another unit or adjacency.
+    Raises LedgerError if the ledger cannot be read, and InputError if the dataset must be named, or the run has another unit or adjacency.
     """
     if ledger is None:
         return document
@@ -267,18 +259,18 @@ def with_quote(document: Document, ledger: str | None, dataset: str | None, pipe
         with open_ledger(ledger, dataset) as book:
             known = book.state().runs.get(run)
         if known is not None and known.status != "void":
-            return _with_answer(document, True, f"charged before under the key {run[:12]}: nothing more would be charged")
+            return _with_answer(document, f"charged before under the key {run[:12]}: nothing more would be charged", code=0)
     try:
         answer = quote(ledger, dataset, pipeline)
-        return _with_answer(document, answer.fits, answer.message)
+        return _with_answer(document, answer.message, code=0 if answer.fits else 1)
     except (CannotCertify, NotRepresentable) as refusal:
-        return _with_answer(document, False, str(refusal), refusal.exit_code)
+        return _with_answer(document, str(refusal), refusal.exit_code)
 
 
-def _with_answer(document: Document, fits: bool, message: str, code: int = 1) -> Document:
-    """Return the document of a dry run with the answer of the ledger. `code` is the exit code if the run does not fit."""
+def _with_answer(document: Document, message: str, code: int) -> Document:
+    """Return the document of a dry run with the answer of the ledger. `code` is the exit code of the answer, which is 0 if the run fits."""
+    fits, exit_code = code == 0, document.exit_code or code
     line = f"{'fits in the ledger' if fits else 'the ledger would deny it'}: {message}"
-    exit_code = document.exit_code if fits or document.exit_code else code
     extended = replace(
         document,
         data={**document.data, "ledger": {"fits": fits, "message": message}, "exit_code": exit_code},

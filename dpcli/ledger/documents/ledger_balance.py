@@ -1,4 +1,8 @@
-"""The balance of a ledger as a document: the used share of the cap, the runs, and what still fits."""
+"""The balance of a ledger as a document: the used share of the cap, the runs, and what still fits, for `dpcli budget show`.
+
+dpcli/ledger/balance.py has the numbers, and explains the share of a cap. This module puts them in words. They err on the safe side: what is
+used is rounded up, and what is left is rounded down.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
-from dpcli.ledger.balance import Odometer, Remaining, odometer, remaining_room, share_of
+from dpcli.ledger.balance import ANY_NUMBER, Odometer, Remaining, odometer, remaining_room, share_of
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import (
@@ -32,6 +36,7 @@ from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run, mechan
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
     from dpcli.ledger.budget import DatasetBudget
+    from dpcli.ledger.documents.ledger_pictures import Picture
 
 LEAST_TOLD_CONVERSION = 0.05  # share of the cap above which the balance tells what the conversion to delta uses up
 LITTLE_LEFT = 0.2  # share of the cap at or below which the verdict on what is left is a warning
@@ -70,12 +75,16 @@ def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool
             "exit_code": 0,
         },
         _verdict(remaining),
-        tables=(*readings, *((table,) if state.charges else ()), *(numbers for _, numbers in pictures if numbers.rows)),
+        tables=(
+            *readings,
+            *((table,) if state.charges else ()),
+            *(picture.numbers for picture in pictures if picture.numbers.rows),
+        ),
         notes=outlook,
         total=share_spent_text(state),
         records=all_runs,
         title=f"budget of {ledger.dataset}",
-        pictures=tuple(chart for chart, _ in pictures),
+        pictures=tuple(picture.chart for picture in pictures),
         details=(
             _bar(remaining, subject),
             *calendar(state),
@@ -114,12 +123,13 @@ def of_budget(budget: DatasetBudget) -> Document:
         return balance_document(ledger)
 
 
-def _pictures(ledger: Ledger) -> tuple[tuple[Chart, Table], ...]:
-    """Return each picture of a ledger, with the table of its numbers."""
-    from dpcli.ledger.documents.ledger_pictures import block_chart, block_table, burn_down
+def _pictures(ledger: Ledger) -> tuple[Picture, ...]:
+    """Return the pictures of a ledger: its blocks, if it has any, and what remained of the cap after each entry."""
+    from dpcli.ledger.documents.ledger_pictures import Picture, block_chart, block_table, burn_down
 
-    blocks, remaining = block_chart(ledger.state()), burn_down(ledger.entries())
-    return (*([(blocks, block_table(blocks))] if blocks else []), *([remaining] if remaining else []))
+    blocks = block_chart(ledger.state())
+    pictures = (None if blocks is None else Picture(blocks, block_table(blocks)), burn_down(ledger.entries()))
+    return tuple(picture for picture in pictures if picture is not None)
 
 
 def picture(ledger: Ledger) -> Chart:
@@ -127,7 +137,7 @@ def picture(ledger: Ledger) -> Chart:
     pictures = _pictures(ledger)
     if not pictures:
         raise InputError(f"{ledger.store.place}: nothing to draw, as nothing was charged to {ledger.dataset} yet")
-    return pictures[0][0]
+    return pictures[0].chart
 
 
 def headline(state: LedgerState, remaining: Remaining) -> str:
@@ -207,7 +217,7 @@ def blocks_words(state: LedgerState) -> str:
 
 
 def left_percent(remaining: Remaining) -> str:
-    """Return the remaining part of the cap in percent, rounded down."""
+    """Return what is left of the cap in percent, rounded down, such as "12.3 %"."""
     return f"{down(Decimal(repr(remaining.left)) * 100, 1)} %"
 
 
@@ -222,7 +232,7 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
             lines.append(f"{name} ({mechanism_names(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made")
     else:
         if last is not None and remaining.like_last is not None:
-            count = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"
+            count = "any number of" if remaining.like_last == ANY_NUMBER else f"{remaining.like_last:,}"
             who = str(last.content["who"])
             whose = f", by {who}, whose quota counts" if any(quotas_of(state.quotas, who)) else ""
             lines.append(f'still fits: {count} more like the last run, "{last.key}" ({costs(last.cost)} each){whose}')
@@ -296,6 +306,5 @@ def _run_row(state: LedgerState, run: Run) -> list[str]:
 
 
 def _reason(run: Run) -> str:
-    """Return the reason of a run, cut to `LONGEST_REASON` characters."""
     reason = str(run.content.get("why", ""))
     return reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."

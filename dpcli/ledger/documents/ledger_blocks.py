@@ -1,14 +1,19 @@
-"""The blocks of a ledger as documents: a calendar of their used shares, and the windows in which a run still fits."""
+"""The blocks of a ledger as documents: a calendar of their used shares, and the windows in which a run still fits.
+
+A *block* is a part of the dataset, such as a day, with a cap of its own (dpcli/ledger/blocks/family.py). A *window* is the list of blocks
+that a run reads. The calendar is a part of the text of `dpcli budget show`; ledger_pictures.py draws it as a chart.
+"""
 
 from __future__ import annotations
 
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from dpcli.base.rounding import percent_used
+from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
+from dpcli.ledger.blocks.family import spelled_stretch
 from dpcli.ledger.denial import costs
 
 if TYPE_CHECKING:
@@ -82,9 +87,9 @@ def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
         "cost": dict(room.cost.amounts),
         "share": room.share,
         "asked": len(room.within),
-        "windows": [list(stretch.blocks) for stretch in room.stretches],
-        "widest": None if widest is None else list(widest.blocks),
-        "latest": None if latest is None else list(latest.blocks),
+        "windows": [list(stretch) for stretch in room.stretches],
+        "widest": None if widest is None else list(widest),
+        "latest": None if latest is None else list(latest),
         "never_charged": {"before": room.before, "after": room.after, "takes": room.fits_unused},
         "exit_code": 0 if room.stretches else 1,
     }
@@ -93,18 +98,17 @@ def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
         headline = f"{ledger.dataset}: the run fits in none of {len(room.within)} blocks; {cost}"
         why = f"the run fits in no block{' that was checked' if notes else ''}"
         return Document(headline, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
-    rows = tuple((stretch.words, str(len(stretch.blocks))) for stretch in room.stretches)
-    records = [
-        {"first": stretch.blocks[0], "last": stretch.blocks[-1], "blocks": len(stretch.blocks)} for stretch in room.stretches
-    ]
-    headline = f"{ledger.dataset}: widest --window {widest.words} ({_count(widest.blocks)}), latest --window {latest.words}; {cost}"
+    rows = tuple((spelled_stretch(stretch), str(len(stretch))) for stretch in room.stretches)
+    records = [{"first": stretch[0], "last": stretch[-1], "blocks": len(stretch)} for stretch in room.stretches]
+    widest_words = f"widest --window {spelled_stretch(widest)} ({counted(len(widest), 'block')})"
+    headline = f"{ledger.dataset}: {widest_words}, latest --window {spelled_stretch(latest)}; {cost}"
     return Document(
         headline,
         data,
         "pass",
         tables=(Table("windows with room", ("window", "blocks"), rows, frozenset({1})),),
         notes=notes,
-        total=str(len(widest.blocks)),
+        total=str(len(widest)),
         records=records,
         details=(*(f"{words}  {count}" for words, count in rows), *notes),
     )
@@ -121,7 +125,3 @@ def _notes_on_unused(room: BlockRoom) -> tuple[str, ...]:
         return ()
     answer = "the run fits in each of them" if room.fits_unused else "the cap of a block is too small for the run"
     return (f"blocks {' and '.join(places)} were never charged: {answer} (--within checks them)",)
-
-
-def _count(blocks: tuple[str, ...]) -> str:
-    return "1 block" if len(blocks) == 1 else f"{len(blocks):,} blocks"

@@ -1,8 +1,8 @@
 """Parts of a ledger's documents: the balance as JSON values, proposals and quotas in words, and tables for a terminal.
 
-A *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person. With blocks,
-the balance is that of the fullest block, since the cap holds for each block by itself. In the sentence about a quota, its used part is
-rounded up and the rest down. Scripts depend on the keys of the JSON values.
+A *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person
+(dpcli/ledger/governance). With blocks, the balance is that of the fullest block, since the cap holds for each block by itself. In the
+sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST_SHOWN_SHARE = 100.0  # largest used share of a quota that is printed as 
 
 
 def change_of(proposal: Proposal, state: LedgerState) -> str:
-    """Return the change that a proposal asks for, in words."""
+    """Return the change that a proposal asks for, in words: "a cap of epsilon 2.0 instead of 1.0"."""
     asks = proposal.asks
     match asks["kind"]:
         case "amend":
@@ -44,7 +44,7 @@ def change_of(proposal: Proposal, state: LedgerState) -> str:
 
 
 def proposal_answer(proposal: Proposal, state: LedgerState) -> str:
-    """Return the answer to a request that became a proposal."""
+    """Return the answer to a request that became a proposal: what is proposed, until when, and how another person approves it."""
     raises_cap = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
     seen = ", who states whether an output was seen (--no-output-seen)" if raises_cap else ""
     return (
@@ -74,7 +74,7 @@ def _is_alerting(state: LedgerState, quota: Quota) -> bool:
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
     """Return a clause about a quota, with its share of the cap, its used part and its remaining part."""
-    remaining = amounts.add(quota.limits(state.caps), state.quota_used(quota), -1)
+    remaining = amounts.subtract(quota.limits(state.caps), state.quota_used(quota))
     left = [f"{down(max(value, ZERO))} of {label(name)}" for name, value in remaining.items() if state.caps[name]]
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
     block = "" if state.open_terms().family is None else " on the fullest block"
@@ -100,7 +100,7 @@ def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
 
 
 def quota_lines(state: LedgerState) -> tuple[str, ...]:
-    """Return a line for each quota whose share is below 1."""
+    """Return a line for each quota. A quota with the share 1 was removed, and has no line."""
     return tuple(
         ("warning: " if _is_alerting(state, quota) else "") + quota_words(state, quota)
         for quota in state.quotas.values()
@@ -135,17 +135,15 @@ def balance_data(state: LedgerState) -> dict[str, Any]:
         **block_data(state),
     }
     if terms.two_person:
-        data["proposals"] = [_proposal_data(proposal) for proposal in state.proposals.values()]
+        data["proposals"] = [
+            {"entry": p.seq, "who": p.who, "expires": p.expires, "asks": dict(p.asks)} for p in state.proposals.values()
+        ]
     if state.quotas:
         data["quotas"] = [_quota_data(state, quota) for quota in state.quotas.values()]
     if state.departure is not None:
         data |= {"moved_to": state.departure.to, "closed": str(state.departure)}
     data["head"] = {"seq": state.head.seq, "hash": state.head.hash}
     return data
-
-
-def _proposal_data(proposal: Proposal) -> dict[str, Any]:
-    return {"entry": proposal.seq, "who": proposal.who, "expires": proposal.expires, "asks": dict(proposal.asks)}
 
 
 def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:

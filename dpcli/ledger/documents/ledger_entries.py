@@ -1,13 +1,13 @@
 """The entries of a ledger as documents: the log, the export, the head, and the results of verification, upgrade and move.
 
-For the log and the export the entries are read twice, first to check the chain, and again while the document is written. So they need not
-fit in memory.
+The *chain* is the list of entries, each with the hash of the one before, and the *head* is its end (dpcli/ledger/chain.py). For the log and
+the export the entries are read twice, first to check the chain, and again while the document is written. So they need not fit in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
@@ -24,13 +24,25 @@ if TYPE_CHECKING:
     from dpcli.ledger.verify import Verified
 
 Shown = TypeVar("Shown")
-# The number of the last entry that counts answers of a session, by the key of the session's run and the name of the answers.
-Sessions = dict[tuple[str, str], int]
+
+
+class CheckedChain(NamedTuple):
+    """The result of the first reading of a chain.
+
+    Attributes:
+        state: The state after all entries.
+        last_counts: The number of the last entry "count" of each session, by the key of its run and the name of the answers.
+        count_entries: The number of entries "count".
+    """
+
+    state: LedgerState
+    last_counts: dict[tuple[str, str], int]
+    count_entries: int
 
 
 def log(ledger: Ledger) -> Document:
     """Return the document of all entries. The table shows only the last count of a session, which contains the earlier counts."""
-    state, last_counts, counts = _check_chain(ledger)
+    state, last_counts, count_entries = _check_chain(ledger)
     head = state.head
 
     def rows() -> Iterator[tuple[str, ...]]:
@@ -38,7 +50,7 @@ def log(ledger: Ledger) -> Document:
             if entry.kind != "count" or last_counts[_session(entry)] == entry.row.seq:
                 yield _table_row(entry)
 
-    row_count = head.seq - counts + len(last_counts)
+    row_count = head.seq - count_entries + len(last_counts)
     columns = ("entry", "kind", "run", "cost", "who", "when", "why")
     return Document(
         headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guarantee_words(state)}",
@@ -52,7 +64,7 @@ def log(ledger: Ledger) -> Document:
 
 def export(ledger: Ledger) -> Document:
     """Return the document of all entries with their canonical texts and hashes."""
-    state, _, _ = _check_chain(ledger)
+    state = _check_chain(ledger).state
     entries = _reread_entries(ledger, state, _export_data)
     rows = _reread_entries(ledger, state, _export_row)
     columns = ("entry", "kind", "run", "who", "when", "why", "body", "hash")
@@ -74,16 +86,16 @@ def _export_row(entry: LedgerEntry) -> tuple[str, ...]:
     return number, kind, key, who, when, why, entry.row.body, entry.row.hash
 
 
-def _check_chain(ledger: Ledger) -> tuple[LedgerState, Sessions, int]:
-    """Read and check all of the chain. Return its state, the last count entry of each session, and the number of count entries."""
-    state, last_counts, counts = LedgerState(ledger.dataset, hides=ledger.store.hides), Sessions(), 0
+def _check_chain(ledger: Ledger) -> CheckedChain:
+    """Read and check all of the chain. Raises LedgerError if it is broken."""
+    state, last_counts, count_entries = LedgerState(ledger.dataset, hides=ledger.store.hides), dict[tuple[str, str], int](), 0
     for entry, after in ledger.replay():
         state = after
         if entry.kind == "count":
             last_counts[_session(entry)] = entry.row.seq
-            counts += 1
+            count_entries += 1
     state.open_terms()
-    return state, last_counts, counts
+    return CheckedChain(state, last_counts, count_entries)
 
 
 def _session(entry: LedgerEntry) -> tuple[str, str]:
@@ -228,7 +240,6 @@ def _origin(content: Mapping[str, Any]) -> str:
 
 
 def _change(asks: Mapping[str, Any]) -> str:
-    """Return the change that a proposal asks for, in a few words."""
     match asks["kind"]:
         case "quota":
             return _quota(asks)

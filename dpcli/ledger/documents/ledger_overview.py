@@ -1,6 +1,7 @@
-"""The overview of all datasets of some ledgers as a document.
+"""The overview of all datasets of some ledgers as a document, for `dpcli budget overview`.
 
-The table begins with the datasets that cannot be read. The others are sorted by the used share of their caps, in descending order.
+dpcli/ledger/dataset_overview.py reads the datasets. The table begins with those that cannot be read. The others are sorted by the used
+share of their caps, in descending order, and datasets that have moved to another ledger come last.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpcli.base.rounding import percent_used
+from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger.documents.ledger_data import aligned_lines
 
@@ -37,7 +38,7 @@ def overview_document(unread: Sequence[UnreadableDataset], summaries: Sequence[D
     details = ["", *aligned_lines(table)]
     if reasons:
         details += ["", *reasons]
-    records = [*map(_unread_data, unread), *map(_data, summaries)]
+    records = [*({"ledger": each.ledger, "dataset": each.dataset, "error": each.why} for each in unread), *map(_data, summaries)]
     exit_code = 4 if unread else 0
     return Document(
         _headline(unread, summaries),
@@ -82,7 +83,7 @@ def _headline(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSu
     warned = sum(bool(summary.warnings) for summary in summaries)
     count, waiting = len(live), sum(summary.state.not_open for summary in summaries)
     gone = len(summaries) - len(live) - waiting
-    headline = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
+    headline = counted(count, "dataset")
     if live and live[0].used:
         headline += f", the fullest {live[0].dataset} at {percent_used(live[0].used)} of its cap"
     if gone:
@@ -144,7 +145,3 @@ def _data(summary: DatasetSummary) -> dict[str, Any]:
         "warnings": list(summary.warnings),
         "error": None,
     }
-
-
-def _unread_data(unread: UnreadableDataset) -> dict[str, Any]:
-    return {"ledger": unread.ledger, "dataset": unread.dataset, "error": unread.why}

@@ -1,4 +1,9 @@
-"""The charts of a ledger: the used share of each block, and the part of the cap that remains by date, also of planned runs."""
+"""The charts of a ledger: the used share of each block, and the part of the cap that remains by date, also of planned runs.
+
+A *block* is a part of the dataset, such as a day, with a cap of its own (dpcli/ledger/blocks/family.py). A chart is data (`Chart`): squares
+with a column and a row, lines, and markers. dpcli/document draws it as SVG, PNG or Vega-Lite. The layouts of blocks are a calendar for
+days, a row per year for weeks, and a plain grid with names for all others.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import pairwise
 from math import floor
+from typing import NamedTuple
 
 from dpcli.base.rounding import down, percent_used
 from dpcli.document.chart import Axis, Chart, Grid, Heading, Line, Marker, Square, Tone, moment
@@ -57,14 +63,20 @@ class BlockDrawing:
     hidden: int = 0
 
 
+class Picture(NamedTuple):
+    """A chart, and the table of its numbers, which a page shows under it."""
+
+    chart: Chart
+    numbers: Table
+
+
 SquareMaker = Callable[[str, int, int], Square]  # returns the square of a block, given its name, column and row
 
 
 def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     """Return a chart of all blocks; None if the dataset has no blocks, or if no block was charged or retired yet.
 
-    Args:
-        when: The time of the state, for the title.
+    The title states the time `when`.
     """
     family = state.open_terms().family
     if family is None:
@@ -86,7 +98,6 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
 
 
 def _cap_words(state: LedgerState) -> str:
-    """Return the cap and its setting for the subtitle of a chart."""
     terms = state.open_terms()
     return f"cap epsilon {state.epsilon!r} at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}"
 
@@ -99,7 +110,6 @@ def _range_words(family: BlockFamily, known: set[str]) -> str:
 
 
 def _square_maker(state: LedgerState) -> SquareMaker:
-    """Return the function that makes the square of a block from its used share."""
     spent = spent_by_block(state.spent, state.caps)
 
     def square(block: str, column: int, row: int) -> Square:
@@ -213,7 +223,7 @@ def _cut_title(title: str, count: int) -> str:
     return title if count <= MOST_ROWS else f"{title} (the last {MOST_ROWS} of {count:,} rows)"
 
 
-def burn_down(entries: Sequence[LedgerEntry]) -> tuple[Chart, Table] | None:
+def burn_down(entries: Sequence[LedgerEntry]) -> Picture | None:
     """Return what remains of the cap by date, as a chart of steps, and after each entry, as a table; None for the opening entry alone.
 
     Amendments of the cap are marked, because they can raise or lower the line. The table has the last `MOST_ROWS` entries.
@@ -247,7 +257,7 @@ def burn_down(entries: Sequence[LedgerEntry]) -> tuple[Chart, Table] | None:
     )
     title = _cut_title("remaining budget after each entry", len(rows))
     columns = ("entry", "when", "kind", "run", "who", "cap epsilon", "left of the cap")
-    return chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), frozenset({0, 5, 6}))
+    return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), frozenset({0, 5, 6})))
 
 
 def _percent_left(share: float) -> float:

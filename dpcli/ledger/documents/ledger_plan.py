@@ -1,4 +1,9 @@
-"""The rehearsal of a schedule as a document, which shows the runs that fit in a ledger."""
+"""The rehearsal of a schedule as a document, which shows the runs that fit in a ledger, for `dpcli budget plan`.
+
+A *schedule* is a file with planned runs, one [[run]] table for each pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in
+that folder finds out which runs fit, plan_changes.py what would have to change, and policies.py orders the runs in another way than by
+their days.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from dpcli.base.rounding import percent_used
+from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import fullest_block, share_of
@@ -66,7 +71,7 @@ def picture(plan: BudgetPlan) -> Chart:
 
 
 def _file(plan: BudgetPlan, run: PlannedRun) -> str:
-    return plan.priced[run.place].scheduled.file
+    return plan.priced[run.position].scheduled.file
 
 
 def _headline(plan: BudgetPlan) -> str:
@@ -80,7 +85,6 @@ def _headline(plan: BudgetPlan) -> str:
 
 
 def _used_words(plan: BudgetPlan) -> str:
-    """Return the share of the cap, in words, that is used after all runs that fit."""
     state = plan.after.fullest()
     share = percent_used(share_of(state, state.spent))
     fullest = fullest_block(plan.after)
@@ -99,9 +103,9 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
     if plan.first_come is not None:
         lines += [*_policy_words(plan), f"with the runs that fit, {_used_words(plan)}"]
     elif plan.refused is not None:
-        moment = f"after {_run_count(plan.in_order)}" if plan.in_order else "before any run"
+        moment = f"after {counted(plan.in_order, 'run')}" if plan.in_order else "before any run"
         lines.append(f"the budget runs out on {plan.refused.day}, {moment}; with the runs that fit, {_used_words(plan)}")
-        fitting = "; or ".join(f"{change.change}, {_run_count(change.runs)} in all" for change in changes)
+        fitting = "; or ".join(f"{change.change}, {counted(change.runs, 'run')} in all" for change in changes)
         lines.append(f"would fit: {fitting}" if changes else "no single change of that run was found with which all runs would fit")
     counts = list(plan.runs_by_block.values())
     if counts:
@@ -119,20 +123,15 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
 
 
 def _policy_words(plan: BudgetPlan) -> tuple[str, ...]:
-    """Return notes on the policy of a plan that is not in the order of the days."""
     if plan.shares is None:
         return ("runs that take the smallest shares of what is left on their blocks come first; every run counts alike", ENFORCED)
     waits = [(run.granted - run.day).days for run in plan.runs if run.granted is not None and run.granted > run.day]
     parts = "the cap" if plan.before.open_terms().family is None else "each block"
     return (
         f"{plan.shares:,} fair shares (--shares) of what is left of {parts}, each unlocked by a run that is requested; "
-        f"{_run_count(len(waits))} waited and then fit{f', the longest for {max(waits):,} days' if waits else ''}",
+        f"{counted(len(waits), 'run')} waited and then fit{f', the longest for {max(waits):,} days' if waits else ''}",
         ENFORCED,
     )
-
-
-def _run_count(count: int) -> str:
-    return f"{count:,} {'run' if count == 1 else 'runs'}"
 
 
 def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
@@ -143,17 +142,16 @@ def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
 
 
 def _schedule_table(plan: BudgetPlan) -> Table:
-    """Return the table with one row for each table of the schedule."""
     rows, flagged = [], set()
-    for place, run in enumerate(plan.priced):
-        planned, fitting = plan.counted(place)
+    for position, run in enumerate(plan.priced):
+        planned, fitting = plan.counts_of(position)
         if fitting < planned:
-            flagged.add(place)
+            flagged.add(position)
         cost = amounts.read(run.cost.amounts)
         row = (
             run.scheduled.file,
             run.scheduled.every or "once",
-            *_first_and_last_day(plan, place),
+            *_first_and_last_day(plan, position),
             _window_words(plan, run),
             str(planned),
             str(fitting),
@@ -165,9 +163,8 @@ def _schedule_table(plan: BudgetPlan) -> Table:
     return Table("schedule", columns, tuple(rows), frozenset({5, 6, 8}), flagged=frozenset(flagged))
 
 
-def _first_and_last_day(plan: BudgetPlan, place: int) -> tuple[str, str]:
-    """Return the first and the last day of the runs of one table, in words."""
-    days = [str(run.day) for run in plan.runs if run.place == place]
+def _first_and_last_day(plan: BudgetPlan, position: int) -> tuple[str, str]:
+    days = [str(run.day) for run in plan.runs if run.position == position]
     return days[0], days[-1]
 
 
@@ -179,7 +176,6 @@ def _window_words(plan: BudgetPlan, run: PricedRun) -> str:
 
 
 def _run_table(plan: BudgetPlan) -> Table:
-    """Return the table with one row for each planned run."""
     rows = []
     for number, run in enumerate(plan.runs, start=1):
         window = window_words(plan.before, run.window) or "-"
@@ -196,14 +192,14 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
     data: dict[str, Any] = {
         "schema": "dpcli/budget-plan/v1",
         "dataset": plan.before.dataset,
-        "schedule": [_table_data(plan, place, run) for place, run in enumerate(plan.priced)],
+        "schedule": [_table_data(plan, position, run) for position, run in enumerate(plan.priced)],
         "runs": [_run_data(plan, run) for run in plan.runs],
         "policy": plan.policy,
         "shares": plan.shares,
         "fitting": plan.fitting,
         "fitting_in_order_of_days": plan.fitting if plan.first_come is None else plan.first_come.fitting,
         "fitting_before_refused": plan.in_order,
-        "first_refused": _refused_data(plan, plan.refused),
+        "first_refused": plan.refused and _run_data(plan, plan.refused),
         "share_before": share_of(start, start.spent),
         "share_after": share_of(end, end.spent),
         "fullest_block": fullest_block(plan.after),
@@ -215,19 +211,15 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
     data["instead"] = [asdict(change) for change in changes]
     data["beyond"] = None
     if outlook is not None:
-        data["beyond"] = {"fitting": outlook.walked, "first_refused": _refused_data(plan, outlook.refused)}
+        data["beyond"] = {"fitting": outlook.walked, "first_refused": outlook.refused and _run_data(plan, outlook.refused)}
     data["head"] = {"seq": plan.before.head.seq, "hash": plan.before.head.hash}
     data["exit_code"] = 0 if plan.refused is None else 1
     return data
 
 
-def _refused_data(plan: BudgetPlan, run: PlannedRun | None) -> dict[str, Any] | None:
-    return None if run is None else _run_data(plan, run)
-
-
-def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:
-    first, last = _first_and_last_day(plan, place)
-    count, fitting = plan.counted(place)
+def _table_data(plan: BudgetPlan, position: int, run: PricedRun) -> dict[str, Any]:
+    first, last = _first_and_last_day(plan, position)
+    planned, fitting = plan.counts_of(position)
     return {
         "file": run.scheduled.file,
         "every": run.scheduled.every,
@@ -237,7 +229,7 @@ def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:
         "delta": run.delta,
         "cost": dict(run.cost.amounts),
         "share": share_of(plan.before, amounts.read(run.cost.amounts)),
-        "runs": count,
+        "runs": planned,
         "fitting": fitting,
     }
 

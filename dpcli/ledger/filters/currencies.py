@@ -1,5 +1,6 @@
 """The privacy filters, one for each currency: (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence, and mu^2 of GDP.
 
+A ledger in adaptive mode has one of these filters, which its terms name. `Filter` (filter.py) describes the attributes and methods.
 Factors such as 1 + 1e-14 make up for the rounding of the floating-point operations, so that each cost and each epsilon is an upper bound.
 """
 
@@ -34,9 +35,7 @@ from dpcli.numerics.roots import minimise_scalar
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-HIGHEST_CAP = (
-    1e9  # end of the search for a cap. It is far above every cap in use, and a cap that is too small errs on the safe side.
-)
+HIGHEST_CAP = 1e9  # end of the search for a cap, far above every cap in use; a cap that is too small errs on the safe side
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +283,7 @@ class GdpFilter(Filter):
 
 
 def _gaussian_epsilon(square: float, delta: float) -> float:
+    """Return an upper bound on the epsilon at `delta` of mu-Gaussian DP, from mu^2."""
     return gaussian_epsilon_upper(math.sqrt(square) * (1.0 + 4e-16), delta) if square > 0.0 else 0.0
 
 
@@ -301,7 +301,6 @@ def mu_of(mechanism: Mechanism) -> float:
 
 
 def _pure_epsilon(mechanism: Mechanism) -> float:
-    """Return the pure epsilon of a mechanism. Raises NotRepresentable if it is infinite or unknown."""
     reason = (
         "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this mechanism is neither"
     )

@@ -1,32 +1,28 @@
 """The set of runs for which a ledger in declared mode is opened. Their epsilon is certified together, and each run is charged by number.
 
-A declared set is fixed before the first run, so that no run depends on an output. Any sound accountant may therefore compose the set. The
-operator may freely choose which runs are made and in which order. The outputs of some runs are a function of the outputs of all runs, and
-such post-processing reveals nothing more.
+A ledger in adaptive mode adds up its runs by a privacy filter (filter.py), because a run may be chosen from earlier outputs. A declared set
+is fixed before the first run, so that no run depends on an output. Any sound accountant may therefore compose the set, usually to a smaller
+epsilon. The operator may freely choose which runs are made and in which order. The outputs of some runs are a function of the outputs of
+all runs, and such post-processing reveals nothing more.
+
+In such a ledger an amount is a number of runs: the cap of "run 1" is how often the first declared run may be made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.filters.filter import Cost, steps_of
+from dpcli.ledger.filters.filter import Composition, Cost, steps_of
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 DeclaredRuns = Sequence[Mapping[str, Any]]  # the runs as in the opening entry, each {"pipeline": tables, "runs": number of runs}
 MOST_RUNS = 10**6  # largest number of runs of one pipeline
-
-
-class Composition(NamedTuple):
-    """The epsilon of several runs together, and the name of the accountant that bounds it."""
-
-    epsilon: float
-    accountant: str
 
 
 def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load
@@ -58,6 +58,13 @@ class Cost:
 
     amounts: Mapping[str, str]
     detail: str
+
+
+class Composition(NamedTuple):
+    """The epsilon of mechanisms that were fixed in advance, and the name of the accountant that bounds it."""
+
+    epsilon: float
+    accountant: str
 
 
 def sum_of(costs: Sequence[Cost]) -> Cost:
@@ -106,7 +113,7 @@ class Filter(Protocol):
             raise InputError(f"--delta: expected a number in (0, 1) with --filter {cls.name}, found {delta!r}")
 
     def parameters(self) -> Mapping[str, float]:
-        """Return the parameters of the filter, which the opening entry records."""
+        """Return the parameters of the filter, which the opening entry records: {"order": 8.0}, or none."""
         return {name: getattr(self, name) for name in self.ranges}
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
@@ -114,30 +121,24 @@ class Filter(Protocol):
 
         Raises InputError if no run fits within (epsilon, delta).
         """
-        ...
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         """Return the cost of one run of `pipeline`, rounded up. If the currency needs a delta, the run is described at `delta`.
 
-        Raises:
-            NotRepresentable, CannotCertify: The run has no finite cost in the currency.
+        Raises NotRepresentable or CannotCertify if the run has no finite cost in the currency.
         """
-        ...
 
     def pure_room(self, left: float) -> float:
         """Return the largest pure epsilon, rounded down, whose cost in the first amount is at most `left`. Does not need numpy."""
-        ...
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         """Return an upper bound on the epsilon, at the ledger's `delta`, of runs whose costs sum to `amounts`."""
-        ...
 
     def odometer(self, amounts: Amounts, delta: float) -> float:
         """Return the epsilon of the odometer (dpcli.ledger.filters.odometer) at the ledger's `delta`, rounded up.
 
         The runs that are charged so far cost `amounts`. The result holds at every moment, also at one that is chosen from outputs.
         """
-        ...
 
 
 def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
@@ -164,7 +165,7 @@ def filter_choices() -> str:
 
 @lru_cache(64)
 def label(name: str) -> str:
-    """Return the printed name of an amount."""
+    """Return the printed name of an amount: "mu^2" for "mu_squared", and "rho" for "rho"."""
     labels: dict[str, str] = {key: text for target in FILTERS.values() for key, text in load(target).labels.items()}
     return labels.get(name, name)
 
@@ -176,8 +177,8 @@ def steps_of(pipeline: Pipeline) -> Steps:
     return tuple((charge.mechanism, charge.count) for charge in resolve(pipeline))
 
 
-def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
-    """Return the smallest sound bound on the epsilon of one run at `delta`, and the name of its accountant.
+def epsilon_of_run(pipeline: Pipeline, delta: float) -> Composition:
+    """Return the smallest sound bound on the epsilon of one run at `delta`.
 
     Any accountant may compose the mechanisms of one run, because their parameters were fixed in advance.
 
@@ -190,7 +191,7 @@ def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
         raise CannotCertify(
             f"no finite epsilon can be certified at delta = {delta!r}, so the run has no cost that could be charged"
         )
-    return row.upper, row.accountant.name
+    return Composition(row.upper, row.accountant.name)
 
 
 def at_least_smallest(cost: float, steps: Steps) -> float:
@@ -204,7 +205,7 @@ def at_least_smallest(cost: float, steps: Steps) -> float:
 
 
 def require_finite(cost: float, what: str) -> float:
-    """Return the cost. Raises CannotCertify if it is infinite."""
+    """Return the cost, which must be finite to be charged. Raises CannotCertify if it is not."""
     if not cost < math.inf:
         raise CannotCertify(f"its {what} is infinite, so the run has no cost that could be charged")
     return cost

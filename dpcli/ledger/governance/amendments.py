@@ -1,4 +1,12 @@
-"""Requests that change the cap or the quotas of a ledger, and the proposals and approvals of a two-person ledger."""
+"""Requests that change the cap or the quotas of a ledger, and the proposals and approvals of a two-person ledger.
+
+A request (dpcli/ledger/requests.py) returns the content of the entry that grants it. In a two-person ledger such an entry needs a second
+person: `Proposable` turns the request into a proposal (proposals.py), and `Approve` writes the entry that the proposal asks for.
+
+A cap that is raised because of an output bounds nothing any more (`LedgerState.guaranteed`). So whoever raises it above what is guaranteed
+states either that nobody who decides on it had seen an output ("unseen"), or that they know that no epsilon is guaranteed from then on
+("acknowledged").
+"""
 
 from __future__ import annotations
 
@@ -10,7 +18,7 @@ from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import expiry_time, time_after
 from dpcli.ledger.governance.proposals import DAYS, MOST_DAYS, Proposal, proposal_numbered
-from dpcli.ledger.requests import LedgerRequest, Move
+from dpcli.ledger.requests import LedgerRequest, RunStep
 from dpcli.ledger.state import LedgerState
 
 
@@ -117,11 +125,7 @@ class SetQuota:
 
 @dataclass(frozen=True, slots=True)
 class SetRate:
-    """A limit on the entries without a cost that each login may append to a dataset in a day (UTC). A later limit replaces it.
-
-    Attributes:
-        per_day: The largest number of such entries.
-    """
+    """The largest number of entries without a cost that each login may append to a dataset per day (UTC). A later limit replaces it."""
 
     per_day: int
     why: str
@@ -198,7 +202,7 @@ class Approve:
             _refuse_wider_caps(proposal, state)
             return {"approver": self.who, **output_statement(proposal.asks["epsilon"], state, self.unseen, self.acknowledged)}
         if proposal.asks["kind"] == "void":
-            Move("void", proposal.asks["key"], self.who, proposal.asks["why"]).entry(state, now)
+            RunStep("void", proposal.asks["key"], self.who, proposal.asks["why"]).entry(state, now)
         return {}
 
 

@@ -1,5 +1,6 @@
 """Quotas, which limit the charges of a person, or of all members of a team together, to a share of the cap.
 
+The cap of a ledger is what all runs on its dataset together may cost (dpcli/ledger/terms.py). A quota keeps one person from using it up.
 If the dataset has blocks, a quota is a share of each block's cap. The product of cap and share is exact. Charges from before a quota count
 against it, and voided charges do not. A person is identified by the exact name that signs the charges. In a database this name is a login,
 and in a ledger file it is the name of an account.
@@ -47,7 +48,7 @@ class Quota:
 
     @property
     def words(self) -> str:
-        """The name of the quota within a sentence."""
+        """The name of the quota within a sentence: "the quota of ada", or "the quota of the team red"."""
         return f"the quota of {'' if self.of == 'person' else 'the team '}{self.name}"
 
     def limits(self, caps: amounts.Amounts) -> dict[str, Decimal]:
@@ -57,10 +58,8 @@ class Quota:
     def used(self, people: People, caps: amounts.Amounts, window: Sequence[str], by_block: bool) -> dict[str, Decimal]:
         """Return the total of each amount that the members have charged together.
 
-        Args:
-            people: The total charges of each person.
-            window: The blocks that count; all charged blocks if empty.
-            by_block: Whether the dataset has blocks. The result is then the largest total on one of the blocks.
+        `by_block` states whether the dataset has blocks. The result is then the largest total on one block of the window, or of all charged
+        blocks if the window is empty.
         """
         total: dict[str, Decimal] = {}
         for name in self.members:

@@ -1,4 +1,9 @@
-"""Proposals for a run that does not fit in the ledger. Each proposal is the smallest change of one parameter with which the run fits."""
+"""Proposals for a run that does not fit in the ledger. Each proposal is the smallest change of one parameter with which the run fits.
+
+A run fits if its cost, in the currency of the ledger's filter, is at most what is left of the cap (dpcli/ledger/state.py). The message of a
+denial shows the proposals: "would fit: noise_multiplier = 1.913 in train (now 1.1); or 810 steps of train (now 1,000)". They are found by
+bisection over changed pipelines, each priced as the ledger would price it. A function returns "" if it has no proposal.
+"""
 
 from __future__ import annotations
 
@@ -44,21 +49,17 @@ def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tup
     busiest = max(pipeline.mechanisms, key=_by_runs)
     queries = _query_entries(pipeline)
     if busiest in queries:
-        return _without_empty(_noise_change_of_all(pipeline, queries, fits))
-    single = _without_empty(_noise_change(pipeline, busiest, fits), _steps_change(pipeline, busiest, fits))
+        return tuple(filter(None, [_noise_change_of_all(pipeline, queries, fits)]))
+    single = tuple(filter(None, [_noise_change(pipeline, busiest, fits), _steps_change(pipeline, busiest, fits)]))
     noisy = tuple(entry for entry in pipeline.mechanisms if parameter_key(entry, "noise") is not None)
     if single or len(noisy) < 2:
         return single
-    return _without_empty(_noise_change_of_all(pipeline, noisy, fits))
+    return tuple(filter(None, [_noise_change_of_all(pipeline, noisy, fits)]))
 
 
 def _by_runs(entry: Entry) -> tuple[float, str]:
     """Return a sorting key by the number of runs. An entry that states epochs counts as the one that runs most often."""
     return (entry.steps if entry.epochs is None else math.inf, entry.name)
-
-
-def _without_empty(*proposals: str) -> tuple[str, ...]:
-    return tuple(proposal for proposal in proposals if proposal)
 
 
 def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
@@ -109,7 +110,6 @@ def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Cal
 
 
 def _with_noise(pipeline: Pipeline, entries: Sequence[Entry], factor: float) -> Pipeline:
-    """Return the pipeline with `factor` times the noise in these entries."""
     noisier = {entry.name: _noisier(entry, factor) or entry for entry in entries}
     return replace(pipeline, mechanisms=tuple(noisier.get(entry.name, entry) for entry in pipeline.mechanisms))
 

@@ -1,4 +1,9 @@
-"""The cap within which charges would fit that a ledger denies: a history, or what a wrong price lacks."""
+"""The cap within which charges would fit that a ledger denies: a history, or what a wrong price lacks.
+
+For most denied runs the advice is to change the run (fit.py). A history is a list of runs that were made before the ledger was opened, and
+a correction charges what is missing from the price of a run: both have happened, so only the cap or a quota can change. It is in epsilon,
+while costs add up in the currency of the ledger's filter: so it is searched by bisection. Nothing is charged here.
+"""
 
 from __future__ import annotations
 

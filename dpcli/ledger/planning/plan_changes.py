@@ -1,6 +1,8 @@
 """Proposals for a schedule whose runs do not all fit.
 
-Each proposal changes one thing: the number of runs, the time between them, the length of their windows, or the cost of their file.
+A *schedule* is a file with planned runs, one [[run]] table for each pipeline file (schedule.py), and a *window* is the part of the dataset
+that a run reads, such as the last 28 days. Each proposal changes one thing: the number of runs, the time between them, the length of their
+windows, or the cost of their file. It is tried by rehearsing the whole schedule again (plan_rehearsal.py).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger.planning.fit import fitting_changes
-from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, PricedRun, all_fit
+from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, count_if_all_fit
 from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, rhythm_of
 
 if TYPE_CHECKING:
@@ -37,36 +39,34 @@ def changes_of_plan(ledger: Ledger, plan: BudgetPlan) -> tuple[PlanChange, ...]:
     """
     if plan.refused is None:
         return ()
-    place = plan.refused.place
-    schedule_changes = (_fewer_runs(plan, place), _longer_intervals(plan, place), _shorter_window(plan, place))
-    return (*filter(None, schedule_changes), *_cheaper_runs(ledger, plan, place))
+    position = plan.refused.position
+    schedule_changes = (_fewer_runs(plan, position), _longer_intervals(plan, position), _shorter_window(plan, position))
+    return (*filter(None, schedule_changes), *_cheaper_runs(ledger, plan, position))
 
 
-def _runs_where_all_fit(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
-    """Return the number of runs of the schedule with a changed run at position `place`; 0 if they do not all fit."""
-    priced = plan.priced if reads is None else _with_run(plan, place, replace(plan.priced[place], reads=reads))
-    return all_fit(plan.before, plan.schedule.with_run(place, run), priced)
+def _runs_where_all_fit(plan: BudgetPlan, position: int, run: ScheduledRun, reads: Trailing | None = None) -> int | None:
+    """Return the number of runs of the schedule with a changed run at this position; None if they do not all fit."""
+    priced = list(plan.priced)
+    if reads is not None:
+        priced[position] = replace(priced[position], reads=reads)
+    return count_if_all_fit(plan.before, plan.schedule.with_run(position, run), tuple(priced))
 
 
-def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
-    return (*plan.priced[:place], run, *plan.priced[place + 1 :])
-
-
-def _fewer_runs(plan: BudgetPlan, place: int) -> PlanChange | None:
+def _fewer_runs(plan: BudgetPlan, position: int) -> PlanChange | None:
     """Return the largest number of runs of this table with which all runs fit, by bisection.
 
     Bisection is valid, because with fewer runs no block is charged more.
     """
-    run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
+    run, planned = plan.priced[position].scheduled, plan.counts_of(position).planned
     if run.every is None:
         return None
-    fitting = _largest(lambda count: _runs_where_all_fit(plan, place, replace(run, last=None, count=count)), planned)
+    fitting = _largest(lambda count: _runs_where_all_fit(plan, position, replace(run, last=None, count=count)), planned)
     return None if fitting is None else PlanChange(f"count = {fitting.value} (now {planned})", fitting.runs)
 
 
-def _longer_intervals(plan: BudgetPlan, place: int) -> PlanChange | None:
+def _longer_intervals(plan: BudgetPlan, position: int) -> PlanChange | None:
     """Return the shortest time between two runs of this table with which all runs fit."""
-    run = plan.priced[place].scheduled
+    run = plan.priced[position].scheduled
     if run.every is None:
         return None
     now = rhythm_of(run.every)
@@ -75,30 +75,31 @@ def _longer_intervals(plan: BudgetPlan, place: int) -> PlanChange | None:
         changed = replace(run, every=every)
         if sum(1 for _ in changed.days()) < 2:
             return None  # the run would be made only once
-        runs = _runs_where_all_fit(plan, place, changed)
-        if runs:
+        runs = _runs_where_all_fit(plan, position, changed)
+        if runs is not None:
             return PlanChange(f'every = "{every}" (now "{now.words}")', runs)
     return None
 
 
-def _shorter_window(plan: BudgetPlan, place: int) -> PlanChange | None:
+def _shorter_window(plan: BudgetPlan, position: int) -> PlanChange | None:
     """Return the longest trailing window of this table with which all runs fit, by bisection.
 
     Bisection is valid, because with a shorter window no block is charged more.
     """
-    run, reads = plan.priced[place].scheduled, plan.priced[place].reads
+    run, reads = plan.priced[position].scheduled, plan.priced[position].reads
     if not isinstance(reads, Trailing):
         return None
-    fitting = _largest(lambda count: _runs_where_all_fit(plan, place, run, replace(reads, count=count)), reads.count)
+    fitting = _largest(lambda count: _runs_where_all_fit(plan, position, run, replace(reads, count=count)), reads.count)
     if fitting is None:
         return None
     return PlanChange(f'window = "{replace(reads, count=fitting.value).words}" (now "{reads.words}")', fitting.runs)
 
 
-def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[PlanChange]:
+def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, position: int) -> Iterator[PlanChange]:
     """Yield proposals for more noise or fewer steps in the file of this table. Other tables of the schedule may use this file too."""
-    run = plan.priced[place]
-    if plan.before.open_terms().mode == "declared" or plan.before.retired_block(_denied_window(plan)) is not None:
+    run = plan.priced[position]
+    denied_window = () if plan.refused is None else plan.refused.window
+    if plan.before.open_terms().mode == "declared" or plan.before.retired_block(denied_window) is not None:
         return
 
     def fits(pipeline: Pipeline) -> bool:
@@ -110,15 +111,11 @@ def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Plan
                 else priced
                 for priced in plan.priced
             ]
-            return bool(all_fit(plan.before, plan.schedule, tuple(changed)))
+            return count_if_all_fit(plan.before, plan.schedule, tuple(changed)) is not None
         return False
 
     for text in fitting_changes(run.pipeline, fits):
         yield PlanChange(f"{text} of {run.scheduled.file}", len(plan.runs))
-
-
-def _denied_window(plan: BudgetPlan) -> tuple[str, ...]:
-    return () if plan.refused is None else plan.refused.window
 
 
 class FittingNumber(NamedTuple):
@@ -128,19 +125,17 @@ class FittingNumber(NamedTuple):
     runs: int
 
 
-def _largest(runs_with: Callable[[int], int], above: int) -> FittingNumber | None:
-    """Return the largest count below `above` with which all runs fit; None if there is none.
+def _largest(runs_with: Callable[[int], int | None], above: int) -> FittingNumber | None:
+    """Return the largest count from 1 to `above` - 1 with which all runs fit; None if there is none. With `above` they do not fit.
 
-    Args:
-        runs_with: Function that returns the number of all runs with a count; 0 if they do not all fit.
-        above: A count with which not all runs fit.
+    `runs_with` returns the number of all runs with a count; None if they do not all fit.
     """
-    low, high, runs = 0, above, 0
+    result, low, high = None, 0, above
     while high - low > 1:
         middle = (low + high) // 2
-        fitting = runs_with(middle)
-        if fitting:
-            low, runs = middle, fitting
-        else:
+        runs = runs_with(middle)
+        if runs is None:
             high = middle
-    return FittingNumber(low, runs) if low else None
+        else:
+            low, result = middle, FittingNumber(middle, runs)
+    return result

@@ -1,5 +1,8 @@
 """The rehearsal of a schedule on a copy of a ledger's state. It shows which runs fit and how much of the cap they use. Nothing is written.
 
+A *schedule* is a file with planned runs and their days (schedule.py). A *window* is the list of blocks that a run reads, such as days; it
+may be *trailing*, such as "last 7 days", and then differs from day to day.
+
 The rehearsal applies the rules of the ledger. Each run is requested as `dpcli budget spend` requests it, and each granted entry is applied
 to the copy as a reader of the chain applies it. A denied run costs nothing, and the runs after it are still requested.
 """
@@ -11,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.chain import seal
 from dpcli.ledger.denial import full_blocks_words, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.planning.schedule import Schedule, ScheduledRun, Trailing, trailing_of
+from dpcli.ledger.planning.schedule import RunDay, Schedule, ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.plugin import MOST_IN_WINDOW, POLICIES
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
@@ -54,7 +57,7 @@ class PlannedRun:
     """A run on its day.
 
     Attributes:
-        place: Position of the run's table in the schedule.
+        position: Position of the run's table in the schedule.
         window: The blocks that the run reads.
         used: The share of the cap that is used after the run. With blocks, it is the share of the fullest block of the window.
         why: The reason why the run is denied; "" if it fits.
@@ -62,7 +65,7 @@ class PlannedRun:
     """
 
     day: date
-    place: int
+    position: int
     window: tuple[str, ...]
     cost: Cost
     used: float
@@ -72,6 +75,13 @@ class PlannedRun:
     @property
     def fits(self) -> bool:
         return not self.why
+
+
+class RunCounts(NamedTuple):
+    """The number of planned runs of one table of a schedule, and how many of them fit."""
+
+    planned: int
+    fitting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +126,10 @@ class BudgetPlan:
         """For each block, the number of fitting runs that are charged on it."""
         return Counter(block for run in self.runs if run.fits for block in run.window)
 
-    def counted(self, place: int) -> tuple[int, int]:
-        """Return the number of runs of one table of the schedule, and the number of its runs that fit."""
-        fits = [run.fits for run in self.runs if run.place == place]
-        return len(fits), sum(fits)
+    def counts_of(self, position: int) -> RunCounts:
+        """Return the numbers of runs of the table at this position of the schedule."""
+        fits = [run.fits for run in self.runs if run.position == position]
+        return RunCounts(len(fits), sum(fits))
 
 
 def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
@@ -140,7 +150,7 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
 def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[PricedRun]) -> None:
     """Check that the runs charge at most `MOST_CHARGED` blocks in all, which limits the time. Raises InputError if not."""
     blocks = [max(1, len(window_on(before, run, run.scheduled.first))) for run in priced]
-    charged = sum(blocks[place] for _, place in schedule.days())
+    charged = sum(blocks[position] for _, position in schedule.days())
     if charged > MOST_CHARGED:
         raise InputError(
             f"{schedule.path or '<schedule>'}: expected runs that together charge at most {MOST_CHARGED:,} blocks, counted once per run, "
@@ -155,12 +165,12 @@ def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, .
     return BudgetPlan(schedule, priced, runs, before, after)
 
 
-def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
-    """Return the number of runs of a schedule if all of them fit; 0 if a run does not fit."""
+def count_if_all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int | None:
+    """Return the number of runs of a schedule if all of them fit; None as soon as a run does not fit."""
     runs = 0
     for run in _walk(spendable_copy(before), schedule.days(), priced):
         if not run.fits:
-            return 0
+            return None
         runs += 1
     return runs
 
@@ -228,39 +238,35 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A run that is requested on its day.
-
-    Attributes:
-        place: Position of the run's table in the schedule.
-    """
+    """A run that is requested on its day. `position` is that of its table in the schedule."""
 
     day: date
-    place: int
+    position: int
     charge: Charge
 
     def planned(self, state: LedgerState, why: str, granted: date) -> PlannedRun:
         """Return the run with the share that is used in a state; `why` as in `PlannedRun`."""
         full = state.on_blocks(self.charge.window)
         used = share_of(full, full.spent)
-        return PlannedRun(self.day, self.place, self.charge.window, self.charge.cost, used, why, None if why else granted)
+        return PlannedRun(self.day, self.position, self.charge.window, self.charge.cost, used, why, None if why else granted)
 
 
-def offers(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[Offer]:
-    """Yield the request of each run in order."""
+def offers(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[Offer]:
+    """Yield the request of each run in order, under the keys "run 1", "run 2", and so on."""
     from dpcli.file.pipeline.canonical import tables_of
 
     tables = [tables_of(run.pipeline) for run in priced]
-    for number, (day, place) in enumerate(days, start=1):
-        run = priced[place]
+    for number, (day, position) in enumerate(days, start=1):
+        run = priced[position]
         window = window_on(state, run, day)
-        yield Offer(day, place, Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window))
+        yield Offer(day, position, Charge("spend", f"run {number}", tables[position], run.delta, run.cost, "", window=window))
 
 
-def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
+def _walk(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
     """Yield each run in order. A run that fits is charged to `state`."""
     denied = 0
     for offer in offers(state, days, priced):
-        why = charge_or_reason(state, offer.charge, denied < MOST_NAMED)
+        why = charge_or_reason(state, offer.charge, names_blocks=denied < MOST_NAMED)
         if why:
             denied += 1
         yield offer.planned(state, why, offer.day)
@@ -276,21 +282,21 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     return tuple(sorted(blocks)) if len(blocks) <= MOST_IN_WINDOW else family.window(blocks)  # which raises the error
 
 
-def charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
-    """Charge a run and return "", or return why it is denied. If `named` is true, the reason names the full blocks."""
+def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
+    """Charge a run and return "", or return why it is denied. If `names_blocks` is true, the reason names the full blocks."""
     try:
         content = charge.entry(state, "")
     except Denied:
-        return denial_reason(state, charge, named)
+        return denial_reason(state, charge, names_blocks=names_blocks)
     assert content is not None  # no earlier run has this key
     state.apply(seal(content, state.dataset, state.head))
     return ""
 
 
-def denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
+def denial_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
     """Return why a charge does not fit, as `charge_or_reason` does."""
     closed = state.retired_block(charge.window)
     if closed is not None:
         return retired_words(closed)
     missing = shortfall(state.on_blocks(charge.window), charge.cost)
-    return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing
+    return missing + full_blocks_words(state, charge.cost, charge.window) if names_blocks else missing

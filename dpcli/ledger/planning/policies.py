@@ -1,4 +1,4 @@
-"""The policies of `dpcli budget plan`, each of which orders the runs of a schedule.
+"""The policies of `dpcli budget plan`, each of which orders the runs of a schedule (schedule.py) for the rehearsal in plan_rehearsal.py.
 
 A policy chooses only the order in which waiting runs are offered to the ledger, so that no run is granted that the ledger would deny. It is
 computed from the schedule and the state of the ledger, and from no output of a run.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -27,7 +27,7 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from dpcli.ledger.amounts import AT, ZERO, Amounts, add, amount_of, cost_on_blocks, largest_share, read
+from dpcli.ledger.amounts import AT, ZERO, Amounts, amount_of, cost_on_blocks, largest_share, read, subtract
 from dpcli.ledger.planning.plan_rehearsal import (
     MOST_NAMED,
     BudgetPlan,
@@ -79,28 +79,37 @@ def _blocks(offer: Offer) -> Sequence[str]:
 
 
 def _cost(offer: Offer) -> Amounts:
-    """Return what a run adds to the spending."""
     return cost_on_blocks(read(offer.charge.cost.amounts), offer.charge.window)
 
 
 def _left(state: LedgerState, key: str) -> Decimal:
     """Return what is left of an amount on a block, but at least 0."""
     name = amount_of(key)
-    return max(add({name: state.caps[name]}, {name: state.spent.get(key, ZERO)}, -1)[name], ZERO)
+    return max(subtract({name: state.caps[name]}, {name: state.spent.get(key, ZERO)})[name], ZERO)
 
 
 def _packed(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdict]:
-    """Return the verdict on each run by the policy "dpack"."""
     loads = [
         math.fsum(min(largest_share({key: cost}, {key: _left(before, key)}), ABOVE_ALL) for key, cost in _cost(offer).items())
         for offer in requested
     ]
     state, verdicts, denied = spendable_copy(before), {}, 0
     for index in sorted(range(len(requested)), key=lambda index: (loads[index], index)):
-        why = charge_or_reason(state, requested[index].charge, denied < MOST_NAMED)
+        why = charge_or_reason(state, requested[index].charge, names_blocks=denied < MOST_NAMED)
         denied += why != ""
         verdicts[index] = Verdict(requested[index].day, why)
     return verdicts
+
+
+class Obstacle(NamedTuple):
+    """A block on which a run does not fit in what is unlocked.
+
+    Attributes:
+        shares: The least number of unlocked shares with which the run would fit. It is above the number of all shares if nothing is left.
+    """
+
+    block: str
+    shares: int
 
 
 @dataclass(slots=True)
@@ -136,17 +145,16 @@ class _Locks:
             if cost:
                 self.taken[key] = self.taken.get(key, Fraction(0)) + (self._shares(key, cost) or 0)
 
-    def obstacle(self, offer: Offer) -> tuple[str, int] | None:
-        """Return a block on which a run does not fit in what is unlocked, and the least number of shares with which it would fit.
-
-        The number is above `shares` if nothing is left on the block. Returns None if the run fits on all of its blocks.
-        """
+    def obstacle(self, offer: Offer) -> Obstacle | None:
+        """Return the first obstacle of a run; None if it fits in what is unlocked on all of its blocks."""
         for key, cost in _cost(offer).items():
-            needed = self._shares(key, cost) if cost else Fraction(0)
-            least = self.shares + 1 if needed is None else math.ceil(self.taken.get(key, 0) + needed) if cost else 0
+            if not cost:
+                continue
+            needed = self._shares(key, cost)
+            least = self.shares + 1 if needed is None else math.ceil(self.taken.get(key, 0) + needed)
             block = key.partition(AT)[2]
             if least > self.opened[block]:
-                return block, least
+                return Obstacle(block, least)
         return None
 
     def _shares(self, key: str, cost: Decimal) -> Fraction | None:
@@ -164,45 +172,59 @@ def _quotient(amount: Decimal, of: Decimal) -> Fraction | float:
     return math.inf if amount else 0.0
 
 
-def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> dict[int, Verdict]:
-    """Return the verdict on each run by the policy "unlock".
+class _Waiting:
+    """The runs that wait, each at one block, for the number of its unlocked shares with which it may fit.
 
-    A run waits at one block, for the number of shares with which it may fit. A request changes nothing at the blocks that it does not read.
+    A request changes nothing at the blocks that it does not read. So only the runs that wait at its own blocks are tried again.
     """
-    state, locks = spendable_copy(before), _Locks(before, shares)
+
+    def __init__(self) -> None:
+        self._queues: dict[str, list[tuple[int, int]]] = {}  # heaps of (number of shares, rank of the run), by block
+
+    def add(self, obstacle: Obstacle, rank: int) -> None:
+        heappush(self._queues.setdefault(obstacle.block, []), (obstacle.shares, rank))
+
+    def pop(self, block: str, opened: int) -> Iterator[int]:
+        """Remove and yield the ranks of the runs at a block that may fit now that `opened` shares are unlocked."""
+        queue = self._queues.get(block, [])
+        while queue and queue[0][0] <= opened:
+            yield heappop(queue)[1]
+
+    def rest(self) -> list[tuple[int, str]]:
+        """Return the rank and the block of each run that still waits, by rank."""
+        return sorted((rank, block) for block, queue in self._queues.items() for _, rank in queue)
+
+
+def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> dict[int, Verdict]:
+    """Return the verdict on each run by the policy "unlock". The rank of a run is its position by dominant share."""
+    state, locks, waiting = spendable_copy(before), _Locks(before, shares), _Waiting()
     dominant = [locks.dominant_share(offer) for offer in requested]
-    order = sorted(range(len(requested)), key=lambda index: (dominant[index], index))
-    ranks = {index: rank for rank, index in enumerate(order)}
-    waiting: dict[str, list[tuple[int, int]]] = {}  # by block: a number of shares and the rank of a run, as heaps
+    by_rank = sorted(range(len(requested)), key=lambda index: (dominant[index], index))
+    ranks = {index: rank for rank, index in enumerate(by_rank)}
     verdicts = {}
     for arrival, offer in enumerate(requested):
-        blocks = _blocks(offer)
-        locks.open(blocks)
+        locks.open(_blocks(offer))
         candidates = [ranks[arrival]]
-        for block in blocks:
-            queue = waiting.get(block, [])
-            while queue and queue[0][0] <= locks.opened[block]:
-                candidates.append(heappop(queue)[1])
+        for block in _blocks(offer):
+            candidates += waiting.pop(block, locks.opened[block])
         for rank in sorted(candidates):
-            index = order[rank]
+            index = by_rank[rank]
             obstacle = locks.obstacle(requested[index])
             if obstacle is not None:
-                block, needed = obstacle
-                heappush(waiting.setdefault(block, []), (needed, rank))
+                waiting.add(obstacle, rank)
                 continue
-            why = charge_or_reason(state, requested[index].charge, named=True)
+            why = charge_or_reason(state, requested[index].charge, names_blocks=True)
             verdicts[index] = Verdict(offer.day, why)
             if not why:
                 locks.take(requested[index])
-    left = sorted((rank, block) for block, queue in waiting.items() for _, rank in queue)
-    for number, (rank, block) in enumerate(left):
-        index = order[rank]
+    for number, (rank, block) in enumerate(waiting.rest()):
+        index = by_rank[rank]
         offer = requested[index]
-        why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
-        if state.retired_block(offer.charge.window) or not state.on_blocks(offer.charge.window).fits(
-            read(offer.charge.cost.amounts)
-        ):
-            why = denial_reason(state, offer.charge, number < MOST_NAMED)
+        full = state.on_blocks(offer.charge.window)
+        if state.retired_block(offer.charge.window) or not full.fits(read(offer.charge.cost.amounts)):
+            why = denial_reason(state, offer.charge, names_blocks=number < MOST_NAMED)
+        else:
+            why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
         verdicts[index] = Verdict(offer.day, why)
     return verdicts
 
@@ -212,5 +234,5 @@ def _made(state: LedgerState, requested: Sequence[Offer], verdicts: dict[int, Ve
     runs = {}
     for index in sorted(verdicts, key=lambda index: (verdicts[index].day, index)):
         offer, (day, why) = requested[index], verdicts[index]
-        runs[index] = offer.planned(state, why or charge_or_reason(state, offer.charge, named=False), day)
+        runs[index] = offer.planned(state, why or charge_or_reason(state, offer.charge, names_blocks=False), day)
     return tuple(runs[index] for index in range(len(requested)))

@@ -1,4 +1,8 @@
-"""Quotes of a ledger, which state whether several runs together would still fit in its current state. Nothing is charged."""
+"""Quotes of a ledger, which state whether several runs together would still fit in its current state. Nothing is charged.
+
+A dry run (--dry-run --ledger) shows the quote for its run, and `dpcli gate` asks for all pipelines of a change together, as they may be
+charged one after the other. Costs and caps are amounts by name in the currency of the ledger's filter (dpcli/ledger/amounts.py).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from dpcli.ledger.stores.places import open_ledger
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-Refusal = InputError | CannotCertify | NotRepresentable
+Refusal = InputError | CannotCertify | NotRepresentable  # the error of a run that has no cost in this ledger
 
 
 class RequestedRuns(NamedTuple):
@@ -43,7 +47,7 @@ class RequestedRuns(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The beginning of a sentence about the cost of the runs."""
+        """The beginning of a sentence about the cost of the runs: "it costs", or "3 runs cost"."""
         return "it costs" if self.runs == 1 else f"{self.runs} runs cost"
 
 
@@ -56,13 +60,14 @@ class Quote:
         message: The quote in words.
         share: The cost of the runs of this file as a share of the cap. It may be above 1.
         left: The share of the cap that is left before any of the runs.
+        delta: The delta of the ledger, which the cap is for.
     """
 
     fits: bool
     message: str
     share: float
     left: float
-    delta: float | None = None
+    delta: float
 
 
 def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, int]]) -> tuple[Quote | Refusal, ...]:
@@ -72,13 +77,10 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     of its quote. The other quotes then do not include its runs.
 
     Args:
-        url: Path or URL of the ledger.
         dataset: Name of the dataset; None for the only dataset of the ledger.
         pipelines: Each pipeline with the number of its runs.
 
-    Raises:
-        LedgerError: The ledger cannot be read.
-        InputError: The dataset must be named, or its name is invalid.
+    Raises LedgerError if the ledger cannot be read, and InputError if the dataset must be named, or its name is invalid.
     """
     with open_ledger(url, dataset) as ledger:
         answers = [_request_or_error(ledger, pipeline, runs) for pipeline, runs in pipelines]
@@ -137,7 +139,6 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
 
 
 def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
-    """Return a copy of the state in which `more` was spent as well."""
     after = copy(state)
     after.spent = amounts.add(state.spent, more)
     return after
@@ -145,7 +146,7 @@ def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState
 
 def _cost_words(state: LedgerState, request: RequestedRuns) -> str:
     """Return the cost of the runs of one file and what is left before them, for the amount with the largest share."""
-    name = _scarcest(state, request.wanted)
+    name = _tightest_amount(state, request.wanted)
     amount = request.wanted[name]
     cost = f"{up(amount)} of {label(name)}, {percent_of_cap(amount, state, name)} of the cap of {state.dataset}"
     return f"{request.subject} {cost}; {down(state.left()[name])} is left"
@@ -155,11 +156,11 @@ def _together_words(state: LedgerState, total: dict[str, Decimal], files: int) -
     """Return the share of the cap that all files together cost, in parentheses; "" if there is one file."""
     if files == 1:
         return ""
-    name = _scarcest(state, total)
+    name = _tightest_amount(state, total)
     return f" ({percent_of_cap(total[name], state, name)} of the cap for all {files} files together)"
 
 
-def _scarcest(state: LedgerState, wanted: dict[str, Decimal]) -> str:
+def _tightest_amount(state: LedgerState, wanted: dict[str, Decimal]) -> str:
     """Return the name of the amount that takes the largest share of its cap."""
     return max(wanted, key=lambda name: amounts.largest_share({name: wanted[name]}, state.caps))
 

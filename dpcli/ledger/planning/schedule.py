@@ -29,8 +29,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, date, timedelta
-from itertools import islice
-from typing import Annotated, Any
+from itertools import islice, repeat
+from typing import Annotated, Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, Constraint, Key
@@ -65,7 +65,7 @@ class Rhythm:
 
     @property
     def words(self) -> str:
-        """The rhythm as a file states it."""
+        """The rhythm as a file states it: "week", or "2 weeks"."""
         return self.unit if self.count == 1 else f"{self.count} {self.unit}s"
 
     def days(self, first: date) -> Iterator[date]:
@@ -141,44 +141,29 @@ class ScheduledRun:
                 return
             yield day
 
-    @property
-    def endless(self) -> ScheduledRun:
-        """The run without an end. A run that is made once is unchanged."""
-        return replace(self, last=None, count=None)
+
+class RunDay(NamedTuple):
+    """The day of a run, and the position of its table in the schedule. Runs are made in the order of these pairs."""
+
+    day: datetime.date
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The planned runs of a schedule file.
-
-    Attributes:
-        path: The path of the file, for messages.
-    """
+    """The planned runs of a schedule file, whose path is for messages."""
 
     runs: tuple[ScheduledRun, ...]
     path: str = ""
 
-    def days(self, endless: bool = False) -> Iterator[tuple[datetime.date, int]]:
-        """Return the day of each run and the run's position in the file, in the order in which the runs are made.
+    def days(self, endless: bool = False) -> Iterator[RunDay]:
+        """Return the day of each run, in the order in which the runs are made. If `endless`, repeated runs continue without an end."""
+        runs = [replace(run, last=None, count=None) for run in self.runs] if endless else self.runs
+        return heapq.merge(*(map(RunDay, run.days(), repeat(position)) for position, run in enumerate(runs)))
 
-        Args:
-            endless: Whether repeated runs continue without an end.
-        """
-        runs = [run.endless for run in self.runs] if endless else self.runs
-        return heapq.merge(*(_days_with_place(run, place) for place, run in enumerate(runs)))
-
-    def with_run(self, place: int, run: ScheduledRun) -> Schedule:
-        """Return the schedule with another run at the position `place`."""
-        return replace(self, runs=(*self.runs[:place], run, *self.runs[place + 1 :]))
-
-    @property
-    def too_long(self) -> bool:
-        """True if the schedule has more than `MOST` runs."""
-        return next(islice(self.days(), MOST, None), None) is not None
-
-
-def _days_with_place(run: ScheduledRun, place: int) -> Iterator[tuple[datetime.date, int]]:
-    return ((day, place) for day in run.days())
+    def with_run(self, position: int, run: ScheduledRun) -> Schedule:
+        """Return the schedule with another run at this position."""
+        return replace(self, runs=(*self.runs[:position], run, *self.runs[position + 1 :]))
 
 
 _TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")
@@ -197,7 +182,7 @@ class Trailing:
 
     @property
     def words(self) -> str:
-        """The window as a file states it."""
+        """The window as a file states it: "last 28 days"."""
         return f"last {self.count} {self.unit}{'' if self.count == 1 else 's'}"
 
     def blocks(self, kind: BlockKind, day: date) -> Sequence[str]:
@@ -278,7 +263,6 @@ def read_schedule_bytes(data: bytes, path: str) -> Schedule:
 
 
 def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, ...]:
-    """Return the runs in the tables of a file, and add a finding for each problem."""
     values = read_members(KEYS, tables, KeyPlace((), findings))
     runs = tuple(stated.run for stated in values.get("run", ()))
     if findings.items:
@@ -288,6 +272,6 @@ def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, 
             findings.add("DP005", ("run", index, *key), expected, value)
     if "run" not in tables or tables["run"] == []:
         findings.add("DP005", ("run",), "at least one [[run]] table", "none")
-    elif not findings.items and Schedule(runs).too_long:
+    elif not findings.items and next(islice(Schedule(runs).days(), MOST, None), None) is not None:
         findings.add("DP004", ("run",), f"at most {MOST:,} runs in all", "more")
     return runs

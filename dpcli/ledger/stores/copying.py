@@ -1,12 +1,13 @@
 """The move of a dataset, with its unchanged chain, from one ledger to another. Each ledger is a file or a database.
 
-The dataset can be charged in at most one ledger, no matter when the process is killed. A move has these steps:
+The *chain* is the list of a ledger's entries, each with the hash of the one before (dpcli/ledger/chain.py). The dataset can be charged in
+at most one ledger, no matter when the process is killed. A move has these steps:
 
 1. Read every entry once, check it as `Ledger.replay` does, and append it at the target, in one transaction that is not visible to others.
 2. Read the appended entries again. Their head must be the head of the origin.
 3. Close the dataset at its origin with a durable entry ("moved"). From then on nobody can charge it there. Copy this entry, and the
    entries that others wrote since step 1.
-4. Give the copy a unique name (`Prepare`), and commit the transaction at the target. The copy is now durable, complete and closed.
+4. Give the copy a unique name (`PrepareCopy`), and commit the transaction at the target. The copy is now durable, complete and closed.
 5. Under the writer's lock at the origin, append a last durable entry that names the copy. A dataset never names a second copy.
 6. Open the named copy at the target with an entry ("copied"). No other copy can be opened.
 7. Verify the copy.
@@ -29,7 +30,7 @@ from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_en
 from dpcli.ledger.grammar import LONGEST_TEXT, is_a, visible_text
 from dpcli.ledger.ledger import PAGE, Ledger, refuse_known_data
 from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
-from dpcli.ledger.requests import Open, Prepare
+from dpcli.ledger.requests import OpenCopy, PrepareCopy
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store
 from dpcli.ledger.stores.store import Store, Tail
@@ -91,7 +92,9 @@ class DatasetMove:
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._copy_entries(target, tail, state, departure.closed_at)
-            self._prepare(target, tail, state)
+            # A random word makes the hash of the copy's first own entry, which is the name of the copy, unique.
+            request = PrepareCopy(secrets.token_hex(16))
+            tail.take(Ledger(target, dataset).first_own_entry(state, request).row)
 
     def name(self, copy: str) -> None:
         """Record the name of the copy at the origin (step 5). Raises LedgerError if another copy was named meanwhile."""
@@ -107,7 +110,9 @@ class DatasetMove:
 
     def open(self, target: Ledger, copy: str) -> None:
         """Open the named copy (step 6). Do nothing if it is open already."""
-        request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why))
+        request = OpenCopy(
+            copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why)
+        )
         target.append_all([(request, "")], even_moved=True)
 
     def _require_movable(self, target: Store, to: str) -> None:
@@ -219,12 +224,6 @@ class DatasetMove:
         if head != end:
             raise LedgerError(f'{target.place}: dataset "{dataset}": the entries that were written cannot be read back')
 
-    def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
-        """Append the copy's first own entry. It contains a random word, so that its hash is a unique name of the copy."""
-        copy = Ledger(target, self.ledger.dataset)
-        entry = copy.first_own_entry(state, Prepare(secrets.token_hex(16)))
-        tail.take(entry.row)
-
 
 @dataclass(frozen=True, slots=True)
 class DurableCopy:
@@ -291,8 +290,7 @@ def _move(move: DatasetMove) -> bool:
 def _advice_after_closing(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
     """Add to the error of a move that failed after the dataset was closed that it is closed, and how to complete the move.
 
-    Args:
-        is_open: Whether a copy that the origin names is certainly open.
+    `is_open` says whether a copy that the origin names is certainly open.
     """
     try:
         yield

@@ -168,12 +168,9 @@ def address_of(url: str, store: Store) -> str:
 
 
 def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
-    """Call `fill` with the store at a path or URL, which is created if it does not exist.
+    """Call `fill`, which writes, with the store at a path or URL. The store is created if it does not exist.
 
-    Args:
-        url: The path or URL.
-        fill: Function that writes to the store.
-        seconds: Longest time of the transaction in a database.
+    In a database this is one transaction, which may take up to `seconds`.
     """
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)

@@ -1,5 +1,7 @@
 """A ledger store in a PostgreSQL database, for teams. The server enforces roles, row-level security and the rules of entries.
 
+store.py explains the methods. The tables and functions of the server are in the .sql files of this folder.
+
 A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops blocks nobody. The SQL
 function `dpcli.append_all` locks the row of the dataset. If others have appended since the writer read, the function seals the rows again
 after theirs, so that fast writers keep out no slow one. It refuses them (HeadMoved) if the others wrote about the same run, or about none
@@ -258,7 +260,6 @@ class PostgresStore:
         self._last_connection.close()
 
     def _text(self, query: str) -> str:
-        """Return the text that a query returns in its only row."""
         with self._transaction() as connection:
             text: str = connection.execute(query).fetchone()[0]
         return text

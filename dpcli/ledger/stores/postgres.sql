@@ -1,11 +1,12 @@
--- The ledger in a PostgreSQL database (13 and later): its tables. Rows are only ever added, and only by dpcli.append (postgres_functions.sql).
--- Nothing here holds a backslash, so that no session setting changes how it is read.
--- Names of parameters differ from those of columns: PL/pgSQL tells them apart by nothing else.
+-- The tables of a ledger that is kept in a PostgreSQL database (13 and later), and who sees which rows. Run once, for a new ledger.
+-- Entries are only ever added, and only by the functions append, append_all (postgres_functions.sql) and take (postgres_moving.sql).
+-- No backslash here, as a session's settings change its meaning. Parameters have other names than columns: PL/pgSQL would confuse the two.
 
 CREATE TABLE dpcli.format (version integer PRIMARY KEY);
 INSERT INTO dpcli.format VALUES (8);
 
--- seq, head: the end of the chain. team: the role whose members alone see the dataset; NULL for everybody with a role of the ledger.
+-- A dataset and the end of its chain: seq and head are the number and hash of its last entry. Only members of the role team
+-- see it; where team is NULL, whoever has one of the ledger's roles.
 CREATE TABLE dpcli.dataset (
   name text PRIMARY KEY, team text, fingerprint text UNIQUE, seq bigint NOT NULL CHECK (seq >= 1), head text NOT NULL
 );
@@ -40,7 +41,7 @@ ALTER TABLE dpcli.dataset ENABLE ALWAYS TRIGGER never;
 ALTER TABLE dpcli.format ENABLE ALWAYS TRIGGER never;
 ALTER TABLE dpcli.dataset ENABLE ALWAYS TRIGGER forward;
 
--- Who sees what. The login counts (session_user), not a role that was taken on since, nor the owner of the function that looks.
+-- Who sees which dataset. What counts is the login (session_user): not a role taken on with SET ROLE, nor the owner of a calling function.
 
 CREATE FUNCTION dpcli.is_member(of_team text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -60,8 +61,8 @@ ALTER TABLE dpcli.entry FORCE ROW LEVEL SECURITY;
 CREATE POLICY team ON dpcli.dataset USING (dpcli.is_member(team));
 CREATE POLICY team ON dpcli.entry USING (dataset = ANY ((SELECT dpcli.visible())::text[]));
 
--- What each dataset came to at one of its entries, so that nobody adds up all of them. Written by dpcli.append alone, from
--- entries that it let in; a login that may spend is not believed what it says of a total.
+-- The totals of each dataset's entries up to number seq, so that a reader adds up only those after it. Only the functions
+-- named at the top write it, from entries they have checked: a client that may spend must not be able to state a total.
 
 CREATE TABLE dpcli.checkpoint (
   dataset text PRIMARY KEY REFERENCES dpcli.dataset (name), seq bigint NOT NULL, body text NOT NULL, digest text NOT NULL

@@ -135,8 +135,7 @@ def driver() -> Any:
 def settings_of(url: str) -> dict[str, Any]:
     """Return the parameters of a URL.
 
-    Raises:
-        InputError: The URL cannot be parsed. The message does not quote it, because it may contain a password.
+    Raises InputError if the URL cannot be parsed. The message does not quote it, because it may contain a password.
     """
     expected = "expected postgresql://user@host:port/database (put a password in PGPASSWORD or ~/.pgpass)"
     try:
@@ -195,7 +194,6 @@ def _without_passwords(text: str, settings: dict[str, Any]) -> str:
 
 
 def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
-    """Return the message for an error of psycopg."""
     state = error.sqlstate or ""
     if not state:  # the server did not answer, or the statement was not sent
         return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
@@ -285,7 +283,6 @@ def _refuse_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[
 
 
 def _is_lock_timeout(error: BaseException | None) -> bool:
-    """Return whether an error was caused by a lock timeout."""
     while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
         error = error.__context__
     return error is not None

@@ -1,13 +1,13 @@
--- What the server checks, whoever calls it: made with the tables of a new ledger, and made again by dpcli budget upgrade.
--- Nothing here holds a backslash, so that no session setting changes how it is read.
+-- The checks that the server makes of every entry, whatever client sends it. Run for a new ledger, and again by dpcli budget upgrade.
+-- No backslash here, as a session's settings change its meaning. A comment inside a function belongs to its text, which upgrades compare.
 
--- What an entry may hold, as dpcli.ledger.grammar says it.
+-- The rules of dpcli.ledger.grammar as JSON: which fields an entry of each kind has, and of which type.
 
 CREATE OR REPLACE FUNCTION dpcli.rules() RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT '{rules}'::jsonb
 $$;
 
--- Refusals.
+-- require and permit refuse what is asked by raising an error, which the client shows.
 
 CREATE OR REPLACE FUNCTION dpcli.require(holds boolean, otherwise text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -26,7 +26,7 @@ BEGIN
   END IF;
 END $$;
 
--- The size of an entry in bytes: of a new one, or of one that is copied, which an earlier version may have let in.
+-- Refuse an entry that is too long. which: 'entry' for a new one, 'copied' for one from another place, where older versions allowed more.
 CREATE OR REPLACE FUNCTION dpcli.check_size(body text, which text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -36,7 +36,7 @@ BEGIN
     format('expected an entry of at most %s bytes in its canonical form, found %s', longest, octet_length(body)));
 END $$;
 
--- The one spelling of an entry, as dpcli.ledger.chain writes it: what no reader could take would stop everybody's reading.
+-- canonical returns the one accepted spelling of an entry, as dpcli.ledger.chain writes it: another would make readers reject the chain.
 
 CREATE OR REPLACE FUNCTION dpcli.quoted(string text) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -52,8 +52,8 @@ BEGIN
     END, '' ORDER BY i) || '"' FROM regexp_split_to_table(string, '') WITH ORDINALITY AS piece (c, i));
 END $$;
 
--- Shortest decimals that read back as the same double, as Python writes them. PostgreSQL takes none on the edge of what reads back, and
--- writes a digit more there (9.999999999999999e+22 for 1e+23). Edges of so few digits are multiples of powers of 5: from 1e16 to 1e41.
+-- Whether a number is spelled as Python spells it: with the fewest digits that read back as the same double. PostgreSQL may write a digit
+-- more (9.999999999999999e+22 for 1e+23), where the shorter decimal lies halfway between two doubles: possible from 1e16 to 1e41 only.
 CREATE OR REPLACE FUNCTION dpcli.is_number(spelled text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -110,7 +110,7 @@ BEGIN
   END CASE;
 END $$;
 
--- Amounts: decimal strings, added exactly.
+-- Amounts of budget are decimal strings, added exactly.
 
 CREATE OR REPLACE FUNCTION dpcli.is_amount(spelled text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -129,13 +129,13 @@ BEGIN
   RETURN spelled::numeric;
 END $$;
 
--- Entries from one checkpoint to the next, as in dpcli.ledger.checkpoint.
+-- How many entries come between two checkpoints, as in dpcli.ledger.checkpoint.
 CREATE OR REPLACE FUNCTION dpcli.every() RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT 256::bigint
 $$;
 
--- What was noted last of a dataset; NULL where nothing was, or where it is damaged, of another dataset or of entries that are not there:
--- what dpcli.ledger.checkpoint does not use may not find its way into the next note either.
+-- The stored checkpoint of a dataset; NULL where it has none, or one that is damaged or does not match the dataset's entries. Clients
+-- do not use such a checkpoint (dpcli.ledger.checkpoint), so the next one must not be computed from it either.
 CREATE OR REPLACE FUNCTION dpcli.noted(of_dataset text) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WITH kept AS MATERIALIZED (
@@ -147,14 +147,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WHERE k.said @> jsonb_build_object('dataset', of_dataset) AND k.said -> 'checkpoint' IN ('1'::jsonb, '2'::jsonb) AND jsonb_typeof(k.said -> 'seq') = 'number'
 $$;
 
--- Whether a second person has to approve what changes the cap or gives something back.
+-- Whether the ledger has the two-person rule: changes of the cap, or a run given back, need a second person's approval.
 CREATE OR REPLACE FUNCTION dpcli.takes_two(of_dataset text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT EXISTS (SELECT FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.seq = 1
     AND e.body::jsonb #> '{terms,two_person}' = 'true'::jsonb)
 $$;
 
--- What an entry is about, as far as proposals go, as in dpcli.ledger.governance.proposals; NULL where no proposal is about that.
+-- The subject of an entry or proposal; NULL where no proposal can be about it. As subject_of in dpcli.ledger.governance.proposals.
 CREATE OR REPLACE FUNCTION dpcli.subject(content jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT CASE
@@ -167,12 +167,12 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   END FROM (SELECT CASE WHEN content ->> 'kind' = 'propose' THEN content -> 'asks' ELSE content END) one (asks)
 $$;
 
--- Characters that are taken for others or for nothing, as dpcli.toml.looks says them.
+-- The characters that look like others or are invisible, from dpcli.file.toml.confusables.
 CREATE OR REPLACE FUNCTION dpcli.letters() RETURNS jsonb LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT '{letters}'::jsonb
 $$;
 
--- A name as people see it, as in dpcli.toml.looks: without accents, case, spaces at its ends, and with one letter for those that look alike.
+-- What a name looks like: names that readers would confuse give the same result. As skeleton in dpcli.file.toml.confusables.
 CREATE OR REPLACE FUNCTION dpcli.looks(name text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -193,7 +193,7 @@ BEGIN
   RETURN replace(replace(found, 'rn', 'm'), 'vv', 'w');
 END $$;
 
--- A cost on each block of a window; as it is where there is none. As in dpcli.ledger.amounts.
+-- A cost as rows, one per amount and block ('epsilon@2024-01-01'); one per amount where blocks is NULL. As in dpcli.ledger.amounts.
 CREATE OR REPLACE FUNCTION dpcli.spread(cost jsonb, blocks jsonb) RETURNS TABLE (name text, base text, amount numeric)
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -201,14 +201,14 @@ BEGIN
     FROM jsonb_each_text(cost) m LEFT JOIN jsonb_array_elements_text(blocks) b (block) ON true;
 END $$;
 
--- Of sums by amount and block, those on the blocks of a window.
+-- The part of sums (keyed by amount and block) that lies on the given blocks.
 CREATE OR REPLACE FUNCTION dpcli.sums_on(sums jsonb, caps jsonb, blocks jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT coalesce(jsonb_object_agg(w.name, w.sum), '{}'::jsonb)
   FROM (SELECT m.name, sums -> m.name AS sum FROM dpcli.spread(caps, blocks) m) w WHERE w.sum IS NOT NULL
 $$;
 
--- What each person has charged, and nobody voided, in the first entries: for the first quota, before which nothing is noted of persons.
+-- What each person has paid for runs not voided, in entries 1 to last_seq. Checkpoints hold this only once a quota has been set.
 CREATE OR REPLACE FUNCTION dpcli.paid_up_to(of_dataset text, last_seq bigint) RETURNS TABLE (payer text, name text, amount numeric)
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT coalesce(r.body::jsonb ->> 'who', ''), m.name, CASE WHEN v.seq IS NULL THEN m.amount ELSE 0 END
@@ -217,8 +217,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WHERE r.dataset = of_dataset AND r.seq <= last_seq AND r.kind IN ('spend', 'reserve')
 $$;
 
--- What all entries come to, as dpcli.ledger.checkpoint says it: what was noted last, or the opening, and the entries since. All but voided
--- runs count. Where a window is given, sums and retired blocks are those of its blocks alone: nobody adds up all blocks for a run on a few.
+-- The totals of all entries, in the form of dpcli.ledger.checkpoint: the last checkpoint plus the entries since. Every run counts unless
+-- it was voided. Given in_window, only those blocks are summed, so that a run on a few blocks does not pay for all of them.
 CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text, in_window jsonb DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -334,7 +334,7 @@ BEGIN
   );
 END $$;
 
--- Note what all entries come to, where enough of them are after the last note, or at once.
+-- Store a checkpoint at entry new_seq, if at_once is true or dpcli.every() entries have been added since the last.
 CREATE OR REPLACE FUNCTION dpcli.note(of_dataset text, new_seq bigint, at_once boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -353,8 +353,8 @@ CREATE OR REPLACE FUNCTION dpcli.caps(of_dataset text) RETURNS jsonb LANGUAGE sq
   SELECT dpcli.standing(of_dataset) -> 'caps'
 $$;
 
--- The first amount that a further cost takes above its cap, or that has no cap; NULL where all are within.
--- Where the dataset is cut into blocks, on any block of the window.
+-- The name of the first amount that would exceed its cap if the cost more were added to the totals found, or that has no cap; NULL
+-- where none would. With blocks, each block of the window has the cap of its own.
 CREATE OR REPLACE FUNCTION dpcli.above(found jsonb, more jsonb, blocks jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WITH cap AS (SELECT m.key AS name, dpcli.amount(m.value) AS most FROM jsonb_each_text(found -> 'caps') m),
@@ -377,8 +377,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT dpcli.above(dpcli.standing(of_dataset, blocks), more, blocks)
 $$;
 
--- The first quota that a further cost of somebody exceeds, in words; NULL where none is. found: where all entries stand, on those blocks at
--- least. As in dpcli.ledger.governance.quotas: exact, nothing rounded up.
+-- The first quota that of_payer would exceed by paying the cost more, as a message; NULL where none. found: totals that cover at least
+-- these blocks. Exact, without rounding, as in dpcli.ledger.governance.quotas.
 CREATE OR REPLACE FUNCTION dpcli.over_quota(of_dataset text, found jsonb, of_payer text, more jsonb, blocks jsonb) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WITH quota AS MATERIALIZED (
@@ -405,7 +405,7 @@ CREATE OR REPLACE FUNCTION dpcli.now() RETURNS text LANGUAGE sql VOLATILE SET se
   SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 $$;
 
--- Blocks, as in dpcli.ledger.blocks. A block has one spelling.
+-- Names of blocks and windows of blocks, as in dpcli.ledger.blocks. Each block has exactly one name.
 
 CREATE OR REPLACE FUNCTION dpcli.is_block(family jsonb, block text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -432,7 +432,7 @@ BEGIN
   END CASE;
 END $$;
 
--- Names of blocks, each once and in order.
+-- Whether value is a list of block names, sorted and without duplicates.
 CREATE OR REPLACE FUNCTION dpcli.is_window(value jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -448,7 +448,7 @@ BEGIN
     WHERE (w.before COLLATE "C") >= (w.name COLLATE "C"));
 END $$;
 
--- What is wrong with the window of an entry; NULL where nothing is.
+-- Why an entry may not have this window of blocks, as a message; NULL where it may.
 CREATE OR REPLACE FUNCTION dpcli.wrong_window(family jsonb, blocks jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -461,7 +461,7 @@ BEGIN
     WHERE dpcli.is_block(family, b.block) IS NOT TRUE LIMIT 1);
 END $$;
 
--- The types of what an entry holds, each as in dpcli.ledger.grammar.
+-- The types of the fields of entries, as in dpcli.ledger.grammar.
 
 CREATE OR REPLACE FUNCTION dpcli.is_text(string text, longest integer) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -485,7 +485,7 @@ BEGIN
       SELECT FROM jsonb_array_elements(dpcli.rules() -> 'spaces') r WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer)));
 END $$;
 
--- The shortest spelling of a double in [0, 1).
+-- Whether a string is a delta: a number in [0, 1) in its shortest spelling.
 CREATE OR REPLACE FUNCTION dpcli.is_delta(spelled text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -495,7 +495,7 @@ BEGIN
   RETURN spelled::double precision < 1;
 END $$;
 
--- A day that the calendar has, and a time of it.
+-- Whether a string is a time (UTC) on a day that exists.
 CREATE OR REPLACE FUNCTION dpcli.is_stamp(spelled text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -578,7 +578,7 @@ BEGIN
   END CASE;
 END $$;
 
--- What is wrong with a table whose names and types are given; NULL where nothing is.
+-- Why an object does not have just the fields in names, each of its type, as a message; NULL where it does.
 CREATE OR REPLACE FUNCTION dpcli.wrong_table(names jsonb, content jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -595,9 +595,9 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- What each kind of entry must hold beside: what depends on what was there before, or on each other.
+-- Per kind of entry, the checks that types cannot express: against earlier entries, and of one field against another.
 
--- Blocks over which a guarantee is proved, as in dpcli.ledger.blocks.family.
+-- Refuse terms whose guarantee per block has no proof, as in dpcli.ledger.blocks.
 CREATE OR REPLACE FUNCTION dpcli.check_blocks(terms jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -652,25 +652,25 @@ BEGIN
   INSERT INTO dpcli.dataset VALUES (of_dataset, of_team, content #>> '{terms,fingerprint}', 1, new_hash);
 END $$;
 
--- The start of the names of a login's runs, as in dpcli.ledger.requests.key_scope.
+-- How the keys that belong to one login's runs begin, as in dpcli.ledger.requests.key_scope.
 CREATE OR REPLACE FUNCTION dpcli.key_scope(login text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT replace(replace(login, '%', '%25'), '/', '%2F') || '//'
 $$;
 
--- Whether an entry that a spender may append costs nothing, or so little that a budget would not limit it. A start and a commit are made
--- once for each reservation, and do not count.
+-- Whether an entry costs no budget, or so little that the cap would not limit how many a spender appends. Start and commit are left
+-- out: each reservation has at most one of each.
 CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
     OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric >= 1e-6)
 $$;
 
--- How many reservations without a cost a login may have open at once. Each is part of every checkpoint.
+-- How many free reservations one login may have open at once: every checkpoint lists all open ones.
 CREATE OR REPLACE FUNCTION dpcli.most_open() RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT 100::bigint
 $$;
 
--- totals: where all entries stand.
+-- totals: as dpcli.standing returns them.
 CREATE OR REPLACE FUNCTION dpcli.check_open_runs(of_dataset text, totals jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -719,13 +719,14 @@ BEGIN
   END IF;
 END $$;
 
--- How many entries without a cost a login may append in a day: what the last entry that sets a rate says, or the usual number.
+-- How many free entries (dpcli.is_free) one login may append per day: as the last entry of kind rate says, or the default.
 CREATE OR REPLACE FUNCTION dpcli.rate(of_dataset text) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT coalesce((SELECT e.body::jsonb ->> 'per_day' FROM dpcli.entry e
     WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind = 'rate' ORDER BY e.seq DESC LIMIT 1), dpcli.rules() ->> 'rate')::bigint
 $$;
 
--- What costs budget is never limited, nor is what an administrator proposes as the rate. The index entry_free counts, at whatever length of the log.
+-- Refuse a free entry above the daily rate, except an administrator's proposal to change that rate. The index entry_free makes the
+-- count fast in a log of any length.
 CREATE OR REPLACE FUNCTION dpcli.check_rate(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -760,7 +761,7 @@ BEGIN
   PERFORM dpcli.require(wrong IS NULL, wrong);
 END $$;
 
--- A reservation is moved by whoever made it, or by an administrator who says why.
+-- A reservation is started, committed or voided by the login that made it, or by an administrator who gives a reason.
 CREATE OR REPLACE FUNCTION dpcli.check_move(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -790,7 +791,7 @@ BEGIN
   END IF;
 END $$;
 
--- How far a session has gone is said by whoever was charged for it, and never goes back.
+-- How many answers a session has given is recorded by the login that paid for it, and only grows.
 CREATE OR REPLACE FUNCTION dpcli.check_count(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -817,7 +818,7 @@ BEGIN
     'expected the caps that the ledger has');
 END $$;
 
--- What is proposed may be done as things stand, by whoever proposes it, and for some days.
+-- A proposal must be one that its author may make and that could be carried out now; it expires after at most some days.
 CREATE OR REPLACE FUNCTION dpcli.check_propose(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -840,7 +841,8 @@ BEGIN
   END IF;
 END $$;
 
--- In a ledger of two persons, what changes the cap or the rate, gives something back or answers a finding is what somebody proposed and another approves, in time.
+-- Under the two-person rule, whatever changes a cap, quota or rate, gives a run back, moves the dataset or answers a finding must be
+-- what one person proposed and another approves before the proposal expires.
 CREATE OR REPLACE FUNCTION dpcli.check_two(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -874,8 +876,8 @@ BEGIN
   PERFORM dpcli.require(content ->> 'kind' <> 'amend' OR content ->> 'approver' = session_user, 'expected the approver who is logged in');
 END $$;
 
--- The time of an entry is the server's: never to come, not long ago, and not before the entry before it. (An entry that is dated in the
--- time to come was written before this was checked.)
+-- The time of an entry is by the server's clock: not in the future, at most 10 minutes ago, and not before the last entry's. (A last
+-- entry that lies in the future dates from before this check existed, and is not compared.)
 CREATE OR REPLACE FUNCTION dpcli.check_time(of_dataset text, new_seq bigint, stamp text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -887,14 +889,14 @@ BEGIN
     'expected a time that is not before the last entry''s');
 END $$;
 
--- The functions that a client calls (append, append_all) run with the rights of the owner, and look at the login.
+-- The functions that clients call (append, append_all) run with the owner's rights, so each checks what the login (session_user) may do.
 
--- The longest, in milliseconds, for which a transaction that has appended may hold the end of a chain that another waits for.
+-- For how many milliseconds a transaction that has appended may keep others waiting for the end of a chain.
 CREATE OR REPLACE FUNCTION dpcli.patience() RETURNS integer LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT 5000
 $$;
 
--- The transactions of others that have appended, which dpcli.mark() shows, and have not ended. A statement that still appends is not one.
+-- Other open transactions that have appended: each holds the lock that mark takes as its last step, just to be found here.
 CREATE OR REPLACE FUNCTION dpcli.writers() RETURNS TABLE (process integer, transaction text)
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT l.pid, l.virtualtransaction FROM pg_locks l JOIN pg_database d ON d.oid = l.database
@@ -907,7 +909,7 @@ BEGIN
   LOCK TABLE dpcli.format IN ROW EXCLUSIVE MODE;
 END $$;
 
--- End the writers that hold on to their transactions, as far as the owner of this function may.
+-- End these transactions by closing their connections, where the owner of this function has the right to.
 CREATE OR REPLACE FUNCTION dpcli.end_writers(of_transactions text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -921,8 +923,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- The end of a chain, locked until the transaction ends. A login may keep its transaction open, and no setting forbids that: so whoever
--- waits longer than dpcli.patience() ends those that have appended and gone no further for so long.
+-- The end of a chain, locked until the transaction ends. No setting can stop a login from keeping its transaction open; so whoever has
+-- waited longer than dpcli.patience() ends the transactions that had appended when that wait began and are still open.
 CREATE OR REPLACE FUNCTION dpcli.lock_end(of_dataset text) RETURNS dpcli.dataset
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -956,7 +958,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- What is written here is durable once it is committed.
+-- Make sure that a commit survives a power failure.
 CREATE OR REPLACE FUNCTION dpcli.require_durable() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
   PERFORM dpcli.require(current_setting('fsync') = 'on', 'the server runs with fsync off: no commit would survive a power failure');
@@ -965,7 +967,7 @@ BEGIN
   END IF;
 END $$;
 
--- What is checked of an entry without its chain, and so before anything is locked, as it may take long.
+-- The checks that need no other entry. They may take long, so they come before anything is locked.
 CREATE OR REPLACE FUNCTION dpcli.check_shape(of_dataset text, new_body text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -987,7 +989,7 @@ BEGIN
   PERFORM dpcli.require(content ->> 'dataset' = of_dataset, 'the entry belongs elsewhere');
 END $$;
 
--- new_body: of the right shape.
+-- Append one entry that has passed check_shape.
 CREATE OR REPLACE FUNCTION dpcli.append_one(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -1038,18 +1040,18 @@ BEGIN
   PERFORM dpcli.mark();
 END $$;
 
--- The same entry at another place of the chain: with its number, the hash before it and the server's time, and not another character changed.
+-- The same entry for another place in the chain: only its number, the hash before it and its time change.
 CREATE OR REPLACE FUNCTION dpcli.sealed_again(body text, new_seq bigint, previous text) RETURNS text
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT '{' || string_agg(dpcli.quoted(m.key) || ':' || CASE m.key WHEN 'seq' THEN new_seq::text WHEN 'previous' THEN dpcli.quoted(previous)
     WHEN 'when' THEN dpcli.quoted(dpcli.now()) ELSE m.value::text END, ',' ORDER BY m.key COLLATE "C") || '}' FROM json_each(body::json) m
 $$;
 
--- Append entries, all or none, in one statement: so no client that stops holds a lock. Returns the entries that are there. Whoever appends
--- nothing sees nothing, as an owner who is a superuser sees the entries of every team.
--- Where others have appended since the caller read the chain, its entries follow theirs, so that fast writers keep out no slow one. The
--- caller has to read again (DPL03) where the others wrote of the same run, or of none as it does, or where the entries are refused now; and
--- where it amends the cap of a ledger that had no charge when it was read, as no statement is asked for before there are outputs.
+-- Append all entries or none, in one statement: a client that hangs holds no lock. Returns the entries from the first new one on; an
+-- empty call is refused, as it would show a superuser every team's entries.
+-- If others have appended since the caller read the chain, the entries go after theirs, so that slow clients succeed too. Error DPL03 tells
+-- the caller to read again: if both touch the same run, or both touch none; if the entries are no longer allowed; or if the cap is
+-- amended and the first charge came meanwhile, as an amendment must state which outputs were seen once there are any.
 CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
 RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -1103,18 +1105,18 @@ END $$;
 DROP FUNCTION IF EXISTS dpcli.queue(text, integer);
 DROP FUNCTION IF EXISTS dpcli.hold(text, integer);
 
--- The same data are registered once, in capitals too, whoever sees the dataset.
+-- The same data cannot be registered twice, whatever the case of the fingerprint, even under a team one cannot see.
 CREATE UNIQUE INDEX IF NOT EXISTS dataset_data ON dpcli.dataset (lower(fingerprint));
 
--- Each thing is said of a run once, but for how far it has gone.
+-- A run has at most one entry of each kind, except counts.
 CREATE UNIQUE INDEX IF NOT EXISTS entry_once ON dpcli.entry (dataset, key, kind) WHERE kind <> 'count';
 CREATE INDEX IF NOT EXISTS entry_by_key ON dpcli.entry (dataset, key, kind, seq);
 
--- What a login appended without a cost on a day.
+-- For dpcli.check_rate: the free entries of a login on a day.
 CREATE INDEX IF NOT EXISTS entry_free ON dpcli.entry (dataset, (body::jsonb ->> 'who'), (left(body::jsonb ->> 'when', 10)))
   WHERE dpcli.is_free(kind, cost);
 
--- What each role may. An owner's rights are his own; PUBLIC has none.
+-- The rights of each role. The owner has its own; PUBLIC has none.
 
 REVOKE ALL ON SCHEMA dpcli FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA dpcli FROM PUBLIC;

@@ -1,6 +1,8 @@
 """Installation and upgrade of the ledger's schema and roles in PostgreSQL.
 
-`place` is the name of the database in messages, without a password.
+`dpcli budget init` installs them in a database without a ledger, and `dpcli budget upgrade` replaces the functions of an earlier version of
+dpcli. The tables and functions are in the .sql files of this folder; postgres.py calls them. `place` is the name of the database in
+messages, without a password.
 """
 
 from __future__ import annotations
@@ -85,7 +87,6 @@ def definitions(name: str) -> str:
 
 
 def _refuse_server(connection: Any, place: str) -> None:
-    """Check that the server is recent enough and that the database is in UTF-8. Raises LedgerError if not."""
     if connection.info.server_version < OLDEST_SERVER:
         raise LedgerError(f"{place}: expected PostgreSQL 13 or later, found {connection.info.parameter_status('server_version')}")
     encoding = connection.info.parameter_status("server_encoding")

@@ -1,10 +1,10 @@
--- A dataset that moves: what comes from another place is taken in as it is there, and what has moved takes nothing more.
--- Made before postgres_functions.sql, which says who may call what. Nothing here holds a backslash.
+-- Moving a dataset between ledgers: copied entries arrive here unchanged, and a dataset that has moved away accepts nothing more.
+-- Run before postgres_functions.sql, which grants the rights. No backslash here, as a session's settings change its meaning.
 
--- Datasets that are being copied here: nobody can charge them before all of it is there. No login reads or writes this.
+-- The datasets being copied to here, which accept no charge until their copy is complete. No login can read or write this table.
 CREATE TABLE IF NOT EXISTS dpcli.copying (dataset text PRIMARY KEY REFERENCES dpcli.dataset (name));
 
--- 'moved' where the last of such entries closed the dataset, 'copied' where it opened it; NULL where there is none.
+-- Whether the dataset last left ('moved') or arrived ('copied'); NULL if it never did either.
 CREATE OR REPLACE FUNCTION dpcli.moved_last(of_dataset text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT e.kind FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind IN ('moved', 'copied') ORDER BY e.seq DESC LIMIT 1
 $$;
@@ -16,8 +16,8 @@ BEGIN
   END IF;
 END $$;
 
--- What may be appended: where the dataset has moved, only that it has arrived there, and an upgrade; where it is being copied, only the entry
--- that opens the copy. Nobody else opens one: a dataset that has moved away stays closed here.
+-- Refuse what may not be appended because of a move. After 'moved', only the note that it has arrived and an upgrade are accepted; during a
+-- copy, only 'copied', which opens it. A dataset that moved away opens again only if it is copied back.
 CREATE OR REPLACE FUNCTION dpcli.check_moving(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -44,8 +44,8 @@ BEGIN
   END IF;
 END $$;
 
--- An entry of another place, with its signature and time, by an administrator: into a dataset that is new here, which stays closed until
--- the entry that says who copied it, and from where. What was open here before, or has moved away, never takes one.
+-- Add one copied entry, with its original author and time; for administrators. The dataset must be new here, and stays closed until the
+-- entry that says who copied it and from where.
 CREATE OR REPLACE FUNCTION dpcli.take(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE

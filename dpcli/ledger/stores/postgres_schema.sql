@@ -1,4 +1,5 @@
--- Everything that guards the rows, one line each. Of an owner's own rights nothing is said: their number depends on the server's version.
+-- All that protects the rows, one line of text each, to compare with what it should be (postgres.py). The owner's own rights are left
+-- out, as they differ between versions of the server.
 WITH ledger AS (SELECT n.* FROM pg_namespace n WHERE n.nspname = 'dpcli'),
 relation AS (SELECT c.* FROM pg_class c JOIN ledger n ON c.relnamespace = n.oid WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')),
 routine AS (SELECT p.* FROM pg_proc p JOIN ledger n ON p.pronamespace = n.oid),

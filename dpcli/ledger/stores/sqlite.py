@@ -1,4 +1,4 @@
-"""A ledger store in one SQLite file.
+"""A ledger store in one SQLite file. store.py explains the methods, and sqlite_file.py has the tables.
 
 For durability the file has a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed. With
 FULL, the removed journal can reappear after a power failure and undo an acknowledged commit. (A write-ahead log with FULL is as durable,
@@ -302,7 +302,6 @@ class SqliteStore:
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
-        """Turn every error of SQLite into a LedgerError that explains it."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -364,7 +363,6 @@ def _try_link(draft: str) -> None:
 
 
 def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> None:
-    """Create the tables of a ledger in an empty file, and call `fill`."""
     store = SqliteStore(draft, connect, trusted=True)
     try:
         marks = (f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}")

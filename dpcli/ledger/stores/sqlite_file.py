@@ -1,6 +1,7 @@
 """The file of a ledger: the checks before a path is opened as a ledger, and the definitions of its tables.
 
-Each fault of a path has its own message. The checks write nothing.
+sqlite.py reads and writes the entries. Each fault of a path has its own message, as a user who sees "no ledger here" may open a new one,
+with a new budget. The checks write nothing.
 
 The table `entry` contains the entries. A trigger keeps the number of the last entry in `head`, so that a reader notices if damage hides the
 last entries. The index `entry_by_key` finds the entries of a run. The table `checkpoint` holds the checkpoints of dpcli.ledger.checkpoint.
@@ -118,7 +119,6 @@ def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
 
 
 def _kind(mode: int) -> str:
-    """Return the kind of a file that is not regular, in words."""
     if stat.S_ISDIR(mode):
         return "a directory"
     if stat.S_ISFIFO(mode):
@@ -127,7 +127,6 @@ def _kind(mode: int) -> str:
 
 
 def _number(header: bytes, start: int, size: int) -> int:
-    """Return the number in `size` bytes of a header."""
     return int.from_bytes(header[start : start + size], "big")
 
 
@@ -210,6 +209,6 @@ def key_in_entry(key: str) -> str:
 
 
 def schema_of(connection: Any) -> str:
-    """Return the definitions in a file, as text."""
+    """Return the definitions in a file, as text. The opening entry of each dataset states its hash."""
     rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
     return "\n".join(str(sql) for (sql,) in rows)

@@ -1,7 +1,8 @@
 """The interface of a store, which contains the chains of datasets. Rows are appended at the end and never change.
 
-A store knows nothing about privacy. It returns rows in order, and appends those that follow the end of a chain. `writing` ends only when
-the appended rows would survive a power failure.
+A row is an entry of a ledger as text, with its number and its hash (dpcli/ledger/chain.py). A store knows nothing about privacy. It returns
+rows in order, and appends those that follow the end of a chain. `writing` ends only when the appended rows would survive a power failure.
+sqlite.py and postgres.py have a store each, and both pass the same tests.
 """
 
 from __future__ import annotations
@@ -53,23 +54,18 @@ class Tail(Protocol):
     @property
     def new(self) -> Sequence[StoredRow]:
         """The appended rows. After the end of `Store.writing` they are as stored, possibly after rows that others appended meanwhile."""
-        ...
 
     def after(self, seq: int) -> Sequence[StoredRow]:
         """Return the rows after number `seq`, in ascending order."""
-        ...
 
     def append(self, row: StoredRow) -> None:
         """Append a new row. It is written at the latest when `Store.writing` ends."""
-        ...
 
     def take(self, row: StoredRow) -> None:
         """Append a row that is copied from another store (dpcli.ledger.stores.copying)."""
-        ...
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
         """Replace the checkpoint of the dataset. A store that makes its own checkpoints does nothing."""
-        ...
 
 
 class Store(Protocol):
@@ -90,45 +86,36 @@ class Store(Protocol):
     @property
     def place(self) -> str:
         """The name of the ledger in messages. It never contains a password."""
-        ...
 
     @property
     def address(self) -> str:
         """The name of the ledger in entries. It does not depend on the working directory or the login."""
-        ...
 
     @property
     def identity(self) -> tuple[object, ...]:
         """A value that is equal for two store objects if and only if they share their rows."""
-        ...
 
     @property
     def who(self) -> str | None:
         """The login; None if the store does not know it."""
-        ...
 
     def datasets(self) -> tuple[str, ...]:
         """Return the names of the datasets, sorted."""
-        ...
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         """Return the rows of one dataset after number `seq`, in ascending order, but at most the first `most` rows.
 
         All rows are read at one moment. An unknown dataset has no rows.
         """
-        ...
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         """Return the rows that name a key, in ascending order. Other rows are not read."""
-        ...
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
         """Return the rows whose key begins with `start`, as `about` does. The last character of `start` must be ASCII."""
-        ...
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         """Return the last checkpoint of a dataset, without a check of it; None if there is none."""
-        ...
 
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
         """Open the end of a chain. The end of the context writes its rows durably, all or none. After an exception none is written.
@@ -137,30 +124,23 @@ class Store(Protocol):
             HeadMoved: Others have appended since the writer read, and it must read again. A file is locked, so that others cannot.
             LedgerError: Also if a row was written that cannot be read back.
         """
-        ...
 
     def schema(self) -> str:
         """Return the definitions that guard the rows, as text. The opening entry states their hash, and `verify` compares it."""
-        ...
 
     @property
     def version(self) -> int:
         """The version number of the definitions that guard the rows."""
-        ...
 
     @property
     def outdated(self) -> str:
         """A clause which states that the definitions are of an earlier version; "" if they are current."""
-        ...
 
     def now(self) -> str:
         """Return the current time in the form of entries (STAMP), by the clock of the server or, for a file, of this machine."""
-        ...
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
         """Return the faults that the store's own integrity check finds in a dataset, or in all datasets if None."""
-        ...
 
     def close(self) -> None:
         """Release the connection."""
-        ...

@@ -1,4 +1,8 @@
-"""The command `dpcli lint`, which reports findings in files and, with --fix, makes unambiguous repairs."""
+"""The command `dpcli lint`, which reports findings in files and, with --fix, makes unambiguous repairs.
+
+run.py finds them, and mend.py decides what may be repaired. This file writes a repaired file back in one atomic step, and only if nothing
+but its text would change: no link, owner, permission or second name is lost (`_refusal`).
+"""
 
 from __future__ import annotations
 
@@ -87,7 +91,7 @@ def command(
         if code and not on_one_terminal():
             complain(first_error(diagnostics))
         return max(code, 2 if refused else 0)
-    return emit(document(places, diagnostics, omitted, bool(refused)), format_, outputs)
+    return emit(document(places, diagnostics, omitted, repair_refused=bool(refused)), format_, outputs)
 
 
 def _mend(path: str, given: Sequence[str]) -> bool:

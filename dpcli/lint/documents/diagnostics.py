@@ -1,4 +1,8 @@
-"""Conversion of diagnostics to JSON, to findings of documents, and to notes."""
+"""Conversion of diagnostics to JSON, to findings of documents, and to notes, for every command that reports findings with its result.
+
+A *diagnostic* is an error or warning about a file with its place (dpcli/file/toml/findings.py). A *finding* of a document also has the
+explanation of its rule, which CI systems show at the line. A *note* is one line beside the numbers.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from dpcli.file.toml.findings import Diagnostic
 
 
 def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
-    """Return a diagnostic as JSON values."""
+    """Return a diagnostic as JSON values, which all JSON documents with findings share."""
     return {
         "rule": d.rule,
         "severity": d.severity,

@@ -1,6 +1,7 @@
-"""Lint findings as text, each with its source line and a caret, and as a document.
+"""Lint findings as text, each with its source line and a caret, and as the document from which all other formats follow.
 
-This module imports nothing large, because lint must be fast.
+Findings that --select or --ignore left out are counted in every format, so that a report never looks cleaner than the file. This module
+imports nothing large, because lint must be fast.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def document(
         verdict = "fail"
     notes = {rule: left_out({rule: count}) for rule, count in omitted.items()}
     note_findings = [Finding(".", rule, "note", note) for rule, note in notes.items()]
-    note_checks = [Check(rule, True, note, waived=True) for rule, note in notes.items()]
+    note_checks = [Check(rule, passed=True, message=note, waived=True) for rule, note in notes.items()]
     # A note about left-out findings has the form of a diagnostic.
     note_records = [{**diagnostic_data(Diagnostic(rule, "warning", note, ".")), "severity": "note"} for rule, note in notes.items()]
     return Document(

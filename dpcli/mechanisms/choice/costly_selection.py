@@ -18,12 +18,11 @@ import math
 
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, REACHES, TrialCounts
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import CurveLoss, Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, IndexArray, np
-from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.grid.hockey_stick import FURTHEST, INFLATED, ChordPair
 from dpcli.numerics.logspace import log_sum
-from dpcli.numerics.tails import Tails, cells_between
+from dpcli.numerics.tails import cells_between
 from dpcli.numerics.work import shared
 
 CELLS = 1200  # cells of equal width in which losses are counted together
@@ -52,20 +51,14 @@ class CostlySelection(Mechanism):
 
 
 @dataclass(frozen=True, slots=True)
-class CostlyLoss:
+class CostlyLoss(CurveLoss):
     """The loss of the selection's pair, or of the mirrored one."""
 
     selection: CostlySelection
     mirrored: bool
 
-    def cgf(self, z: Array) -> Array:
-        return _pair(self).cgf(z)
-
-    def tilted(self, t: float) -> TiltedAtoms:
-        return _pair(self).tilted(t)
-
-    def tails(self, at: Array) -> Tails:
-        return _pair(self).tails(at)
+    def pair(self) -> ChordPair:
+        return _pair(self)
 
 
 @shared(32)

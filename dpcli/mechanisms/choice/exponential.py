@@ -19,13 +19,14 @@ from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import SCORES, Premises
 from dpcli.base.stated import squared
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import CurveLoss, Mechanism, PrivacyLoss
 from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.tilted_closed import TiltedAtoms, TiltedRange, sinhc_slope
-from dpcli.numerics.grid.hockey_stick import FURTHEST_TOTAL, ChoiceCurve, ChordPair, choice_curve, symmetric_pair
+from dpcli.numerics.contour.tilted_closed import TiltedRange, sinhc_slope
+from dpcli.numerics.grid.choice_curve import ChoiceCurve, choice_curve
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import shared
@@ -76,7 +77,7 @@ class BoundedRange(Mechanism):
     The exponential mechanism exp(epsilon u / (2 sensitivity)) has this property, and so has noisy max with Gumbel noise. In the worst case,
     for some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), and t - eps otherwise (Dong, Durfee, Rogers 2020,
     arXiv:1909.13830). t may depend on the data and on earlier answers, so every bound is the maximum over t. `together` bounds several
-    choices one after the other (numerics/grid/hockey_stick.py).
+    choices one after the other (numerics/grid/choice_curve.py).
     """
 
     epsilon: float
@@ -200,12 +201,12 @@ class RangeLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoicesLoss:
+class ChoicesLoss(CurveLoss):
     """The loss of a pair of atoms with the worst curve of `count` choices of range `epsilon`, each of which may depend on earlier answers.
 
     The pair also dominates if other mechanisms run between the choices. A mechanism with a pair of its own may be assumed to run before all
     choices, because a choice that can use more earlier outputs has no better privacy (backward induction, as in
-    numerics/grid/hockey_stick.py). The other case is a mechanism that is known only by the curve of all of its runs together, each of which
+    numerics/grid/choice_curve.py). The other case is a mechanism that is known only by the curve of all of its runs together, each of which
     may depend on all earlier outputs. Interactive mechanisms that run concurrently are dominated by the product of their pairs (Vadhan,
     Zhang 2022, arXiv:2207.08335).
     """
@@ -213,17 +214,7 @@ class ChoicesLoss:
     epsilon: float
     count: int
 
-    def cgf(self, z: Array) -> Array:
-        return self.pair().cgf(z)
-
-    def tilted(self, t: float) -> TiltedAtoms:
-        return self.pair().tilted(t)
-
-    def tails(self, at: Array) -> Tails:
-        return self.pair().tails(at)
-
     def pair(self) -> ChordPair:
-        """Return the pair, cached."""
         return _pair(self.epsilon, self.count)
 
 
@@ -246,7 +237,7 @@ def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, 
     They are blocks of choices whose worst curve is computed, and single choices with the closed form. All choices are single if epsilon is
     outside of SMALLEST_RANGE to LARGEST_RANGE.
     """
-    block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if SMALLEST_RANGE <= epsilon <= LARGEST_RANGE else 1
+    block = min(count, BLOCK, int(FURTHEST / epsilon)) if SMALLEST_RANGE <= epsilon <= LARGEST_RANGE else 1
     if block == 1:
         return ((RangeLoss(epsilon), count),)
     blocks, remaining = divmod(count, block)

@@ -45,7 +45,7 @@ LEAST_WITNESS = 1e-3  # least epsilon for which the losses of two candidates kee
 FARTHEST_LEAD, LEADS = 30.0, 601  # leads of the first candidate, on both sides of half a move, that are tried as the costliest
 
 
-def noisy_maximum(epsilon: float, laplace: bool = False) -> Mechanism:
+def noisy_maximum(epsilon: float, *, laplace: bool = False) -> Mechanism:
     """Return the mechanism with the theorem's bound and the bound from pure epsilon, of which accountants use the smaller one.
 
     Sums of pure bounds have closed forms. If both bounds hardly differ, these are sharper than a grid.
@@ -54,12 +54,12 @@ def noisy_maximum(epsilon: float, laplace: bool = False) -> Mechanism:
     """
     if not SMALLEST_RATIO < epsilon <= LARGEST_RATIO:
         return Pure(epsilon)
-    return NoisyMaximum((Laplace(epsilon).unclaimed(), Pure(epsilon)), epsilon, laplace)
+    return NoisyMaximum((Laplace(epsilon).unclaimed(), Pure(epsilon)), epsilon, laplace=laplace)
 
 
 @dataclass(frozen=True, slots=True)
 class NoisyMaximum(LeastOf):
-    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores."""
+    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores. laplace: as for `noisy_maximum`."""
 
     epsilon: float
     laplace: bool
@@ -75,9 +75,9 @@ class NoisyMaximum(LeastOf):
         if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
             return None
         leads = np.linspace(-FARTHEST_LEAD, FARTHEST_LEAD, LEADS) + 0.5 * self.epsilon
-        log_p, log_q = (np.stack(_log_chances(at, self.laplace), axis=1) for at in (leads, leads - self.epsilon))
+        log_p, log_q = (np.stack(_log_chances(at, laplace=self.laplace), axis=1) for at in (leads, leads - self.epsilon))
         moments = atomic_cgf(np.full(len(leads), order - 1.0), log_q, log_p - log_q)
-        return TwoNoisyScores(self.epsilon, float(leads[np.argmax(moments)]), self.laplace)
+        return TwoNoisyScores(self.epsilon, float(leads[np.argmax(moments)]), laplace=self.laplace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,13 @@ class TwoNoisyScores(Mechanism):
         return True
 
     def losses(self) -> tuple[AtomicLoss]:
-        before, after = (_log_chances(np.array([at]), self.laplace) for at in (self.lead, self.lead - self.epsilon))
+        before, after = (_log_chances(np.array([at]), laplace=self.laplace) for at in (self.lead, self.lead - self.epsilon))
         log_p, log_q = ([float(log_chance[0]) for log_chance in chances] for chances in (before, after))
         return (AtomicLoss(tuple(log_q), tuple(a - b for a, b in zip(log_p, log_q, strict=True))),)
 
 
-def _log_chances(leads: Array, laplace: bool) -> tuple[Array, Array]:
-    """Return the log probabilities that the first of two candidates is chosen, and that the other one is."""
+def _log_chances(leads: Array, *, laplace: bool) -> tuple[Array, Array]:
+    """Return the log probabilities that the first of two candidates is chosen, and that the other one is. leads: of the first one."""
     distance = np.abs(leads)
     less = -distance + (np.log(0.5 + 0.25 * distance) if laplace else -math.log(2.0))  # of the one that is behind
     more = np.log1p(-np.exp(less))
@@ -136,7 +136,7 @@ class ReportNoisyMaxSpec(EpsilonSpec):
     ] = "laplace"
 
     def priced(self, epsilon: float) -> Mechanism:
-        return ExponentialChoice(epsilon) if self.noise == "gumbel" else noisy_maximum(epsilon, self.noise == "laplace")
+        return ExponentialChoice(epsilon) if self.noise == "gumbel" else noisy_maximum(epsilon, laplace=self.noise == "laplace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,15 +32,14 @@ from dpcli.base.errors import InputError
 from dpcli.base.fields import AT_LEAST_TWO, POSITIVE, Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import CurveLoss, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
-from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.tilted_closed import TiltedAtoms
+from dpcli.numerics.arrays import np
 from dpcli.numerics.grid.clones import clone_pair, counted_pair
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair
-from dpcli.numerics.tails import Tails, single_epsilon_upper
+from dpcli.numerics.tails import single_epsilon_upper
 from dpcli.numerics.work import shared
 
 MOST_USERS = 10**10
@@ -54,25 +53,19 @@ ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, as 1 - rate needs digits; a s
 
 
 @dataclass(frozen=True, slots=True)
-class ClonesLoss:
+class ClonesLoss(CurveLoss):
     """The loss of `clone_pair`, which is the same in both directions."""
 
     users: int
     epsilon: float
     rate: float
 
-    def cgf(self, z: Array) -> Array:
-        return _clones(self).cgf(z)
-
-    def tilted(self, t: float) -> TiltedAtoms:
-        return _clones(self).tilted(t)
-
-    def tails(self, at: Array) -> Tails:
-        return _clones(self).tails(at)
+    def pair(self) -> ChordPair:
+        return _clones(self)
 
 
 @dataclass(frozen=True, slots=True)
-class CountLoss:
+class CountLoss(CurveLoss):
     """The loss of `counted_pair` in one direction, 0 or 1."""
 
     users: int
@@ -80,16 +73,7 @@ class CountLoss:
     categories: int
     direction: int
 
-    def cgf(self, z: Array) -> Array:
-        return self._pair().cgf(z)
-
-    def tilted(self, t: float) -> TiltedAtoms:
-        return self._pair().tilted(t)
-
-    def tails(self, at: Array) -> Tails:
-        return self._pair().tails(at)
-
-    def _pair(self) -> ChordPair:
+    def pair(self) -> ChordPair:
         return _counted(self.users, self.epsilon, self.categories)[self.direction]
 
 
@@ -112,11 +96,11 @@ def _rho(loss: ClonesLoss) -> float:
     K is convex, with K(0) = 0. So K(z) / z increases, to at most the local epsilon, and between two points K is below its chord b z - a
     with a >= 0. (b z - a) / (z (z + 1)) is largest at b z^2 = a (2z + 1).
     """
-    first = float(_clones(loss).cgf(np.array([FIRST_Z]))[0]) / FIRST_Z  # a bound up to FIRST_Z
+    first = float(loss.cgf(np.array([FIRST_Z]))[0]) / FIRST_Z  # a bound up to FIRST_Z
     last = 2.0 * loss.epsilon / first
     number = math.ceil(math.log(max(last, 1.0) / FIRST_Z) / math.log(RHO_RATIO)) + 1
     z = np.asarray(FIRST_Z * RHO_RATIO ** np.arange(number, dtype=float))
-    k = np.concatenate([_clones(loss).cgf(part) for part in np.array_split(z, math.ceil(number / MOST_ORDERS))])
+    k = np.concatenate([loss.cgf(part) for part in np.array_split(z, math.ceil(number / MOST_ORDERS))])
     slopes = np.diff(k) / np.diff(z)
     depths = np.maximum(slopes * z[:-1] - k[:-1], 0.0)
     at = np.clip((depths + np.sqrt(depths * (depths + slopes))) / slopes, z[:-1], z[1:])

@@ -63,7 +63,7 @@ class Composed(Mechanism):
             return best
         for by_step in (True, False):
             with suppress(NotRepresentable):
-                deltas = split_delta(self.parts, delta, by_step)
+                deltas = split_delta(self.parts, delta, by_step=by_step)
                 steps = zip(self.parts, deltas, strict=True)
                 best = min(best, total((count, mechanism.approx_dp(delta_of_step)) for (mechanism, count), delta_of_step in steps))
         return best
@@ -196,8 +196,8 @@ class BoundGroup(Spec):
         return all(spec.contribution_form for spec, _ in self.members)
 
     @property
-    def unsampled(self) -> str:
-        return next((spec.unsampled for spec, _ in self.members if spec.unsampled), "")
+    def unsampled(self) -> str | None:
+        return next((spec.unsampled for spec, _ in self.members if spec.unsampled), None)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))
@@ -251,10 +251,11 @@ def outcomes_of(loss: SumLoss) -> GridOutcomes:
     return composed_outcomes(loss.parts)
 
 
-def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:
-    """Return the delta of one step of each part: its floor plus, for steps that need more, an equal share of the rest of `delta`.
+def split_delta(parts: Parts, delta: float, *, by_step: bool) -> list[float]:
+    """Return the delta of one run of each part: its floor plus, for runs that need more, a share of the rest of `delta`.
 
-    by_step: whether all steps get equal shares of the rest. Otherwise all parts get equal shares in total.
+    by_step: whether every run gets an equal share of the rest. Otherwise every part does, and divides its share among its runs. For a part
+    of 1 run and one of 9, a run of the second gets 1/10 or 1/18.
     Raises NotRepresentable if the floors alone exceed `delta`, or leave nothing for the steps that need more.
     """
     slack = delta - math.fsum(count * mechanism.delta_floor() for mechanism, count in parts)
@@ -282,7 +283,7 @@ def _needs_more(mechanism: Mechanism) -> bool:
 
 def _at_floors(parts: Parts, delta: float) -> float:
     """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable if they exceed `delta`."""
-    split_delta(parts, delta)
+    split_delta(parts, delta, by_step=True)
     return _sum_at_floors(parts)
 
 

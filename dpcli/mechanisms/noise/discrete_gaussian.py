@@ -1,7 +1,8 @@
 """Discrete Gaussian noise on one integer, or on every entry of a vector of integers.
 
-`DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector.
-`NearlyGaussian` is the cost of either if the noise has too many outcomes to sum over.
+`DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector. A change
+moves a vector by a *shift*, a vector of integers, of which the keys bound only norms; shifts of one norm may differ in cost, so all shifts
+are enumerated (numerics/closed/integer_vectors.py). `NearlyGaussian` is the cost of either if the noise has too many outcomes to sum over.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
 returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
@@ -468,12 +469,15 @@ def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
 def on_integer(sigma: float, sensitivity: int) -> Mechanism:
     """Return the mechanism for one integer that moves by `sensitivity`."""
     if sigma > MAX_SUM:
-        return NearlyGaussian(sigma, Fraction(sensitivity) ** 2, True)
+        return NearlyGaussian(sigma, Fraction(sensitivity) ** 2, reached=True)
     return DiscreteGaussian(sigma, sensitivity)
 
 
-def _by_norm(sigma: float, norm_squared: Fraction, reached: bool = False) -> NearlyGaussian | None:
-    """Return the mechanism for shifts of which only the largest norm is used; None if sigma is too small for it."""
+def _by_norm(sigma: float, norm_squared: Fraction, *, reached: bool = False) -> NearlyGaussian | None:
+    """Return the mechanism for shifts of which only the largest norm is used; None if sigma is too small for it.
+
+    reached: as for `NearlyGaussian`.
+    """
     return NearlyGaussian(sigma, norm_squared, reached) if sigma >= LEAST_NEARLY else None
 
 
@@ -490,7 +494,7 @@ def vector_of(sigma: float, norms: Norms) -> Mechanism:
     except TooManyShifts:
         return _by_norm(sigma, Fraction(norms.squared)) or rho_only
     different = {_distribution(sigma, shift): shift for shift in shifts}
-    by_norm = _by_norm(sigma, Fraction(max(map(_squared, shifts))), True)
+    by_norm = _by_norm(sigma, Fraction(max(map(_squared, shifts))), reached=True)
     divisor, norm = _norm_of(shifts[0])
     is_wide = by_norm is not None and sigma * math.sqrt(norm) > MAX_SUM
     if len(different) == 1 and not is_wide and is_discrete_gaussian(sigma, norm, len(shifts[0])):

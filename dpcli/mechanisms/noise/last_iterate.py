@@ -1,7 +1,8 @@
 """Noisy gradient descent on convex losses, of which only the last model is released.
 
-Later steps hide earlier ones, so that the cost stops growing with the number of steps (Altschuler, Talwar 2022, arXiv:2205.13710). The
-proof is in numerics/closed/shifted_interpolation.py.
+Later steps hide earlier ones, so that the cost stops growing with the number of steps (Altschuler, Talwar 2022, arXiv:2205.13710). Fixed
+batches cost as much as one Gaussian, and drawn ones as one Gaussian and a few sampled steps. The theorem, its proof and the formulas are in
+numerics/closed/shifted_interpolation.py; here are the keys of the type "last-iterate", what makes its premises true, and the mechanism.
 """
 
 from __future__ import annotations
@@ -183,11 +184,10 @@ class LastIterateSpec(Spec):
         rate, width = float(self.inclusion or 1.0), self._width(neighbours)
         if mu > LARGEST_RATIO:  # the noise protects nothing
             return ways[0]
-        split = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite)
-        if split is not None:
-            steps, share, shift = split
-            last = self._sampled_step(math.sqrt(1.0 - share) * (1.0 - 1e-15), neighbours)
-            ways.append(Composed(((with_noise(Gaussian, shift).unclaimed(), 1), (last, steps))))
+        hidden = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite=opposite)
+        if hidden is not None:
+            last = self._sampled_step(math.sqrt(1.0 - hidden.share) * (1.0 - 1e-15), neighbours)
+            ways.append(Composed(((with_noise(Gaussian, hidden.mu).unclaimed(), 1), (last, hidden.steps))))
         return LeastOf(tuple(ways))
 
     def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:

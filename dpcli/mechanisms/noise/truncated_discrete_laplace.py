@@ -5,26 +5,24 @@ Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscret
 noise is another name of discrete Laplace noise. Probabilities of showing are rounded up.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type: `problems` checks the keys, and
-`resolve` makes the mechanism.
+dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. `TruncatedSpec`
+(truncated_laplace.py) checks the keys, and has `with_group` make the mechanism.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
-from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves, of_mechanism
+from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
 from dpcli.base.stated import quotient
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
 from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS
-from dpcli.mechanisms.noise.truncated_laplace import LEAST_DELTA, ROUNDING, stated_once
-from dpcli.mechanisms.spec import CostEvidence, Spec
+from dpcli.mechanisms.noise.truncated_laplace import LEAST_DELTA, REDRAWN, ROUNDING, TruncatedSpec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure
 from dpcli.numerics.logspace import log_add, log_expm1
@@ -34,7 +32,7 @@ STATED_SLACK = 1e-11  # relative error of a stated delta, far more than that of 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncatedDiscreteLaplaceSpec(Spec):
+class TruncatedDiscreteLaplaceSpec(TruncatedSpec):
     """A whole number plus two-sided geometric noise that is never beyond a bound: a noise x of at most `bound` in size has a probability
     proportional to e^{-|x| / scale}.
 
@@ -54,17 +52,11 @@ class TruncatedDiscreteLaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1, "delta": 1e-10}
-    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    needs_delta: ClassVar[bool] = True
-    fixed_threshold: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
         moves("No change moves the whole number by more than sensitivity."),
         OWN_NOISE,
-        of_mechanism(
-            "Noise beyond the bound is drawn again. It is not moved to the bound.",
-            "test_noise_that_is_moved_to_its_bound_shows_more",
-        ),
+        REDRAWN,
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
@@ -74,18 +66,7 @@ class TruncatedDiscreteLaplaceSpec(Spec):
         None
     )
 
-    def problems(self) -> Iterator[tuple[str, str, str]]:
-        yield from stated_once(self.bound, self.delta)
-
-    @property
-    def delta_spent(self) -> float:
-        return self._with_group(1).delta_floor()
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return self._with_group(neighbours.group)
-
-    def _with_group(self, group: int) -> Mechanism:
-        """Return the mechanism of a group of units."""
+    def with_group(self, group: int) -> Mechanism:
         ratio = self.sensitivity / self.scale if self.scale > self.sensitivity / LARGEST_RATIO else math.inf
         if ratio > LARGEST_RATIO / group:
             return NoPrivacy(ratio * group)

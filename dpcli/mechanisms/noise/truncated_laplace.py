@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from dpcli.base.errors import InputError
 from dpcli.base.fields import OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
 from dpcli.base.stated import multiple, quotient
@@ -36,10 +37,43 @@ if TYPE_CHECKING:
 FEW_DIGITS = 1e-3  # below this epsilon, the mean loss is computed from the first term of a series
 LEAST_DELTA = 5e-324  # the smallest positive float, in place of a delta that underflows
 ROUNDING = 1e-15  # relative error of a logarithm or a ratio of the noise
+REDRAWN = of_mechanism(
+    "Noise beyond the bound is drawn again. It is not moved to the bound.", "test_noise_that_is_moved_to_its_bound_shows_more"
+)
+
+
+class TruncatedSpec(Spec):
+    """The keys of one number whose noise ends at a bound. The file states the bound, or the probability `delta` that a move shows."""
+
+    __slots__ = ()
+
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
+    needs_delta: ClassVar[bool] = True
+    fixed_threshold: ClassVar[bool] = True
+
+    bound: float | None
+    delta: float | None
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        if (self.bound is None) == (self.delta is None):
+            yield "bound", "either bound or delta", "neither" if self.bound is None else "both"
+        elif self.delta is not None and self.delta >= 0.5:
+            yield "delta", "a delta below 1/2", repr(self.delta)
+
+    @property
+    def delta_spent(self) -> float:
+        return self.with_group(1).delta_floor()
+
+    def resolve(self, neighbours: Neighbours) -> Mechanism:
+        return self.with_group(neighbours.group)
+
+    def with_group(self, group: int) -> Mechanism:
+        """Return the mechanism of a group of units. Each subclass overrides this."""
+        raise InputError(f"{type(self).__name__} has no noise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncatedLaplaceSpec(Spec):
+class TruncatedLaplaceSpec(TruncatedSpec):
     """A number plus Laplace noise that is never beyond a bound: its density is proportional to e^{-|x| / scale} for |x| <= bound.
 
     sensitivity is the largest move of the number under the file's adjacency and unit, in units of the number, as scale and bound are. Only
@@ -57,17 +91,11 @@ class TruncatedLaplaceSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1.0, "delta": 1e-10}
-    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    needs_delta: ClassVar[bool] = True
-    fixed_threshold: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
         moves("No change moves the number by more than sensitivity."),
         NOISE,
-        of_mechanism(
-            "Noise beyond the bound is drawn again. It is not moved to the bound.",
-            "test_noise_that_is_moved_to_its_bound_shows_more",
-        ),
+        REDRAWN,
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}, in units of the number", POSITIVE)]
@@ -77,18 +105,7 @@ class TruncatedLaplaceSpec(Spec):
         float | None, Key("probability that a move by the sensitivity shows, below 1/2; or state bound", OPEN_UNIT)
     ] = None
 
-    def problems(self) -> Iterator[tuple[str, str, str]]:
-        yield from stated_once(self.bound, self.delta)
-
-    @property
-    def delta_spent(self) -> float:
-        return self._with_group(1).delta_floor()
-
-    def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return self._with_group(neighbours.group)
-
-    def _with_group(self, group: int) -> Mechanism:
-        """Return the mechanism of a group of units."""
+    def with_group(self, group: int) -> Mechanism:
         moved = quotient(multiple(group, self.sensitivity), self.scale)
         if self.bound is not None:
             return truncated_laplace(moved, self.bound / self.scale)
@@ -96,14 +113,6 @@ class TruncatedLaplaceSpec(Spec):
         # log(1 + (e^e - 1) / (2 delta)) for the epsilon e of one unit
         bound = log_add(0.0, log_expm1(quotient(self.sensitivity, self.scale)) - math.log(2.0 * self.delta))
         return truncated_laplace(moved, bound)
-
-
-def stated_once(bound: float | None, delta: float | None) -> Iterator[tuple[str, str, str]]:
-    """Yield the violations of the rule that the keys state either the bound, or a delta below 1/2, as (key, expected, found)."""
-    if (bound is None) == (delta is None):
-        yield "bound", "either bound or delta", "neither" if bound is None else "both"
-    elif delta is not None and delta >= 0.5:
-        yield "delta", "a delta below 1/2", repr(delta)
 
 
 def truncated_laplace(moved: float, bound: float) -> Mechanism:

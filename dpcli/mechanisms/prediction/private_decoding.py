@@ -1,4 +1,8 @@
-"""Private text generation: a language model writes a text from private examples, with each token drawn from clipped, averaged logits."""
+"""Private text generation: a language model writes a text from private examples, with each token drawn from clipped, averaged logits.
+
+A token is one choice by the exponential mechanism (choice/exponential.py), whose scores are the logits. So a step of this mechanism is one
+token, or one token and the noisy comparisons before it; the proof that they add up is in the docstring of the type "private-decoding".
+"""
 
 from __future__ import annotations
 

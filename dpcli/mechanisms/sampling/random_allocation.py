@@ -29,6 +29,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.grid.replaced_bins import replaced_pair
 from dpcli.numerics.grid.spread import Spread, average_moments, spread_of, sum_of_copies, total_of
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.roots import bracket_root
@@ -114,19 +115,13 @@ class SymmetricAllocation(RandomAllocation):
 
 
 @dataclass(frozen=True, slots=True)
-class Departure(SymmetricAllocation):
-    """The half of a replacement in which the old record is removed. It has one direction only."""
+class ReplacedAllocation(RandomAllocation):
+    """A pass with Gaussian noise in which a record is replaced (grid/replaced_bins.py). inner: the step that it takes part in."""
+
+    inner: Gaussian
 
     def losses(self) -> tuple[Allocated, ...]:
-        return SymmetricAllocation.losses(self)[:1]
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival(SymmetricAllocation):
-    """The half of a replacement in which the new record is added. It has the other direction only."""
-
-    def losses(self) -> tuple[Allocated, ...]:
-        return SymmetricAllocation.losses(self)[1:]
+        return (AllocatedReplace(self.inner.losses()[0], 0.5 * self.inner.mu, self.bins),)
 
 
 def _pass_with_one(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
@@ -164,15 +159,14 @@ def _gaussian_mu(spec: Spec, neighbours: Neighbours) -> float | None:
 def _gaussian_pass(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
     """Return the cost of a pass for k records, each in a bin that is drawn independently.
 
-    Let m = k for records that are added or removed. Let m = 2 k for replaced records, each of which is one removed and one added record.
-    Noise of variance s^2 is the sum of m independent parts of variance s^2 / m. With one part per record, the pass is a function of m
-    independent passes with one record each, at mu sqrt(m). With one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
+    Noise of variance s^2 is the sum of k independent parts of variance s^2 / k. With one part per record, the pass is a function of k
+    independent passes with one record each, at mu sqrt(k). With one bin this is exact: k (mu sqrt k)^2 = (k mu)^2.
     """
     records = neighbours.records
-    if not neighbours.replaces:
-        return SymmetricAllocation(Gaussian(mu * math.sqrt(records)), bins), records
-    step = Gaussian(mu * math.sqrt(2.0 * records))
-    return Composed(((Departure(step, bins), records), (Arrival(step, bins), records))), 1
+    mu *= math.sqrt(records)
+    if neighbours.replaces:
+        return ReplacedAllocation(Gaussian(2.0 * mu), bins), records
+    return SymmetricAllocation(Gaussian(mu), bins), records
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +348,33 @@ class AllocatedAdd(Allocated):
     def outcomes(self) -> FiniteOutcomes | None:
         pair = outcomes((self.ratio,), self.bins)
         return None if pair is None else FiniteOutcomes(-pair.losses[::-1], pair.log_q[::-1], pair.log_p[::-1])
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedReplace(Allocated):
+    """A pass with Gaussian noise, in which a record that moves a step by mu, or less, is replaced by another one.
+
+    inner: the loss of a step that both take part in.
+    """
+
+    inner: PrivacyLoss
+    mu: float
+    bins: int
+
+    def cgf(self, z: Array) -> Array:
+        """Return the smaller CGF of one step, and of one removed and one added record, each with half of the noise's variance."""
+        (loss,) = Gaussian(math.sqrt(2.0) * self.mu).losses()
+        removed, added = AllocatedRemove(loss, self.bins), AllocatedAdd(loss, loss, self.bins)
+        return np.minimum(self.inner.cgf(z), removed.cgf(z) + added.cgf(z))
+
+    def outcomes(self) -> FiniteOutcomes | None:
+        pair = replaced_pair(self.mu, self.bins)
+        if pair is None:
+            return None
+        ends = np.array([-np.inf]), np.array([np.inf])
+        infinite = np.array([pair.log_infinite])
+        log_p, log_q = np.concatenate((ends[0], pair.log_p, infinite)), np.concatenate((infinite, pair.log_q, ends[0]))
+        return FiniteOutcomes(np.concatenate((ends[0], pair.losses, ends[1])), log_p, log_q)
 
 
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:

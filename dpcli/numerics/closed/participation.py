@@ -17,9 +17,7 @@ import math
 
 from dpcli.numerics.arrays import Array, np
 
-SEARCHED = (
-    100  # the worst pattern is searched for up to this product of participations and trees; beyond, the sensitivity is bounded
-)
+SEARCHED = 100  # largest product of participations and trees for which the worst pattern is searched for, and not just bounded
 
 Points = tuple[tuple[int, int], ...]  # pairs of a sum of squares and a wait, both increasing
 

@@ -53,6 +53,7 @@ With l = 1 and no set, this gives mu^2 = (s / v)^2 (1 - c^t) (1 + c) / ((1 + c^t
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, np
 
@@ -113,10 +114,21 @@ def _sum(log_ratio: float, terms: Array | float) -> Array:
     return np.asarray(np.expm1(np.asarray(terms, dtype=float) * log_ratio) / math.expm1(log_ratio))
 
 
+class HiddenSteps(NamedTuple):
+    """A bound for drawn batches: the last `steps` sampled steps with the share 1 - h of the noise's variance, after one Gaussian.
+
+    share: h, the share of the variance that pays for the Gaussian. mu: that of the Gaussian.
+    """
+
+    steps: int
+    share: float
+    mu: float
+
+
 def hidden_steps(
-    gap: float, iterations: int, diameter: float, records: int, rate: float, mu: float, opposite: bool
-) -> tuple[int, float, float] | None:
-    """Return (n, h, mu of the Gaussian) for batches that are drawn, or None if no choice promises to cost less than all steps.
+    gap: float, iterations: int, diameter: float, records: int, rate: float, mu: float, *, opposite: bool
+) -> HiddenSteps | None:
+    """Return the division of a run with drawn batches, or None if no division promises to cost less than all of its steps.
 
     Every choice gives an upper bound. This one has about the least variance of the loss. That of a sampled step is taken to be q^2 times
     e^(mu^2) - 1, or 4 sinh(mu^2 / 4) if two versions of a record move a sum by mu / 2 in opposite directions.
@@ -144,4 +156,4 @@ def hidden_steps(
     if variances[row, column] >= iterations * steps[-1]:
         return None
     share = float(shares[column])
-    return int(n[row, 0]), share, float(shifts[row, 0]) / math.sqrt(share) * (1.0 + 1e-12)
+    return HiddenSteps(int(n[row, 0]), share, float(shifts[row, 0]) / math.sqrt(share) * (1.0 + 1e-12))

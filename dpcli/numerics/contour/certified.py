@@ -5,7 +5,8 @@ Every interval holds by its own certificate, so their intersection holds too. Th
 0. Quadrature over outcomes (few_steps.py), for two or three sampled Gaussian steps.
 1. The number of participations (little_noise.py), for losses with very little noise.
 2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
-   For a tiny delta, so is the sum over the number of large losses (grid/large_losses.py), whose interval is wider.
+   For a tiny delta, so is the sum over the number of large losses (grid/large_losses.py), whose interval is wider. Losses that are many
+   atoms have no other far tail that can be cut, and get it after the contours.
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
    alone does not reach epsilon.
 4. Contours with a small Gaussian loss added (smoothed.py).
@@ -145,7 +146,7 @@ def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
 
 
 def _large_losses(losses: Losses, log_delta: float, epsilon: float | None = None) -> tuple[LargeLosses, float] | None:
-    """Return the bounds by the number of large losses, for sampled Gaussian steps; None if they do not apply or take too much work."""
+    """Return the bounds by the number of large losses, for sampled steps; None if they do not apply or take too much work."""
     from dpcli.numerics.grid.large_losses import large_losses
 
     cells = LARGE_LOSSES_CELLS if all(hasattr(loss, "cut") for loss, _ in losses) else LARGE_LOSSES_CELLS_IF_MIXED
@@ -233,6 +234,10 @@ def _epsilon_by_integrals(losses: Losses, log_delta: float) -> tuple[EpsilonBoun
         if _is_narrow(ends, enough):
             return ends, None
     ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
+    if not tailed and log_delta < SMALL_LOG_DELTA and not _is_narrow(ends, enough):
+        ends = _epsilon_of_large_losses(losses, log_delta, ends)
+        if _is_narrow(ends, enough):
+            return ends, None
     if not _is_narrow(ends, NARROW):
         ends, error = _epsilon_smoothed(losses, log_delta, ends)
         refused = refused or error
@@ -461,9 +466,7 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
         first = _limited_to(cells, lambda: _unchanged(losses, near).contour(near, epsilon))
         if first is not None:
             yield first, NARROW
-        large = _large_losses(losses, near, epsilon) if near < TINY_LOG_DELTA else None
-        if large is not None:
-            yield large[0], NARROW_LOG_IF_TINY
+        yield from _large(losses, near, epsilon, TINY_LOG_DELTA)
         from dpcli.numerics.contour.jump_levels import jump_to
 
         by_jump = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
@@ -474,12 +477,21 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
             contour = attempt.contour(near, at)
             if contour is not None:
                 yield contour, NARROW
+    if not any(hasattr(loss, "cut") for loss, _ in losses):
+        yield from _large(losses, near, epsilon, SMALL_LOG_DELTA)
     sums_first = sum(n for _, n in losses) <= SUMMED_FIRST
     if sums_first:
         yield from _rounded(losses, near, epsilon)
     yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
     if not sums_first:
         yield from _rounded(losses, near, epsilon)
+
+
+def _large(losses: Losses, near: float, epsilon: float, most: float) -> Iterator[tuple[Interval, float]]:
+    """Yield the bounds by the number of large losses, with their width, if they apply and `near` is below `most`."""
+    large = _large_losses(losses, near, epsilon) if near < most else None
+    if large is not None:
+        yield large[0], NARROW_LOG_IF_TINY
 
 
 def _rounded(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:

@@ -1,9 +1,9 @@
 """The epsilons of many compositions of one loss, with different numbers of steps and deltas, from one contour for each block.
 
-The CGF of n steps is n times the CGF of one step. For a block of similar questions, the log characteristic function of one step is
-evaluated once, on a line Re z = t that suits the middle of the block. Each question multiplies it by its own n, and gets the certificate of
-`Contour` at its own epsilon. If the line does not suit a question, its interval is wide. The caller must then compute that question
-separately.
+`dpcli.epsilon` answers arrays of such questions (analysis/epsilon.py), for which a contour each would take too long. The CGF of n steps is
+n times the CGF of one step. For a block of similar questions, the log characteristic function of one step is evaluated once, on a line
+Re z = t that suits the middle of the block. Each question multiplies it by its own n, and gets the certificate of `Contour` (integral.py)
+at its own epsilon. If the line does not suit a question, its interval is wide. The caller must then compute that question separately.
 """
 
 from __future__ import annotations

@@ -44,9 +44,7 @@ STRIP_SHARPNESS = 0.3 * math.pi  # largest height in units of 1 / k; the weight 
 STEP_OVER_STRIP = 0.149  # node distance over the height of the strip; e^{-2 pi / STEP_OVER_STRIP} is below e^-42
 MAX_STEP = 0.3  # largest node distance in standard deviations
 FAR_STEP = 0.14  # node distance for the big part, in units of 1 / k
-MAX_LOG_GROWTH = (
-    14.0  # largest log growth of an integrand up to the end of the strip, at which the nodes' error is still negligible
-)
+MAX_LOG_GROWTH = 14.0  # largest log growth of an integrand up to the end of the strip; the nodes' error is negligible up to it
 TILT = 150.0  # largest order that matters, times the level
 FARTHEST = 4.0  # the CGF bounds aliases at orders up to this multiple of the tilt
 BLUNT_EXCESS = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
@@ -346,7 +344,7 @@ def _left_tail(pair: Line, k: float, edge: float, big_density: Array, left_tail_
 
 @dataclass(frozen=True, slots=True)
 class UncutLoss:
-    """A loss without a far tail, with the interface of `CutLoss`. Nothing of it is big."""
+    """A loss without a far tail, with the attributes of `CutLoss` that jump.py and jump_levels.py use. Nothing of it is big."""
 
     loss: Loss
     big_mass: ClassVar[float] = 0.0

@@ -1,5 +1,7 @@
 """Bounds on delta(epsilon) of two or three Gaussian steps on Poisson samples, by quadrature over the boundary of {loss > epsilon}.
 
+certified.py tries these bounds before any other method.
+
 Notation. P, Q and L are the pair and the loss of n steps together. For x in R^n, P = sum_s w_s N(s, 1) and Q = sum_s w_s N(-s, 1), where
 each s_i is 0 or mu_i. Under add-remove only one of P and Q moves, and the other one is N(0, 1). Signs are such that L increases in every
 x_i. phi is the normal density, and R = (1 - Phi) / phi is Mills' ratio. Coordinates: x = u e + B v with e_i = kappa / mu_i, |e| = 1, and

@@ -300,10 +300,7 @@ def build(
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
     log_wanted, log_far = log_delta - cumulant + t * epsilon, cumulants[1:] - cumulant + log_hockey(far)
-    # The aliases fall by e^{-2 pi t / step} on one side, and by e^{-2 pi (s - t) / step} on the other, for any s of `far`.
-    exponents = (log_far - (far - t) * epsilon - log_wanted - negligible) / (far - t)
-    least = max(float(np.nanmin(np.append(exponents, math.inf))), 1e-300)
-    step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / least)
+    step = _node_distance(t, far, log_far - (far - t) * epsilon - log_wanted, log_delta, negligible)
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / (t * t) + 1.0 / ((1.0 + t) * (1.0 + t)))
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
@@ -341,6 +338,17 @@ def build(
         log_lost=log_lost,
         deviation=math.fsum(deviations),
     )
+
+
+def _node_distance(t: float, far: Array, log_bounds: Array, log_delta: float, negligible: float) -> float:
+    """Return the largest node distance h at which the aliases on both sides are at most e^negligible of delta.
+
+    On one side they fall by e^{-2 pi t / h}, and on the other one by e^{-2 pi (s - t) / h} for any s of `far`.
+
+    log_bounds: logarithms of Chernoff's bounds on delta at the tilts `far`, relative to delta.
+    """
+    least = max(float(np.nanmin(np.append((log_bounds - negligible) / (far - t), math.inf))), 1e-300)
+    return min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / least)
 
 
 def _rounding(modulus: Array, y: Array, faded: float, counts: float, angle_slope: float, step: float) -> float:

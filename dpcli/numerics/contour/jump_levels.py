@@ -1,7 +1,8 @@
 """The method of one big jump (jump.py) for a composition: the choice of the level at which the losses are cut.
 
-`jump_to` bounds delta at a known epsilon. `epsilon_by_jump` bounds epsilon at a given delta, by cuts at several levels. The results of both
-are bounds for any level. The estimates that choose a level are no bounds.
+jump.py bounds delta from losses that are divided into a small and a big part, for any division. Here the level between both is chosen, from
+estimates of where epsilon lies, and the losses are cut there. `jump_to` bounds delta at a known epsilon. `epsilon_by_jump` bounds epsilon
+at a given delta, by cuts at several levels. The results of both are bounds for any level. The estimates that choose a level are no bounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds on delta for Gaussian steps on Poisson samples with very little noise.
+"""Bounds on delta for Gaussian steps on Poisson samples with very little noise, which certified.py tries before any contour.
 
 With so little noise, an outcome almost always shows whether the record took part in the step. The loss of a composition then depends, up to
 a normal term and a small error, only on the number K of steps in which the record took part.

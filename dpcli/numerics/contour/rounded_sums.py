@@ -1,7 +1,8 @@
 """Bounds on delta(epsilon) of not too many steps of any losses, by sums of products of masses on a grid.
 
 At a tiny delta one loss far out may decide, or a few of them, and then no tilt suits all cases: a contour or a transform at one tilt
-gives a wide interval. Here all terms are positive and none is transformed, so every mass keeps its relative accuracy.
+gives a wide interval. So certified.py tries these sums after its contours, for at most its MOST_SUMMED steps. Here all terms are positive
+and none is transformed, so every mass keeps its relative accuracy.
 
 1. delta(eps) = E_P[(1 - e^{eps - L})+] for the sum L of the losses. It rises if a loss or a mass under P is raised, and falls if a mass is
    left out. An infinite loss adds its P-mass.

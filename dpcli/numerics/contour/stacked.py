@@ -1,7 +1,9 @@
 """Sums of many different losses of one family, evaluated as rows of arrays (`Shifted`) instead of one loss after the other.
 
-Each row follows the rules of `TiltedQuadrature` and gets the same values. A row that needs a line above the real axis, or more frequencies
-than LONGEST, is computed by a `TiltedQuadrature`.
+A schedule of noise or rates gives thousands of different sampled Gaussians, for which calls of array functions cost more than the
+arithmetic. `in_stacks` replaces them by one loss, so that a contour (integral.py) sees few losses. Each row follows the rules of
+`TiltedQuadrature` and gets the same values. A row that needs a line above the real axis, or more frequencies than LONGEST, is computed by a
+`TiltedQuadrature`.
 """
 
 from __future__ import annotations

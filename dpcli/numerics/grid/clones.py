@@ -1,5 +1,7 @@
 """A pair that dominates shuffled reports: one user's report hides among clones, which other users draw from the same two laws.
 
+`clone_pair` is the upper bound of choice/shuffled_reports.py, and `counted_pair` is the pair of an actual release, for lower bounds.
+
 Let e be the local epsilon, n the number of users, and `rate` the probability that another user's report is a clone (Feldman, McMillan,
 Talwar 2021, arXiv:2012.12803). The number C of clones is Binomial(n - 1, rate). A clone is 0 or 1, with probability 1/2 each. The report of
 the user who changes is 0 with probability e^e / (e^e + 1), and otherwise 1; on the neighbouring data these probabilities are exchanged. The

@@ -1,5 +1,8 @@
 """Composition of losses on a grid: the choice of the spacing, the convolution of many steps, and the resulting curve.
 
+This is the core of the accountant pld: `plan_grid` chooses a grid from surveys of the losses (survey.py), and `compose_on_grid` returns the
+curve, whose bounds hold for any plan. Each loss is rounded to the grid by lattice.py.
+
 Many steps are composed in rounds (Ghazi et al. 2022, arXiv:2207.04381). Each round composes four copies and then doubles the spacing. The
 standard deviation of the composed loss grows as fast as the spacing, so each round adds the same dispersion (lattice.py), count h^2/4.
 """
@@ -16,7 +19,7 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.grid.convolution import convolve, convolve_directly, short, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, coarsen, discretise, edges
-from dpcli.numerics.grid.survey import Survey, spread
+from dpcli.numerics.grid.survey import Survey, Window, spread
 from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import remaining
 
@@ -33,7 +36,7 @@ WIDEST_CELL = 300.0  # largest width of a cell
 STEEPEST_CELL = 16.0  # largest tilt times width of a cell; mass that rounding moves up by a cell grows by e to this power
 WIDTH = 4.0  # width of an interval of epsilon, in units of dispersion times t + 1
 
-Parts = Sequence[tuple[HasTails, Survey, int]]
+Parts = Sequence[tuple[HasTails, Survey, int]]  # each different loss with its survey, and how often it is added
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
     window = spread([(view, count) for _, view, count in parts], target.tilt, target.log_negligible)
     reaches = [_reach(part, target) for part in parts]
     # If the tilted composition is concentrated on its largest loss, its window has no width. The ranges of single steps give a scale then.
-    widest = max((window[1] - window[0]) / FEWEST, min(high - low for low, high in reaches) / FEWEST)
+    widest = max((window.high - window.low) / FEWEST, min(high - low for low, high in reaches) / FEWEST)
     if not 0.0 < widest < math.inf:
         raise NotRepresentable(TOO_STEADY)
     variance = error / (WIDTH * (target.tilt + 1.0))
@@ -118,7 +121,8 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
     for doublings in range(200):
         factor = 2.0 ** (0.5 * doublings)
         plans = [
-            _plan(parts, reaches, target, unit, window, spacing_of(rounds) * factor, rounds, doublings > 0) for rounds in choices
+            _plan(parts, reaches, target, unit, window, spacing_of(rounds) * factor, rounds, coarse=doublings > 0)
+            for rounds in choices
         ]
         affordable = [plan for plan in plans if plan.affordable(work)]
         if affordable:
@@ -176,22 +180,22 @@ def _plan(
     reaches: list[tuple[float, float]],
     target: GridTarget,
     unit: float,
-    window: tuple[float, float, float, float],
+    window: Window,
     spacing: float,
     rounds: tuple[int, ...],
+    *,
     coarse: bool,
 ) -> GridPlan:
-    """Return the plan with this spacing and these rounds. window: the result of `survey.spread`. reaches: results of `_reach`."""
-    low, high, *orders = window
+    """Return the plan with this spacing and these rounds. reaches: results of `_reach`."""
     spacing = _snap(spacing, unit)
-    first = math.floor(low / spacing)
-    size = transform_size(math.ceil(high / spacing) - first + 1)
+    first = math.floor(window.low / spacing)
+    size = transform_size(math.ceil(window.high / spacing) - first + 1)
     work, longest = float(size) * (len(parts) + 1), 0.0
     for (start, end), r in zip(reaches, rounds, strict=True):
         points = (end - start) / spacing * 2.0**r
         longest = max(longest, points * (4.0 if r else 1.0))
         work += points * (3.0 + 10.0 * r)
-    return GridPlan(target, spacing, first, size, rounds, work, longest, (orders[0], orders[1]), coarse)
+    return GridPlan(target, spacing, first, size, rounds, work, longest, (window.below, window.above), coarse)
 
 
 def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
@@ -286,7 +290,7 @@ def _convolve_on_window(parts: list[tuple[Lattice, int]], plan: GridPlan) -> tup
 def edge(parts: list[tuple[Lattice, int]], sign: float, edge: float, order: float, log_negligible: float) -> tuple[float, float]:
     """Return an end of the window and Chernoff's bound on the tilted mass beyond it. sign: -1 for the lower end, 1 for the upper one.
 
-    It is the given `edge` if little mass is beyond that. order: a distance from the tilt for Chernoff's bound.
+    It is the given `edge` if little mass is beyond that, and farther out otherwise. order: a distance from the tilt for Chernoff's bound.
     """
 
     def log_beyond(s: float, at: float) -> float:

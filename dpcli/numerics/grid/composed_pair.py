@@ -1,5 +1,8 @@
 """A dominating pair with finitely many outcomes for a whole composition, for mechanisms that use the composition as one step.
 
+Entries that share one sample are such a step: sampling needs the tails of their composition, as it amplifies them together
+(mechanisms/combined/composed.py).
+
 Each loss is put on a grid by chords of its hockey-stick curve (Doroshenko et al. 2022, arXiv:2207.04380). The chords keep the masses of
 each cell under P and Q. The grid pairs dominate the losses, so their product dominates the composition.
 

@@ -1,5 +1,8 @@
 """Hockey-stick curves on a grid, and pairs of distributions that have these curves.
 
+Some mechanisms are known by bounds on their curve alone, delta as a function of epsilon. Accountants compose pairs of distributions, so a
+curve, or the largest of several, is turned into the atoms of one pair that dominates.
+
 `symmetric_pair` finds a pair from upper bounds on a curve.
 
 1. Let h(s) = sup(P(S) - s Q(S)) be a curve that is the same in both directions, so that h(s) = 1 - s + s h(1/s).
@@ -17,39 +20,16 @@
    pair whose outcomes have these ratios (Zhu, Dong, Wang 2022, arXiv:2106.08567, Proposition 8 and Lemma 9).
 3. This pair dominates each of the pairs, and therefore any adaptive choice among them (Theorem 10).
 4. If every pair is its own mirror image, H(y) = 1 - y + y H(1/y), the maximum is so too. Then the outcomes of positive loss determine it.
-
-`choice_curve` bounds a sequence of choices of bounded range, each of which may depend on the earlier answers.
-
-1. Let F be the worst-case curve h(s) = sup(P(S) - s Q(S)) of all choices after one choice. The likelihood ratio r of the one choice lies
-   within [a, a e^eps] for some a in [e^-eps, 1]. The curve of all of them together is E_Q[r F(s/r)].
-2. r F(s/r) is convex in r, because F is a supremum of functions (P - s Q)+, each of which is jointly homogeneous. So the worst choice has
-   two outcomes, at both ends. With w = s/r, the worst curve is
-
-    (B F)(s) = sup { chord of F between w and w e^eps, at s : s e^-eps <= w <= s }
-
-3. By backward induction, B^n (1 - s)+ is the worst curve of n choices. Dong, Durfee, Rogers 2020, arXiv:1909.13830, give the two-point
-   family, and show that no member is worst. Each member is a choice between two candidates, so the supremum is approached.
-
-The computation of B F on a grid in which eps is m steps.
-
-1. Let F be linear between the points of the grid. On a cell of w, F is linear at w and at w e^eps. So the chord at s is
-   c1 - c2 w - c0 s / w, with c0, c2 >= 0 because F is convex. It is largest at w^2 = s c0 / c2.
-2. At a point of the grid the slope in w increases, so the maximum is not at a point, except at the end w = s, where the value is F(s).
-3. A cell has the maximum inside for s in a range of two grid steps. So four candidates s for each cell, one more than needed, find every
-   maximum.
-4. Chords between the points of the grid lie above F, so the result is an upper bound, with an error of second order in the step. If w is
-   restricted to the grid, the result is the curve of some actual choices, and so a lower bound.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, IndexArray, np
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.quadrature import log_bernoulli
@@ -64,10 +44,6 @@ COLUMNS = 1 << 18  # most atoms times orders that are computed at a time
 RAISED = 1e-11  # relative increase of the largest curve, which covers rounding
 MOST_NODES = 1000  # most ratios above 1 of the largest pair; leaving others out keeps the bound, and costs about 1e-4 of epsilon
 LOG_LEAST = -650.0  # where the log tail under P is below this, all larger losses count as the largest loss
-LEAST = 1e-300  # least height of a curve that may be above 0
-ROUNDING = 1e-15  # relative rounding error of one step of the recursion, before it is magnified
-CANDIDATES = 4  # number of points s that are tried for each cell
-FURTHEST_TOTAL = 300.0  # largest total of the ranges; the square of e^x does not overflow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,97 +213,3 @@ def _masses(target: list[float], fades: list[float], falls: list[float], beyond:
         height += weight * falls[i]
         weight *= fades[i]
     return masses[::-1]
-
-
-class ChoiceCurve(NamedTuple):
-    """Bounds on the worst curve h(e^x) at x = 0, spacing, 2 spacing, .... Some choices reach `lower`, and no choices exceed `upper`."""
-
-    spacing: float
-    lower: Array
-    upper: Array
-
-
-class _Cells(NamedTuple):
-    """Cells of w in which a chord may be largest.
-
-    cell: indices of the cells. ratio: s over the square of the best w. first: index of the first s, among x = 0, spacing, ..., at which the
-    best w may lie in the cell.
-    """
-
-    cell: IndexArray
-    ratio: Array
-    first: IndexArray
-
-
-def choice_curve(epsilon: float, count: int, steps: int) -> ChoiceCurve:
-    """Return bounds on the worst curve of `count` choices of range `epsilon`. count * epsilon is at most FURTHEST_TOTAL.
-
-    steps: number of grid steps for each epsilon. Both bounds include rounding: the difference of nearly equal slopes has a relative error
-    of about 1e-16 / spacing^2.
-    """
-    spend(CANDIDATES * count * count * steps)  # half as many points, at about 400 ns each
-    spacing = epsilon / steps
-    upper = lower = np.zeros(1)
-    for _ in range(count):
-        upper, lower = _one_more(upper, lower, epsilon, steps)
-    error = count * ROUNDING * (1.0 + 1.0 / (spacing * spacing))
-    return ChoiceCurve(spacing, np.maximum(lower * (1.0 - error), 0.0), np.minimum(upper * (1.0 + error), 1.0))
-
-
-def _one_more(upper: Array, lower: Array, epsilon: float, m: int) -> tuple[Array, Array]:
-    """Return B applied to both curves, on a grid with m more points."""
-    length = len(upper) + m
-    spacing = epsilon / m
-    x: Array = spacing * np.arange(-m, length + m, dtype=float)
-    s: Array = np.exp(x)
-    high, low = _extend(upper, x, s, m), _extend(lower, x, s, m)
-    cells = _cells(high, x, s, epsilon, m, length)
-    new_upper, new_lower = high[m : m + length].copy(), low[m : m + length].copy()
-    for ahead in range(CANDIDATES):
-        target = cells.first + ahead
-        inside = (target >= 0) & (target < length) & (target >= cells.cell - m) & (target <= cells.cell + 1)
-        cell, at = cells.cell[inside], target[inside]
-        w = np.clip(np.sqrt(s[at + m] / cells.ratio[inside]), s[cell], s[cell + 1])
-        share = (w - s[cell]) / (s[cell + 1] - s[cell])
-        near, far = _between(high, cell, share), _between(high, cell + m, share)
-        np.maximum.at(new_upper, at, _chord(near, far, s[at + m] / w, epsilon))
-        for end in (cell, cell + 1):
-            apart = (at + m > end) & (at < end)
-            k, p = end[apart], at[apart]
-            np.maximum.at(new_lower, p, _chord(low[k], low[k + m], s[p + m] / s[k], epsilon))
-    new_upper[: length - 1] = np.maximum(new_upper[: length - 1], LEAST)
-    new_upper[-1] = new_lower[-1] = 0.0  # this is the largest possible loss
-    return new_upper, new_lower
-
-
-def _cells(high: Array, x: Array, s: Array, epsilon: float, m: int, length: int) -> _Cells:
-    """Return the cells in which some chord is largest, among those whose chords reach a point of the longer grid."""
-    slope = np.diff(high) / np.diff(s)
-    intercept = high[:-1] - slope * s[:-1]
-    number = length - 1
-    steeper = slope[m : m + number] - slope[:number]
-    lower = intercept[:number] - intercept[m : m + number]
-    index = np.flatnonzero((steeper > 0.0) & (lower > 0.0))
-    with np.errstate(all="ignore"):
-        log_ratio = epsilon + np.log(steeper[index]) - np.log(lower[index])
-    first = np.floor((2.0 * x[index] + log_ratio) * m / epsilon).clip(-2.0 * m, length + m).astype(int)
-    return _Cells(index, np.exp(log_ratio), first)
-
-
-def _extend(curve: Array, x: Array, s: Array, m: int) -> Array:
-    """Return the curve extended to x = -epsilon by symmetry, and beyond its last point by 0."""
-    mirrored = np.zeros(m)
-    known = min(m, len(curve) - 1)
-    mirrored[m - known :] = curve[known:0:-1]
-    return np.concatenate((s[:m] * mirrored - np.expm1(x[:m]), curve, np.zeros(len(x) - m - len(curve))))
-
-
-def _between(curve: Array, cell: IndexArray, share: Array) -> Array:
-    """Return the curve by linear interpolation within cells."""
-    return np.asarray(curve[cell] + share * (curve[cell + 1] - curve[cell]))
-
-
-def _chord(near: Array, far: Array, ratio: Array, epsilon: float) -> Array:
-    """Return the chord between the heights `near` at w and `far` at w e^eps, at s = w ratio."""
-    share = ((ratio - 1.0) / math.expm1(epsilon)).clip(0.0, 1.0)
-    return np.asarray((1.0 - share) * near + share * far)

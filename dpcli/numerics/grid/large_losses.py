@@ -1,4 +1,6 @@
-"""Bounds on delta(epsilon) of Poisson-sampled Gaussian steps by the number of large losses, each number on a grid at a tilt of its own.
+"""Bounds on delta(epsilon) of Poisson-sampled steps by the number of large losses, each number on a grid at a tilt of its own.
+
+The noise is Gaussian, or has many atoms, as discrete Gaussian noise.
 
 At a tiny delta, many small losses and one large loss may be about equally likely to reach epsilon. No tilt suits both cases, so a contour
 or a grid at one tilt gives wide bounds. Here the outcomes of each step are divided at a loss c. delta is a sum over the number of steps
@@ -9,10 +11,12 @@ between its two ends so that its P-mass and its Q-mass stay (lattice.py). c is a
 the measures of a step's small and large cells, the composition is SUM_k C(n, k) A^(n-k) B^k. The bounds of grid_curve.py hold for each
 term: their proofs hold for a part of the measure that is given by cells, with the moment of this part in place of e^M.
 
-Masses. They are integrals over x and not differences of tails, so small losses keep their digits. P has the density phi(x) m(x). Its share
-at the upper end of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under replace-one. phi m and D
-are entire, so the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum on the
-ellipse with the sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
+Masses of atoms. They are sums, and the share of an atom of loss l at the upper end of its cell is (1 - e^{j h - l}) / (1 - e^-h).
+
+Masses of Gaussian steps. They are integrals over x and not differences of tails, so small losses keep their digits. P has the density
+phi(x) m(x). Its share at the upper end of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under
+replace-one. phi m and D are entire, so the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40)
+times the supremum on the ellipse with the sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
 
 1. Each panel lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift. The ellipse reaches 20.1 r.
 2. On the ellipse, phi m is at most e^2.1 times its value at the middle of the panel.
@@ -25,10 +29,12 @@ Errors.
 2. The shares are raised by more than their error: the error of the quadrature, plus the rounding of a loss divided by 1 - e^-h. This moves
    mass up, so the upper curve remains an upper bound. For the lower curve a cell is one outcome. Its loss becomes too large by at most
    twice the raise times e^h - 1.
+   A loss log(1 - q + q e^g) of an atom is correct to 2e-15 (1 - log q) times the largest loss (ATOM).
 3. Rounding may put an outcome into the neighbouring cell. It then counts at the point between the two cells, and its loss is wrong by the
    rounding there. `slip` bounds this and the error of item 2: the true curve at eps lies between the computed ones at eps + slip and
    eps - slip.
-4. Outcomes with |x| > X are left out. Their P-mass is at most 2 Phi(s - X), which each step adds to delta.
+4. Outcomes with |x| > X are left out. Their P-mass is at most 2 Phi(s - X), which each step adds to delta. So are the lowest and the
+   highest atoms. A mass of replace-one that is 1 minus the others' errs by less than MASS_ERROR (`Outcomes.replaced`).
 5. Numbers k with a negligible term are left out, and Chernoff's bound on their terms is added to the upper bound. It is computed on a
    coarse lattice, whose pair dominates too. Numbers beyond those counted are bounded by a geometric series, because their ratios fall.
 6. Other losses are not divided: each term is composed with their lattices, which are made from their tails (lattice.py). Where these count
@@ -40,13 +46,16 @@ The coarse lattice also gives c and the tilts, which decide only how narrow the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import product
-from typing import NamedTuple, Protocol
+from functools import partial
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.grid.composed_losses import edge
 from dpcli.numerics.grid.convolution import convolve, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
@@ -58,6 +67,9 @@ from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import TABLE, hold, remaining, spend
 
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.outcomes import Outcomes
+
 PANEL = 0.2  # largest length of a panel times (X + s)
 MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it far exceeds that of the quadrature and of rounding
 ROUNDING = 2e-15  # rounding error of a loss, in units of its slope times (|x| + s), and of itself
@@ -67,8 +79,13 @@ COARSE_CELLS, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of 
 OTHER_CELLS = 16384  # most cells of another loss on the coarse lattice
 LOWEST_CUT = 1.0 / 300.0  # the lowest cut that is tried, as a share of the largest loss
 MAX_TILT = 250.0  # largest tilt, in units of -log delta over the largest loss
+LOG_LEAST = -745.0  # log delta below every float
+LEAST_RANGE = 1e-6  # the least range of losses, relative to the largest one
+ATOM = 2e-12  # rounding error of the loss of an atom, in units of the largest loss
+FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most this many atoms, or with a larger one, is not divided
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
 MOST_TERMS, MOST_NUMBERS = 24, 200  # most terms that are computed, and most combinations of numbers of several kinds
+ESTIMATE = 1e-3  # accuracy of the logarithm of the estimate of epsilon
 CHERNOFF_EXCESS = 4.0  # log of Chernoff's bound is about this much above log delta
 NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
 WIDTH = 3e-7  # about the relative width of the interval of epsilon
@@ -81,7 +98,7 @@ WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
 LOG_OUTSIDE = -32.0  # logarithm of that mass
 FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
-SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-11  # epsilon is searched within this share of its estimate, up to this relative accuracy
+SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-9  # epsilon is searched within this share of its estimate, up to this relative accuracy
 
 
 class RisingLoss(Protocol):
@@ -111,7 +128,7 @@ class UndividedLoss(Protocol):
         ...
 
 
-Steps = Sequence[tuple[RisingLoss, int]]
+Steps = Sequence[tuple["RisingStep | AtomicStep", int]]
 Others = Sequence[tuple[UndividedLoss, int]]
 
 
@@ -148,35 +165,75 @@ class StepCells(NamedTuple):
         )
 
 
-def cells_of(loss: RisingLoss, farthest: float, spacing: float, start: int, size: int) -> StepCells:
-    """Return the cells with the outcomes |x| <= farthest, whose losses lie between start * spacing and (start + size) * spacing."""
-    reach = loss.mixture.reach
-    panels = math.ceil(2.0 * farthest / (PANEL / (farthest + reach)))
-    spend(8.0 * (size + panels))
-    edges: Array = spacing * (start + np.arange(1.0, size))
-    x = np.clip(loss.outcome(edges), -farthest, farthest)
-    # The panels of the quadrature, each of which lies in one cell.
-    ends = np.unique(np.concatenate((x, np.linspace(-farthest, farthest, panels + 1))))
-    middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
-    nodes, weights = np.polynomial.legendre.leggauss(4)
-    log_q, log_ratio = loss.line((middle[:, None] + half[:, None] * nodes).ravel())
+class RisingStep:
+    """A step whose loss increases with the outcome. Outcomes |x| > X are left out, of P-mass e^log_rare at most."""
+
+    def __init__(self, loss: RisingLoss, log_rare: float) -> None:
+        self._loss, self._reach, self.shifts = loss, loss.mixture.reach, len(loss.mixture.shifts)
+        self._farthest = self._reach + math.sqrt(2.0 * (math.log(2.0) - log_rare))
+        self.ends: tuple[float, float] = tuple(loss.line(np.array([-self._farthest, self._farthest]))[1].tolist())
+
+    def cells(self, spacing: float, start: int, size: int) -> StepCells:
+        """Return the cells between the losses start * spacing and (start + size) * spacing."""
+        loss, farthest, reach = self._loss, self._farthest, self._reach
+        panels = math.ceil(2.0 * farthest / (PANEL / (farthest + reach)))
+        spend(8.0 * (size + panels))
+        edges: Array = spacing * (start + np.arange(1.0, size))
+        x = np.clip(loss.outcome(edges), -farthest, farthest)
+        # The panels of the quadrature, each of which lies in one cell.
+        ends = np.unique(np.concatenate((x, np.linspace(-farthest, farthest, panels + 1))))
+        middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
+        nodes, weights = np.polynomial.legendre.leggauss(4)
+        log_q, log_ratio = loss.line((middle[:, None] + half[:, None] * nodes).ravel())
+        cell = np.repeat(np.searchsorted(x, middle, side="right"), 4)
+        log_terms = log_q + log_ratio + np.log((half[:, None] * weights).ravel())
+        # The errors of the losses (item 3 of the errors).
+        inside = np.abs(x) < farthest
+        misplaced = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
+        largest = spacing * max(abs(start), abs(start + size))
+        slope = -loss.stretch * reach * math.expm1(loss.mixture.log_rest - largest)
+        rounding = misplaced + ROUNDING * (slope * (farthest + reach) + largest)
+        return step_cells(spacing, start, size, cell, log_terms, log_ratio, rounding)
+
+
+class AtomicStep:
+    """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most."""
+
+    shifts = 1
+
+    def __init__(self, atoms: Outcomes, log_rare: float) -> None:
+        order = np.argsort(atoms.log_ratio, kind="stable")
+        losses, log_mass = atoms.log_ratio[order], (atoms.log_reference + atoms.log_ratio)[order]
+        below, above = np.logaddexp.accumulate(log_mass), np.logaddexp.accumulate(log_mass[::-1])[::-1]
+        kept = np.minimum(below, above) > log_rare - math.log(2.0)
+        self._losses, self._log_mass = losses[kept], log_mass[kept]
+        self.ends = float(self._losses[0]), float(self._losses[-1])
+
+    def cells(self, spacing: float, start: int, size: int) -> StepCells:
+        """Return the cells between the losses start * spacing and (start + size) * spacing."""
+        spend(2.0 * size + 8.0 * len(self._losses))
+        cell = np.clip(np.floor(self._losses / spacing).astype(np.int64) - start, 0, size - 1)
+        rounding = ATOM * spacing * max(abs(start), abs(start + size))
+        return step_cells(spacing, start, size, cell, self._log_mass, self._losses, rounding)
+
+
+def step_cells(
+    spacing: float, start: int, size: int, cell: IndexArray, log_terms: Array, log_ratio: Array, rounding: float
+) -> StepCells:
+    """Return the cells of outcomes with these P-masses and losses. cell: the cell of each outcome, in increasing order.
+
+    rounding: a bound on the errors of the losses.
+    """
+    share = np.clip(np.expm1(spacing * (start + cell) - log_ratio) / math.expm1(-spacing), 0.0, 1.0)
     # The masses of the cells and their shares at the upper ends, relative to the largest term of each cell.
-    cell = np.searchsorted(x, middle, side="right")
-    share = np.clip(np.expm1(np.repeat(spacing * (start + cell), 4) - log_ratio) / math.expm1(-spacing), 0.0, 1.0)
-    log_terms = log_q + log_ratio + np.log((half[:, None] * weights).ravel())
     first = np.flatnonzero(np.diff(cell, prepend=-1))
-    top = np.maximum.reduceat(log_terms, 4 * first)
-    mass = np.exp(log_terms - np.repeat(top, 4 * np.diff(first, append=len(cell))))
-    total = np.add.reduceat(mass, 4 * first)
+    top = np.maximum.reduceat(log_terms, first)
+    mass = np.exp(log_terms - np.repeat(top, np.diff(first, append=len(cell))))
+    total = np.add.reduceat(mass, first)
     log_mass, shares = np.full(size, -np.inf), np.zeros(size)
     log_mass[cell[first]] = top + np.log(total)
-    shares[cell[first]] = np.add.reduceat(mass * share, 4 * first) / total
-    # The errors of the losses (items 2 and 3 of the errors).
-    inside = np.abs(x) < farthest
-    misplaced = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
-    largest = spacing * max(abs(start), abs(start + size))
-    slope = -loss.stretch * reach * math.expm1(loss.mixture.log_rest - largest)
-    rounding = misplaced + ROUNDING * (slope * (farthest + reach) + largest)
+    shares[cell[first]] = np.add.reduceat(mass * share, first) / total
+    # Item 2 of the errors.
     raise_of_shares = MASS_ERROR - rounding / math.expm1(-spacing)
     slip = rounding + 2.0 * raise_of_shares * math.expm1(spacing)
     return StepCells(spacing, start, log_mass, np.minimum(shares + raise_of_shares, 1.0), slip)
@@ -249,9 +306,8 @@ class CoarseSurvey:
     others: losses that are not divided. Each term has their CGF too.
     """
 
-    def __init__(self, steps: Steps, others: Others, log_delta: float, farthest: float) -> None:
-        ends = [loss.line(np.array([-farthest, farthest]))[1].tolist() for loss, _ in steps]
-        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    def __init__(self, steps: Steps, others: Others, log_delta: float) -> None:
+        low, high = min(step.ends[0] for step, _ in steps), max(step.ends[1] for step, _ in steps)
         ranges = [survey(loss).range(log_delta + LEFT_OUT - math.log(n), 1.0, LOG_OUTSIDE - math.log(n)) for loss, n in others]
         self.spacing = spacing = max([(high - low) / COARSE_CELLS, *((top - bottom) / OTHER_CELLS for bottom, top in ranges)])
         self.start = math.floor(low / spacing)
@@ -259,13 +315,13 @@ class CoarseSurvey:
         self.largest = high * sum(n for _, n in steps) + sum(n * max(float(survey(loss).edges[-1]), 0.0) for loss, n in others)
         self.cells: list[tuple[StepCells, int]] = []
         self.tilts: Array = np.geomspace(1.0 / self.largest, -MAX_TILT * log_delta / high, TILTS)
-        losses: Array = spacing * (self.start + np.arange(self.size))
+        losses: Array = np.arange(self.start, self.start + self.size, dtype=np.float64) * spacing
         cuts = np.searchsorted(losses, high * np.geomspace(LOWEST_CUT, 1.0, CUTS))
         self.cuts = np.unique(np.append(cuts, self.size))
         self.slip = 0.0
         numbers, logs = [], []
-        for loss, n in steps:
-            cells = cells_of(loss, farthest, spacing, self.start, self.size)
+        for step, n in steps:
+            cells = step.cells(spacing, self.start, self.size)
             self.cells.append((cells, n))
             self.slip += n * cells.slip
             numbers_of_kind, log_terms = _log_terms(n, *self._cgfs(cells, losses), _most_large(len(steps)))
@@ -276,19 +332,17 @@ class CoarseSurvey:
         table = logs[0]
         for rows in logs[1:]:
             table = (table[:, None] + rows[None]).reshape(-1, *table.shape[1:])
+            table[np.isnan(table)] = -np.inf  # numbers without mass of one kind, and without a bound for another
         rest = sum((n * loss.cgf(self.tilts) for loss, n in others), np.array([log_peak(t) for t in self.tilts.tolist()]))
         self._table = table + rest[:, None]
 
     def _cgfs(self, cells: StepCells, losses: Array) -> tuple[Array, Array]:
         """Return K of the small part and of the large part, of shape (tilts, cuts)."""
-        t = self.tilts[:, None]
-        hold(6.0 * len(t) * len(losses))
-        terms = cells.log_mass + t * losses + np.log1p(cells.share * np.expm1(t * cells.spacing))
-        ends = [0, *self.cuts.tolist()]
-        parts = [
-            log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf)
-            for i, j in zip(ends, [*ends[1:], len(losses)], strict=True)
-        ]
+        t, occupied = self.tilts[:, None], np.flatnonzero(cells.log_mass > -np.inf)
+        hold(3.0 * len(t) * len(occupied))
+        terms = cells.log_mass[occupied] + t * losses[occupied] + np.log1p(cells.share[occupied] * np.expm1(t * cells.spacing))
+        ends = [0, *np.searchsorted(occupied, self.cuts).tolist(), len(occupied)]
+        parts = [log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf) for i, j in pairwise(ends)]
         each = np.stack(parts, axis=1)
         return np.logaddexp.accumulate(each, axis=1)[:, :-1], np.logaddexp.accumulate(each[:, ::-1], axis=1)[:, ::-1][:, 1:]
 
@@ -306,7 +360,7 @@ class CoarseSurvey:
         low = 1e-4 * self.spacing
         if self.log_delta(low) <= log_delta:
             return 0.0
-        root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=1e-6)
+        root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=ESTIMATE)
         return math.exp(root[1])
 
     def plan(self, epsilon: float, log_delta: float) -> TermPlan | None:
@@ -350,23 +404,28 @@ class LargeLosses:
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon)."""
-        slip = self.slip + 1e-15 * abs(epsilon)
-        low = [_log_lower(curve, epsilon + slip) for curve in self.terms]
-        high = [_log_upper(curve, epsilon - slip) for curve in self.terms]
-        tilts, logs = self.omitted
-        upper = np.logaddexp.reduce([*high, *(logs + 1e-9 * np.abs(logs) - tilts * (epsilon - slip))]) + self.log_error
-        return float(np.logaddexp.reduce(low)) - self.log_error, float(np.logaddexp(upper, self.log_lost))
+        return self._lower(epsilon), self._upper(epsilon)
+
+    def _lower(self, epsilon: float) -> float:
+        at = epsilon + self.slip + 1e-15 * abs(epsilon)
+        return float(np.logaddexp.reduce([_log_lower(curve, at) for curve in self.terms])) - self.log_error
+
+    def _upper(self, epsilon: float) -> float:
+        at, (tilts, logs) = epsilon - self.slip - 1e-15 * abs(epsilon), self.omitted
+        terms = [_log_upper(curve, at) for curve in self.terms]
+        upper = np.logaddexp.reduce([*terms, *(logs + 1e-9 * np.abs(logs) - tilts * at)]) + self.log_error
+        return float(np.logaddexp(upper, self.log_lost))
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
         first, last = (1.0 - SEARCH_SHARE) * near, (1.0 + SEARCH_SHARE) * near
-        upper = bracket_root(lambda at: self.log_delta(at)[1] - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
+        upper = bracket_root(lambda at: self._upper(at) - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
         distance = SEARCH_ACCURACY * near  # the lower bound is vague, or none, far from `near`
-        while upper - distance > first and self.log_delta(upper - distance)[0] < log_delta:
+        while upper - distance > first and self._lower(upper - distance) < log_delta:
             distance *= 4.0
         lower = max(upper - distance, first)
-        lower = bracket_root(lambda at: self.log_delta(at)[0] - log_delta, lower, upper, rtol=SEARCH_ACCURACY)[0]
-        is_lower, is_upper = self.log_delta(lower)[0] >= log_delta, self.log_delta(upper)[1] <= log_delta
+        lower = bracket_root(lambda at: self._lower(at) - log_delta, lower, upper, rtol=SEARCH_ACCURACY)[0]
+        is_lower, is_upper = self._lower(lower) >= log_delta, self._upper(upper) <= log_delta
         return (lower if is_lower else 0.0), (upper if is_upper else math.inf)
 
 
@@ -461,11 +520,11 @@ def _curve(
     return GridCurve(replace(lattice, log_scale=lattice.log_scale + ways), outside, 0.0)
 
 
-def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPlan, epsilon: float, shifts: int) -> int:
+def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPlan, epsilon: float, shifts: list[int]) -> int:
     """Return the number of cells of the fine lattice in a coarse one: what WIDTH asks for, or what the work allows, which may be 0.
 
-    shifts: the most shifts of a step's mixture. The densities of a mixture are tables of a row for each shift, at four nodes in each panel,
-    and there are some more panels than cells. The outcomes at the edges of its cells are found in a few turns.
+    shifts: the numbers of shifts of the steps that are mixtures. The densities of a mixture are tables of a row for each shift, at four
+    nodes in each panel, and there are some more panels than cells. The outcomes at the edges of its cells are found in a few turns.
     """
     ranges = []
     for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
@@ -477,11 +536,27 @@ def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPl
     work = cells * (8.0 + 4.0 * len(ranges)) + (2.0 * len(coarse.cells) + len(others) + 2.0) * math.fsum(ranges)
     affordable = min(MOST_WORK_SHARE * remaining(), MOST_WORK)
     most = min(MOST_CELLS / cells, ROOM * MOST_POINTS / max(ranges))
-    if shifts > 1:
-        work += MIXTURE_WORK * shifts * len(coarse.cells) * coarse.size
-        most = min(most, TABLE / (10.0 * shifts * coarse.size))
+    if shifts:
+        work += MIXTURE_WORK * sum(shifts) * coarse.size
+        most = min(most, TABLE / (10.0 * max(shifts) * coarse.size))
     most = min(most, affordable / work)
     return min(math.ceil(coarse.spacing / spacing), int(most)) if most < math.inf else 0
+
+
+def divided(loss: Any) -> Callable[[float], RisingStep | AtomicStep] | None:
+    """Return what makes a step of a loss that is to be divided, from the P-mass that may be left out; None if it is not to be divided.
+
+    It is, if it has a far tail: that of a sampled Gaussian, or that of many atoms, as sampled discrete Gaussian noise has it.
+    """
+    if hasattr(loss, "cut"):
+        return partial(RisingStep, loss)
+    if not hasattr(loss, "capped"):
+        return None
+    with suppress(NotRepresentable):
+        outcomes = loss.outcomes()
+        if len(outcomes.log_ratio) > FEW_ATOMS and not outcomes.pieces and np.abs(outcomes.log_ratio).max() < LARGEST_ATOM:
+            return partial(AtomicStep, outcomes)
+    return None
 
 
 def large_losses(
@@ -491,30 +566,34 @@ def large_losses(
 
     epsilon: the epsilon, if it is known; log delta is at most about `log_delta` there.
     """
-    steps: list[tuple[RisingLoss, int]] = [(loss, n) for loss, n in losses if hasattr(loss, "cut")]  # type: ignore[misc]
-    rest: Others = [(loss, n) for loss, n in losses if not hasattr(loss, "cut")]  # type: ignore[misc]
-    count = sum(n for _, n in steps)
-    if not steps or _most_large(len(steps)) < 1:
+    kinds = [(divided(loss), loss, n) for loss, n in losses]
+    chosen = [(step, n) for step, _, n in kinds if step]
+    rest: Others = [(loss, n) for step, loss, n in kinds if not step]  # type: ignore[misc]
+    count = sum(n for _, n in chosen)
+    if not chosen or _most_large(len(chosen)) < 1:
         return None
-    reach = max(loss.mixture.reach for loss, _ in steps)
     coarse = None
     for _ in range(2 if epsilon is not None else 1):
-        farthest = reach + math.sqrt(2.0 * (math.log(2.0 * count) - log_delta - LEFT_OUT))
-        coarse = CoarseSurvey(steps, rest, log_delta, farthest)
-        if epsilon is not None:
-            log_delta = min(log_delta, coarse.log_delta(epsilon))
+        log_left_out = log_delta + LEFT_OUT
+        steps: Steps = [(step(log_left_out - math.log(count)), n) for step, n in chosen]
+        low, high = min(step.ends[0] for step, _ in steps), max(step.ends[1] for step, _ in steps)
+        if not high - max(low, 0.0) > LEAST_RANGE * high:
+            return None
+        coarse = CoarseSurvey(steps, rest, log_delta)
+        if epsilon is not None:  # the estimate is far too low if only outcomes that are left out reach epsilon
+            log_delta = min(log_delta, max(LOG_LEAST, coarse.log_delta(epsilon)))
     assert coarse is not None
     near = coarse.epsilon(log_delta) if epsilon is None else epsilon
     plan = coarse.plan(near, log_delta) if near > 0.0 else None
     if plan is None:
         return None
     least, log_rare = min(plan.tilts), log_delta + LEFT_OUT
-    shifts = max(len(loss.mixture.shifts) for loss, _ in steps)
+    shifts = [step.shifts for step, _ in steps if step.shifts > 1]
     finer = _refinement(coarse, others_on(rest, coarse.spacing, least, log_rare), plan, near, shifts)
     if not finer:
         return None
     spacing = coarse.spacing / finer
-    cells = [(cells_of(loss, farthest, spacing, coarse.start * finer, coarse.size * finer), n) for loss, n in steps]
+    cells = [(step.cells(spacing, coarse.start * finer, coarse.size * finer), n) for step, n in steps]
     others = others_on(rest, spacing, least, log_rare)
     curves: list[GridCurve] = []
     for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
@@ -522,7 +601,6 @@ def large_losses(
         if curve is None:
             return None
         curves.append(curve)
-    log_left_out = math.log(2.0 * count) - 0.5 * (farthest - reach) ** 2
     log_infinite = [math.log(other.copies) + float(other.tails.p_above[-1]) for other in others]
     bounds = LargeLosses(
         terms=curves,

@@ -1,12 +1,14 @@
-"""Estimates of the distribution of privacy losses, from which a grid is planned. No bound depends on their accuracy.
+"""Estimates of the distribution of privacy losses, from which a grid is planned (composed_losses.py). No bound depends on their accuracy.
 
-A survey reduces a loss to a few hundred outcomes on a logarithmic scale, computed from its tails. This suffices to estimate the tilt, the
-standard deviation of the composition, and the range of losses that matter.
+A survey reduces a loss to a few hundred outcomes on a logarithmic scale, computed from its tails. This suffices to estimate the tilt (the
+exponent t of the weights e^{t L} that make the losses near epsilon the likely ones), the standard deviation of the composition, and the
+range of losses that matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
@@ -227,11 +229,20 @@ def _distances(tilt: float) -> Array:
     return np.asarray(np.geomspace(1e-3, 1e3, 49) * max(tilt, 1e-2))
 
 
-def spread(surveys: Surveys, tilt: float, log_rare: float) -> tuple[float, float, float, float]:
-    """Return the window [A, B] of the tilted composition, and distances a and b from the tilt.
+class Window(NamedTuple):
+    """The losses of a tilted composition that matter, by Chernoff's bounds at the tilts t - below and t + above.
 
-    The probability outside of [A, B] is about e^log_rare on either side, by Chernoff's bound at the tilts t - a and t + b.
+    low, high: ends of the window. below, above: the distances from the tilt t at which the bounds limit the mass below and above it.
     """
+
+    low: float
+    high: float
+    below: float
+    above: float
+
+
+def spread(surveys: Surveys, tilt: float, log_rare: float) -> Window:
+    """Return the window of the tilted composition outside of which the probability is about e^log_rare on either side."""
     s = _distances(tilt)
     with np.errstate(all="ignore"):
         parts = [(_cgfs_around(view, tilt), count) for view, count in representatives(surveys)]
@@ -241,4 +252,4 @@ def spread(surveys: Surveys, tilt: float, log_rare: float) -> tuple[float, float
     margin = 0.1 * float(high.min() - low.max()) + 1e-12
     # The smallest distances are taken that are nearly the best, because the moments of a grid and of a survey differ much at larger ones.
     down, up = int(np.argmax(low >= low.max() - margin)), int(np.argmax(high <= high.min() + margin))
-    return float(low[down]), float(high[up]) + 1e-12, float(s[down]), float(s[up])
+    return Window(float(low[down]), float(high[up]) + 1e-12, float(s[down]), float(s[up]))

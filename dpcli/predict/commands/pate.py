@@ -1,4 +1,8 @@
-"""The command group `dpcli pate`: label public data by noisy votes of teachers, and train a student."""
+"""The command group `dpcli pate`: label public data by noisy votes of teachers, and train a student.
+
+`fit` trains the teachers and saves their votes, `label` answers the queries with noise and charges for them, `student` learns from the
+labels, and `account` prints what they cost. Each command reads the [pate] table of FILE (pate/pate_plan.py).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from dpcli.base.errors import InputError
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options, working
 from dpcli.cli.printing import progress
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.sessions.commands.ledger_options import charged_ledger
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
@@ -93,7 +97,7 @@ def label(
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.pate_session import hold_session
     from dpcli.predict.pate.student import predictor
-    from dpcli.sessions.commands.predicting import on_window, opened_or_none
+    from dpcli.sessions.commands.ledger_options import on_window, opened_or_none
 
     plan = plan_of(file)
     with opened_or_none(ledger, dataset) as opened_ledger, progress("queries") as report:

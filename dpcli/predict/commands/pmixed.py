@@ -17,7 +17,7 @@ from dpcli.base.extras import require
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.printing import complain, progress
-from dpcli.sessions.commands.predicting import charged_ledger, charged_to, on_window, opened_or_none
+from dpcli.sessions.commands.ledger_options import charged_ledger, charged_to, on_window, opened_or_none
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("dpcli.predict.commands.pmixed:fit", "Fine-tune a model on each shard, and charge for all tokens."),
@@ -116,10 +116,10 @@ def predict(
     The fit paid for a number of tokens. Each token is subtracted durably from that number before it is drawn. If no token is left, the text
     so far is printed, with exit code 1. Random numbers come from the operating system alone.
     """
-    from dpcli.predict.documents.pmixed import NOT_DP, predict_document, tokens_left
+    from dpcli.predict.documents.pmixed import predict_document, tokens_left
     from dpcli.predict.pmixed.ensemble_fit import queries_of
     from dpcli.predict.pmixed.model_ensemble import answer_prompt, ensemble
-    from dpcli.predict.pmixed.pmixed_plan import plan_of
+    from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE, plan_of
     from dpcli.sessions.charged import require_same_books
 
     plan = plan_of(file)
@@ -130,7 +130,7 @@ def predict(
         require_same_books(plan.folder, session.charged, opened_ledger, "fit")
         result = answer_prompt(models, queries_of(plan, session, opened_ledger, moved), text, max_tokens or plan.pmixed.max_tokens)
     if plan.account is None:
-        complain(NOT_DP)
+        complain(NO_GUARANTEE)
     code = emit(predict_document(plan, result), format_, outputs)
     if format_ == "text" and result.refusal is None and not click.get_current_context().obj.quiet:
         complain(tokens_left(result))
@@ -197,6 +197,7 @@ def evaluate(
 
 
 def _values(text: str) -> tuple[float, ...]:
+    """Return the different values of --values in ascending order: "4,1,2" -> (1.0, 2.0, 4.0)."""
     try:
         values = tuple(sorted({float(part) for part in text.split(",")}))
     except ValueError:

@@ -1,22 +1,23 @@
-"""The commands `dpcli generate` and `dpcli prompt`: sessions with the same options and the same dry run."""
+"""The commands `dpcli generate` and `dpcli prompt`: sessions with the same options and the same dry run.
+
+A session charges for all of its texts or answers at its start; run again with --resume, it continues (prediction_session.py). Each command
+passes `run_session` the functions that make its plan, its outcome and their documents.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
 from dpcli.cli.options import composed, emit, output_options
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.sessions.commands.ledger_options import charged_ledger
 
 
 def session_options(resume: str) -> Callable[..., Any]:
-    """Return a decorator that adds the argument FILE and the options of a session to a command.
-
-    Args:
-        resume: Help text of --resume.
-    """
+    """Return a decorator that adds FILE and the options of a session to a command. `resume` is the help of --resume."""
     return composed(
         click.argument("file"),
         click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and whether --ledger has room for it."),
@@ -46,11 +47,11 @@ def run_session(
 
     Args:
         plan_document: Function that returns the document of a plan.
-        run: Function (plan, ledger, resume, report) that runs the session, and returns its outcome.
+        run: Function (plan, ledger, resume=..., report=...) that runs the session, and returns its outcome.
         outcome_document: Function that returns the document of an outcome.
     """
     from dpcli.cli.printing import progress
-    from dpcli.sessions.commands.predicting import charged_to, on_window, windowed
+    from dpcli.sessions.commands.ledger_options import charged_to, on_window, windowed
 
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
@@ -58,7 +59,7 @@ def run_session(
         plan = windowed(plan, ledger, dataset, window)
         return emit(with_quote(plan_document(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     with charged_to(ledger, dataset) as opened_ledger, progress("text") as report:
-        outcome = run(on_window(plan, opened_ledger, window), opened_ledger, resume, report)
+        outcome = run(on_window(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)
     return emit(outcome_document(outcome), format_, outputs)
 
 
@@ -79,13 +80,10 @@ def generate(file: str, moved: bool, texts: int | None, **options: Any) -> int:
     or a virtual machine restored to an earlier state cannot be detected. To exclude both, count in PostgreSQL (the key count).
     """
     from dpcli.predict.decode.generate_plan import plan_of
+    from dpcli.predict.decode.generation import write_texts
     from dpcli.predict.documents.sessions import generate_document, generate_plan_document
 
-    def run(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
-        from dpcli.predict.decode.generation import write_texts
-
-        return write_texts(plan, opened_ledger, resume, moved, texts, report)
-
+    run = partial(write_texts, moved=moved, texts=texts)
     return run_session(plan_of(file), generate_plan_document, run, generate_document, **options)
 
 
@@ -105,10 +103,6 @@ def prompt(file: str, moved: bool, **options: Any) -> int:
     """
     from dpcli.predict.documents.sessions import prompt_document, prompt_plan_document
     from dpcli.predict.prompt.prompt_plan import plan_of
+    from dpcli.predict.prompt.prompt_session import vote_and_teach
 
-    def run(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
-        from dpcli.predict.prompt.prompt_session import vote_and_teach
-
-        return vote_and_teach(plan, opened_ledger, resume, moved, report)
-
-    return run_session(plan_of(file), prompt_plan_document, run, prompt_document, **options)
+    return run_session(plan_of(file), prompt_plan_document, partial(vote_and_teach, moved=moved), prompt_document, **options)

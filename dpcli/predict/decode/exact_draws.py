@@ -1,9 +1,10 @@
 """Exact draws in integer arithmetic: tokens with probability proportional to e^score, events of probability e^-x, geometric numbers.
 
-Floating-point methods, such as an inverse distribution function or Gumbel noise, never draw a token whose probability is below about 2^-53.
-They draw a token of probability 2^-50 too often or too rarely, by a factor that depends on the other tokens. An observer could then learn
-that a private context makes a token possible. Here a weight is a float, which is an integer times a power of 2. The sums of weights and
-the uniform numbers are integers of any size. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Algorithms 1 and 2.
+`dpcli generate` draws its private and public tokens (text_writer.py) and the noise of its test (private_tokens.py) by them. Floating-point
+methods, such as an inverse distribution function or Gumbel noise, never draw a token whose probability is below about 2^-53. They draw a
+token of probability 2^-50 too often or too rarely, by a factor that depends on the other tokens. An observer could then learn that a
+private context makes a token possible. Here a weight is a float, which is an integer times a power of 2. The sums of weights and the
+uniform numbers are integers of any size. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -14,17 +15,13 @@ from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.random.streams import Stream
 
-# Smallest score, relative to the largest. e^-700 is a normal float, so that every token has a positive weight.
+# Scores are raised to at least this, relative to the largest. e^-700 is a normal float, so that every token has a positive weight.
 LOWEST = -700.0
 HALF = 26  # number of bits in each half of a weight; the halves are added up separately, so that sums do not overflow 64 bits
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
-    """Return the id of a token, drawn with probability proportional to e^score.
-
-    Args:
-        scores: (vocabulary,) finite scores.
-    """
+    """Return the id of a token, drawn with probability proportional to e^score. `scores` are (vocabulary,) finite numbers."""
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score is not a finite number: this is a bug in dpcli, and no token was drawn")
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
@@ -41,10 +38,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
 
 
 def uniform_below(limit: int, stream: Stream) -> int:
-    """Return a uniform integer from 0 to limit - 1.
-
-    A number with as many bits as `limit` is drawn until it is below `limit`.
-    """
+    """Return a uniform integer from 0 to limit - 1. A number with as many bits as `limit` is drawn until it is below `limit`."""
     bits = limit.bit_length()
     words = -(-bits // 64)
     while True:

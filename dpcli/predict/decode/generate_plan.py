@@ -3,7 +3,7 @@
 Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *private token* is drawn
 from clipped and averaged logits and is charged; with a threshold, a noisy test lets the public model write where it agrees, and the charge
 is for a number of private tokens. A change of one unit changes one batch: that, and numbers that were fixed beforehand, carry the
-guarantee.
+guarantee. The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, 
 from dpcli.predict.shards import SESSION_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
-AT_MOST = up_to(10**6, "10^6")  # limit of the whole numbers in [generate]
+MILLION = up_to(10**6, "10^6")  # a whole number from 1 to 10^6
 MOST_COUNTS = 1_000  # largest number of batches with a threshold, as the private tokens of each have a separate count
 
 
@@ -83,11 +83,11 @@ class Generate:
     texts: Annotated[
         int,
         Key(
-            "number of texts written from each batch; with a threshold, writing ends earlier if no private tokens are left", AT_MOST
+            "number of texts written from each batch; with a threshold, writing ends earlier if no private tokens are left", MILLION
         ),
     ]
     tokens: Annotated[
-        int, Key("largest number of tokens of a text; all are charged, written or not, unless the entry has a threshold", AT_MOST)
+        int, Key("largest number of tokens of a text; all are charged, written or not, unless the entry has a threshold", MILLION)
     ]
     tokenizer: Annotated[str | None, Key("bytes, a path, a name or module:function; by default, the model's own")] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
@@ -103,7 +103,7 @@ class Generate:
             "largest (the public context is then ignored)"
         ),
     ] = "difference"
-    batches: Annotated[int, Key("number of disjoint batches; a hash of each unit assigns it to one", AT_MOST)] = 1
+    batches: Annotated[int, Key("number of disjoint batches; a hash of each unit assigns it to one", MILLION)] = 1
     longest: Annotated[int, Key("largest number of tokens of a private text that the model reads; the rest is cut off", COUNT)] = 64
     mechanism: Annotated[str | None, Key("name of the private-decoding entry, if the file has several")] = None
     count: Annotated[

@@ -47,7 +47,6 @@ class GenerationOutcome:
     """The outcome of a session of private texts.
 
     Attributes:
-        charged: Whether a ledger was charged.
         written: Texts of this call.
         taken: Number of texts that have been counted in all calls, out of plan.texts.
         private: Number of private tokens that have been counted in all calls; None if tokens are not counted.
@@ -55,9 +54,7 @@ class GenerationOutcome:
     """
 
     plan: GenerationPlan
-    folder: str
-    run: str
-    charged: bool
+    session: Session
     written: tuple[str, ...]
     taken: int
     private: int | None = None
@@ -103,9 +100,7 @@ def write_texts(
         written = WritingSession(plan, writer, vocabulary, contexts, turns, budget, stream).write(texts, report)
         outcome = GenerationOutcome(
             plan=plan,
-            folder=plan.folder,
-            run=session.run,
-            charged=session.charged,
+            session=session,
             written=tuple(saved.text for saved in written),
             taken=budget.taken(),
             private=sum(turn.budget.taken() for turn in turns) if turns else None,
@@ -135,7 +130,7 @@ def _begin_session(
         counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
     path = os.path.join(plan.folder, TEXTS)
     session, (budget, *private_tokens) = begin_session(
-        plan, "generate", ledger, resume, moved, inputs, counts, plan.generate.count, released=path
+        plan, "generate", ledger, inputs, counts, resume=resume, moved=moved, place=plan.generate.count, released=path
     )
     require_count_of(path, len(whole_lines(path)), budget)  # whole_lines also removes an incomplete last line.
     return session, budget, [] if plan.test is None else [PrivateTurns(plan.test, count) for count in private_tokens]
@@ -233,7 +228,7 @@ def _summary(outcome: GenerationOutcome) -> str:
     from dpcli.predict.documents.statements import guarantee
 
     plan = outcome.plan
-    restored = "" if outcome.charged else f" {RESTORED}"
+    restored = "" if outcome.session.charged else f" {RESTORED}"
     return (
         f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
         f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All texts that may be written are charged, "

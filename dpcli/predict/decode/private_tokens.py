@@ -1,8 +1,11 @@
 """Private tokens: the clipped contributions of private contexts to the logits, and the test that decides which tokens need them.
 
-Contributions. Let B be the public size of a batch, which may differ from its number of contexts, and let u = clip / (2^20 B). For each
-token, a context contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are therefore exact. A missing context
-contributes 0.
+mechanisms/prediction/private_decoding.py prices what is drawn here, and text_writer.py draws it: a *context* is a prompt around one private
+text, and a *batch* holds the contexts from which one text is written.
+
+Contributions. Let B be the public size of a batch (`references` in the file), which may differ from its number of contexts, and let the
+unit u be clip / (2^20 B). For each token, a context contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are
+therefore exact. A missing context contributes 0.
 
 Scores. The score of a token is (base + u sum) / temperature in double precision. base is from -1000 temperature to 0. The sum is clipped to
 the contributions of 8 B contexts, which does not increase its sensitivity. Rounding changes a weight e^score by a factor of at most e^h,
@@ -173,7 +176,7 @@ class PublicTest:
 
 @dataclass(slots=True)
 class PrivateTurns:
-    """The private tokens of one batch. Each is charged before its bar is drawn.
+    """The private tokens of one batch that are still paid for. Each is counted before its bar is drawn.
 
     A bar is used until one token, in any text of the batch, is private. If a process ends, its open bar and the charge for it are lost.
 
@@ -189,7 +192,7 @@ class PrivateTurns:
     spent: bool = False
 
     def open_bar(self, stream: Stream) -> bool:
-        """Charge and draw a bar if none is open. Return whether a bar is open.
+        """Count a private token and draw its bar, if none is open. Return whether a bar is open: False if no private token is left.
 
         Raises LedgerError if the count cannot be relied on.
         """

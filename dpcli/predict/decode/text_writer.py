@@ -1,6 +1,9 @@
-"""The writer of private texts, which writes token by token, and the batches of private contexts from which it writes.
+"""The writer of private texts, token by token, and the batches of private contexts from which it writes.
 
-A change of one unit's texts affects one batch.
+A *context* is the file's template around one private text, and a *batch* the contexts of one share of the units, by a hash of each unit: so
+a change of one unit changes one batch. For each token, the model is asked about the public context (the prompt) and about every context of
+the batch; private_tokens.py says what is drawn from the answers. If the model or the tokenizer fails on a private text, its context
+contributes nothing, as an error would reveal something about the text.
 """
 
 from __future__ import annotations
@@ -98,7 +101,7 @@ class Writer:
         private = 0
         while len(ids) < self.tokens:
             if turns is not None and not turns.open_bar(stream):
-                return WrittenText(tuple(ids), private, True)
+                return WrittenText(tuple(ids), private, cut=True)
             distributions = self.next_token(contexts, ids, None if turns is None else turns.test)
             if turns is None or turns.is_private(distributions.distance, stream):
                 private += 1
@@ -108,13 +111,12 @@ class Writer:
             if token == self.end:
                 break
             ids.append(token)
-        return WrittenText(tuple(ids), private, False)
+        return WrittenText(tuple(ids), private, cut=False)
 
     def next_token(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
         """Return the distributions of the next token of a text.
 
-        Raises:
-            InputError: If the model fails after the public context, or its answer changes after it was asked about private contexts.
+        Raises InputError if the model fails after the public context, or its answer changes after it was asked about private contexts.
         """
         public_context = (*self.prompt, *written)
         public = next_token(self.model, public_context, self.place)
@@ -148,15 +150,15 @@ class ContextFrame:
     longest: int
 
     def context(self, text: Tokens) -> tuple[int, ...]:
+        """Return the context of a private text: its first `longest` tokens, in the frame."""
         return (*self.before, *text[: self.longest], *self.after)
 
 
 def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -> ContextFrame:
     """Return the frame that [generate] states.
 
-    Raises:
-        InputError: If a context of the largest length leaves no room for the tokens of a text. This is checked before any text is read, as
-            an error about a text would reveal its length.
+    Raises InputError if a context of the largest length leaves no room for the tokens of a text. This is checked before any text is read,
+    as an error about a text would reveal its length.
     """
     texts = (*generate.template.split("{text}"), generate.prompt)
     before, after, prompt = (tuple(token_ids(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
@@ -174,18 +176,17 @@ def context_batches(
     privacy: Privacy,
     frame: ContextFrame,
     vocabulary: Vocabulary,
-    words: int,
+    vocabulary_size: int,
     rows: RowWindow | None = None,
 ) -> list[list[tuple[int, ...]]]:
     """Return the contexts of each batch. A batch may have any number of contexts.
 
     Args:
         privacy: Privacy of the file. Only the first max_contributions texts of each unit are used.
-        words: Number of tokens in the model's vocabulary. A text with other tokens, or on which the tokenizer fails, is left out.
+        vocabulary_size: Number of tokens in the model's vocabulary. A text with other tokens, or on which the tokenizer fails, is left out.
         rows: Rows of the data that may be read; all rows if None.
 
-    Raises:
-        InputError: If the texts cannot be read.
+    Raises InputError if the texts cannot be read.
     """
     source = TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows)
     private = owned_texts(source)
@@ -193,7 +194,7 @@ def context_batches(
         private = _first_contributions(private, privacy.max_contributions or 1)
 
     def context(text: str) -> tuple[int, ...]:
-        return frame.context(token_ids(vocabulary, text, words, ""))
+        return frame.context(token_ids(vocabulary, text, vocabulary_size, ""))
 
     no_context: tuple[int, ...] = ()
     contexts = [default_on_error(partial(context, text), no_context) for text in private.texts]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpcli.analysis.documents import account as account_report
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table
-from dpcli.predict.documents.statements import BOTH, counts, sanitised_data, setting
+from dpcli.predict.documents.statements import BOTH_WAYS, query_data, sanitised_data, session_data
 from dpcli.predict.pate.pate_session import LABELS
 from dpcli.predict.pate.student import STUDENT
 from dpcli.predict.pate.transcript import TRANSCRIPT
@@ -41,12 +41,12 @@ COSTS_GIVEN_VOTES = {  # names of the epsilons given the votes -> their descript
 
 
 def account_document(cost: VoteAccount) -> Document:
-    """Return the document of `dpcli pate account`."""
+    """Return the document of `dpcli pate account`: the cost of the file and, marked as private, the costs given the votes."""
     plan = cost.plan
     filed = account_report.document(plan.as_filed, plan.diagnostics)
     given_votes = _epsilons_given_votes(cost)
     data = {
-        **setting(plan),
+        **session_data(plan),
         **{key: filed.data[key] for key in ("statement", "budget", "diagnostics", "result")},
         "queries": max(plan.queries, plan.stated),
         "answers": plan.stated,
@@ -111,7 +111,7 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
     if cost.sanitised is not None and account.delta:
         yield (
             f"sanitised, may be published: epsilon <= {up(cost.sanitised.epsilon(account.delta))} for these labels and this number, an "
-            f"ex-post bound {BOTH}, except with probability {cost.sanitised.failure:g} over its noise; it is drawn once and saved"
+            f"ex-post bound {BOTH_WAYS}, except with probability {cost.sanitised.failure:g} over its noise; it is drawn once and saved"
         )
 
 
@@ -136,7 +136,7 @@ def _budget_limit(plan: VotingPlan) -> tuple[str, ...]:
 
 
 def label_document(outcome: SessionOutcome) -> Document:
-    """Return the document of `dpcli pate label`."""
+    """Return the document of `dpcli pate label`: how many queries were answered, at which cost. It warns of seeded noise."""
     plan, transcript = outcome.plan, outcome.transcript
     headline = (
         f"{_seeded_noise(transcript)}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= "
@@ -144,11 +144,11 @@ def label_document(outcome: SessionOutcome) -> Document:
     )
     details = tuple(_label_details(outcome))
     data = {
-        **setting(plan),
+        **session_data(plan),
         "private": transcript.private,
-        "run": transcript.run,
+        "run": transcript.session.run,
         "folder": plan.folder,
-        **counts(transcript),
+        **query_data(transcript),
         "there": outcome.queries,
         "exit_code": 0,
     }
@@ -184,7 +184,7 @@ def _label_details(outcome: SessionOutcome) -> Iterator[str]:
 
 
 def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
-    """Return the document of `dpcli pate fit`."""
+    """Return the document of `dpcli pate fit`: where the votes are. They are private, and nothing is charged yet."""
     headline = f"{plan.pate.teachers:,} teachers voted on {len(teachers.votes):,} queries; nothing has been released or charged yet"
     details = [
         f"their votes are in {shown(plan.folder)} and are private: do not publish them; dpcli pate label turns them into labels"
@@ -197,7 +197,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
             "(private)"
         )
     data = {
-        **setting(plan),
+        **session_data(plan),
         "folder": plan.folder,
         "pool": len(teachers.votes),
         "fitted_before": teachers.fitted_before,
@@ -208,7 +208,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
 
 
 def student_document(outcome: StudentOutcome) -> Document:
-    """Return the document of `dpcli pate student`."""
+    """Return the document of `dpcli pate student`: its accuracy on public data, at no cost beyond that of the labels."""
     plan = outcome.plan
     labels = f"{outcome.labelled:,} labels of teachers"
     if outcome.pseudo:
@@ -221,7 +221,7 @@ def student_document(outcome: StudentOutcome) -> Document:
     costs = f"{STUDENT} is in {shown(plan.folder)}; it costs nothing beyond the labels: epsilon <= {up(plan.account.upper)}"
     details = (costs, *window_note(plan))
     data = {
-        **setting(plan),
+        **session_data(plan),
         "private": outcome.transcript.private,
         "labelled": outcome.labelled,
         "pseudo_labelled": outcome.pseudo,

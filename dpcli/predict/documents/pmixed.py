@@ -2,7 +2,7 @@
 
 The cost is that of all tokens of the file together, whether they are drawn or not. `account` shows it for two changes of the data: a shard
 that is replaced, and a shard that is removed. The drawn text is the only value here that the private texts decide. The claim of the
-published protocol must never appear without NOT_DP beside it.
+published protocol must never appear without NO_GUARANTEE beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ COUNTED_IN_FOLDER = (
     "tokens are counted in that folder, and a restored older copy of it cannot be detected: protect the folder like a ledger"
 )
 PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed predict may release anything computed from them"
-NOT_DP = NO_GUARANTEE
 NOTES = (
     "replace-shard: a record or a unit is added, removed or changed, which replaces the model of one shard",
     "remove-shard: a whole shard is added or removed, as the unit of privacy is a shard",
@@ -37,11 +36,11 @@ def guarantee(plan: PmixedPlan) -> str:
         return f"{plan.tokens:,} tokens in all: {account_report.headline_of_run(plan.account)}"
     assert plan.published is not None
     claim = f"claimed epsilon {plan.published.epsilon:g} at delta = {plan.published.delta!r} for {plan.tokens:,} tokens"
-    return f"{claim}: {NOT_DP}"
+    return f"{claim}: {NO_GUARANTEE}"
 
 
 def fit_document(outcome: FitOutcome) -> Document:
-    """Return the document of `dpcli pmixed fit`."""
+    """Return the document of `dpcli pmixed fit`: where the models are, and the cost of all tokens that they may draw."""
     plan, count = outcome.plan, len(outcome.fit.models)
     resumed = (f"{outcome.resumed} models had been fitted before",) if outcome.resumed else ()
     paid = ("a ledger was charged for all tokens",) if outcome.fit.session.charged else (COUNTED_IN_FOLDER,)
@@ -50,19 +49,19 @@ def fit_document(outcome: FitOutcome) -> Document:
         "schema": "dpcli/pmixed-fit/v1",
         **rows_data(plan),
         "models": count,
-        "folder": outcome.folder,
+        "folder": plan.folder,
         "run": outcome.fit.session.run,
         "mode": plan.pmixed.mode,
         "tokens": plan.tokens,
         "charged": outcome.fit.session.charged,
-        "result": result(plan),
+        "result": result_data(plan),
         "exit_code": 0,
     }
-    text = f"{count} models are fine-tuned, one for each shard; they are in {shown(outcome.folder)}"
+    text = f"{count} models are fine-tuned, one for each shard; they are in {shown(plan.folder)}"
     return Document(text, data, "pass" if plan.account else "warn", notes=details, details=details)
 
 
-def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
+def result_data(plan: PmixedPlan) -> dict[str, float | str | None] | None:
     """Return the cost of all tokens; None if there is no guarantee."""
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
@@ -90,7 +89,7 @@ def predict_document(plan: PmixedPlan, answer: EnsembleAnswer) -> Document:
         "taken": answer.taken,
         "total": answer.total,
         "mode": plan.pmixed.mode,
-        "result": result(plan),
+        "result": result_data(plan),
         "exit_code": exit_code,
     }
     columns = ("prompt", "text", "tokens", "taken", "total")
@@ -101,20 +100,23 @@ def predict_document(plan: PmixedPlan, answer: EnsembleAnswer) -> Document:
 
 
 def account_document(costs: Costs) -> Document:
-    """Return the document of `dpcli pmixed account`."""
+    """Return the document of `dpcli pmixed account`: costs, a solved parameter, or the claim of the published protocol."""
     if costs.plan.account is None:
         return _claim_document(costs.plan)
     return _priced_document(costs) if costs.solve is None else _solved_document(costs)
 
 
 def _priced_document(costs: Costs) -> Document:
+    """Return the document of costs for which nothing was solved: epsilon by change and accountant."""
     best, plan, spec = costs.best, costs.plan, costs.plan.spec
     cells = [up(row.epsilon) if row.epsilon < math.inf else "-" for row in costs.rows]
     headline = (
         f"epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} for {plan.tokens:,} tokens of {spec.shards} shards, rate "
         f"{spec.model_rate:g}, radius {spec.radius:.7g} ({best.change}; {NAMES[best.accountant]})"
     )
-    table = _table(costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here")
+    table = _costs_table(
+        costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here"
+    )
     return _costs_document(costs, headline, table, NOTES, best.epsilon, _over_budget(costs))
 
 
@@ -132,6 +134,7 @@ def _over_budget(costs: Costs) -> str:
 
 
 def _solved_document(costs: Costs) -> Document:
+    """Return the document of a radius or a number of tokens that meets a target, by change and accountant."""
     best = costs.best
     assert best.solved is not None
     cells = ["-" if row.solved is None else _value_text(row.solved.value) for row in costs.rows]
@@ -140,7 +143,7 @@ def _solved_document(costs: Costs) -> Document:
         f"(target {costs.target!r}; {best.change}; {NAMES[best.accountant]})"
     )
     title = f"largest {costs.solve} with epsilon <= {costs.target!r} at delta = {costs.delta!r}"
-    table = _table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
+    table = _costs_table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
     return _costs_document(costs, headline, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
 
 
@@ -161,7 +164,7 @@ def _costs_document(costs: Costs, headline: str, table: Table, notes: tuple[str,
         notes,
         exit_code=exit_code,
         total=repr(total),
-        sheet=_sheet(costs),
+        sheet=_costs_sheet(costs),
         why=why,
     )
 
@@ -171,7 +174,7 @@ def _value_text(solved: float) -> str:
     return f"{int(solved)}" if solved == int(solved) else f"{solved:.10g}"
 
 
-def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
+def _costs_table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
     """Return a table with a row for each change and a column for each accountant.
 
     Args:
@@ -213,7 +216,7 @@ def _row_data(row: ChangeCost) -> dict[str, Value]:
     }
 
 
-def _sheet(costs: Costs) -> Sheet:
+def _costs_sheet(costs: Costs) -> Sheet:
     columns = ("change", "accountant", "stated", "epsilon_upper", costs.solve or "value")
     return Sheet(columns, tuple(tuple(_row_data(row).values()) for row in costs.rows))
 
@@ -241,7 +244,7 @@ def _claim_document(plan: PmixedPlan) -> Document:
         "result": None,
         "exit_code": 3,
     }
-    notes = (NOT_DP, 'with two models, one token can cost 129 times the claim; mode = "sound" bounds every order')
+    notes = (NO_GUARANTEE, 'with two models, one token can cost 129 times the claim; mode = "sound" bounds every order')
     table = Table(title, columns, rows, frozenset({0, 1}))
     sheet = Sheet(columns, tuple(radius_of.items()))
-    return Document(headline, data, "unknown", (table,), notes, exit_code=3, why=NOT_DP, sheet=sheet)
+    return Document(headline, data, "unknown", (table,), notes, exit_code=3, why=NO_GUARANTEE, sheet=sheet)

@@ -1,7 +1,8 @@
 """The document that `dpcli pmixed evaluate` prints, and the chart of an ablation.
 
-A *perplexity* is e to the mean loss per token: smaller is better. An *ablation* varies one parameter and solves for the radius at each of
-its values. Most figures come from private texts without noise: the table and the chart say NOT_FOR_PUBLICATION, and JSON "private": true.
+A *perplexity* is e to the mean loss per token: smaller is better. A *method* is a way of using the private texts, or none of them, and its
+`kind` one of five (`MeasuredMethod`). An *ablation* varies one parameter and solves for the radius at each of its values. Most figures come
+from private texts without noise: the table and the chart say NOT_FOR_PUBLICATION, and JSON "private": true.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ REFERENCES = {  # label of each horizontal line in the chart
 
 
 def evaluate_document(evaluation: Evaluation) -> Document:
-    """Return the document of `dpcli pmixed evaluate`."""
+    """Return the document of `dpcli pmixed evaluate`: a table of methods and, with --over, the ablation with its chart."""
     sound, public, no_privacy = (evaluation.method(kind) for kind in ("sound", "public", "all"))
     headline = (
         f"perplexity {sound.perplexity.value:.4g} of {sound.name} at epsilon <= {up(evaluation.epsilon)}, delta = {evaluation.delta!r}; "
         f"public model {public.perplexity.value:.4g}, no privacy {no_privacy.perplexity.value:.4g} ({evaluation.tokens:,} tokens of text "
         "declared public)"
     )
-    tables = (_methods(evaluation), _points(evaluation)) if evaluation.points else (_methods(evaluation),)
+    tables = (_methods_table(evaluation), _points_table(evaluation)) if evaluation.points else (_methods_table(evaluation),)
     data = {
         "schema": "dpcli/pmixed-evaluate/v1",
         "epsilon": evaluation.epsilon,
         "delta": evaluation.delta,
         "tokens": evaluation.tokens,
         "private": True,
-        "ways": [_method(method) for method in evaluation.methods],
+        "ways": [_method_data(method) for method in evaluation.methods],
         "axis": evaluation.axis,
-        "points": [_point(point) for point in evaluation.points],
+        "points": [_point_data(point) for point in evaluation.points],
         "exit_code": 0,
     }
     measured = [method.perplexity for method in evaluation.methods]
@@ -73,16 +74,17 @@ def _notes(evaluation: Evaluation) -> list[str]:
     return notes
 
 
-def _methods(evaluation: Evaluation) -> Table:
+def _methods_table(evaluation: Evaluation) -> Table:
     rows = tuple(
-        (method.name, _epsilon(method), *_cells(method.perplexity), *_cells(method.relative)) for method in evaluation.methods
+        (method.name, _epsilon_text(method), *_perplexity_cells(method.perplexity), *_perplexity_cells(method.relative))
+        for method in evaluation.methods
     )
     columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
     footnotes = (f"-: {NO_GUARANTEE}",) if any(method.epsilon is None for method in evaluation.methods) else ()
     return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}), footnotes)
 
 
-def _epsilon(method: MeasuredMethod) -> str:
+def _epsilon_text(method: MeasuredMethod) -> str:
     if method.epsilon is None:
         return "-"
     if math.isinf(method.epsilon):
@@ -90,16 +92,16 @@ def _epsilon(method: MeasuredMethod) -> str:
     return up(method.epsilon) if method.epsilon else "0"
 
 
-def _cells(measured: Perplexity) -> tuple[str, str]:
+def _perplexity_cells(measured: Perplexity) -> tuple[str, str]:
     return f"{measured.value:.2f}", f"{measured.low:.2f} to {measured.high:.2f}"
 
 
-def _points(evaluation: Evaluation) -> Table:
-    columns = (LABELS[evaluation.axis or ""], "radius", _sound(evaluation), "95 % interval", "published, no guarantee")
+def _points_table(evaluation: Evaluation) -> Table:
+    columns = (LABELS[evaluation.axis or ""], "radius", _sound_name(evaluation), "95 % interval", "published, no guarantee")
     rows = []
     for point in evaluation.points:
         paper = "-" if point.paper is None else f"{point.paper.value:.2f}"
-        rows.append((f"{point.value:g}", f"{point.radius:.7g}", *_cells(point.sound), paper))
+        rows.append((f"{point.value:g}", f"{point.radius:.7g}", *_perplexity_cells(point.sound), paper))
     footnotes: tuple[str, ...] = ()
     if any(point.paper is None for point in evaluation.points):
         footnotes = ("-: the published protocol has no radius here, as the conversion at its order alone exceeds epsilon",)
@@ -107,41 +109,41 @@ def _points(evaluation: Evaluation) -> Table:
     return Table(title, columns, tuple(rows), frozenset({0, 1, 2, 4}), footnotes)
 
 
-def _sound(evaluation: Evaluation) -> str:
+def _sound_name(evaluation: Evaluation) -> str:
     return f"PMixED, {evaluation.plan.pmixed.projection}"
 
 
-def _method(method: MeasuredMethod) -> dict[str, object]:
+def _method_data(method: MeasuredMethod) -> dict[str, object]:
     return {
         "name": method.name,
         "kind": method.kind,
         "epsilon": method.epsilon,
-        **_perplexity(method.perplexity),
-        "relative": _perplexity(method.relative),
+        **_perplexity_data(method.perplexity),
+        "relative": _perplexity_data(method.relative),
     }
 
 
-def _point(point: AblationPoint) -> dict[str, object]:
+def _point_data(point: AblationPoint) -> dict[str, object]:
     return {
         "value": point.value,
         "radius": point.radius,
-        "sound": _perplexity(point.sound),
-        "paper": None if point.paper is None else _perplexity(point.paper),
+        "sound": _perplexity_data(point.sound),
+        "paper": None if point.paper is None else _perplexity_data(point.paper),
     }
 
 
-def _perplexity(measured: Perplexity) -> dict[str, float]:
+def _perplexity_data(measured: Perplexity) -> dict[str, float]:
     return {"perplexity": measured.value, "low": measured.low, "high": measured.high}
 
 
 def _evaluation_sheet(evaluation: Evaluation) -> Sheet:
     rows: list[tuple[Value, ...]] = [
-        ("way", method.name, None, method.epsilon, *_perplexity(method.perplexity).values()) for method in evaluation.methods
+        ("way", method.name, None, method.epsilon, *_perplexity_data(method.perplexity).values()) for method in evaluation.methods
     ]
     for point in evaluation.points:
         for name, measured in (("sound", point.sound), ("paper", point.paper)):
             if measured is not None:
-                rows.append((evaluation.axis or "", name, point.value, None, *_perplexity(measured).values()))
+                rows.append((evaluation.axis or "", name, point.value, None, *_perplexity_data(measured).values()))
     return Sheet(("kind", "name", "value", "epsilon", "perplexity", "low", "high"), tuple(rows))
 
 
@@ -158,7 +160,7 @@ def picture(evaluation: Evaluation) -> Chart:
     perplexities += [value for _, value in paper]
     perplexities += [method.perplexity.value for method in references]
     x_ends, y_ends = log_span([point.value for point in points], ROOM), log_span(perplexities, ROOM)
-    lines = [Line(_sound(evaluation), sound)]
+    lines = [Line(_sound_name(evaluation), sound)]
     if len(paper) > 1:
         lines.append(Line("published, no guarantee", paper, Tone.SECOND, True))
     for method in references:
@@ -167,7 +169,7 @@ def picture(evaluation: Evaluation) -> Chart:
     return Chart(
         kind="pmixed",
         title=f"{evaluation.plan.pipeline.name or 'PMixED'}: perplexity against {label}",
-        subtitle=_setting(evaluation),
+        subtitle=_shared_parameters(evaluation),
         x=Axis(label, *x_ends, scale="log"),
         y=Axis("perplexity per token", *y_ends, scale="log"),
         lines=tuple(lines),
@@ -176,7 +178,7 @@ def picture(evaluation: Evaluation) -> Chart:
     )
 
 
-def _setting(evaluation: Evaluation) -> str:
+def _shared_parameters(evaluation: Evaluation) -> str:
     """Return a line with the parameters that all points of the ablation share."""
     plan, privacy = evaluation.plan, evaluation.plan.pipeline.privacy
     fixed = {

@@ -1,6 +1,7 @@
 """The documents that `dpcli generate` and `dpcli prompt` print: the plan, with its cost, and the outcome.
 
-The plan is public and known before any data are read. Written texts and noisy labels were paid for, so that they may be printed.
+A dry run prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of noisy labels:
+they were paid for, so that they may be printed.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
 
 
 def generate_document(outcome: GenerationOutcome) -> Document:
-    """Return the document of `dpcli generate`."""
+    """Return the document of `dpcli generate`: the texts of this call, and how many of all have been counted."""
     plan, account = outcome.plan, outcome.plan.account
     written = f"{_texts(len(outcome.written))} written, {outcome.taken:,} of {plan.texts:,} in all"
     headline = f"{guarantee(account)}: {written}"
-    details = (*window_note(plan), f"texts and statement are in {shown(outcome.folder)}")
+    details = (*window_note(plan), f"texts and statement are in {shown(plan.folder)}")
     private_data = {}
     if outcome.private is not None:
         private_data = {"private_tokens": outcome.private, "cut": outcome.cut}
@@ -80,8 +81,8 @@ def generate_document(outcome: GenerationOutcome) -> Document:
         "taken": outcome.taken,
         **private_data,
         "texts": plan.texts,
-        "folder": outcome.folder,
-        "run": outcome.run,
+        "folder": plan.folder,
+        "run": outcome.session.run,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }
@@ -111,7 +112,7 @@ def prompt_plan_document(plan: PromptPlan) -> Document:
 
 
 def prompt_document(outcome: PromptOutcome) -> Document:
-    """Return the document of `dpcli prompt`."""
+    """Return the document of `dpcli prompt`: how many texts were labelled, and the student's prompt with its accuracy."""
     plan, account, student = outcome.plan, outcome.plan.account, outcome.student
     headline = (
         f"{guarantee(account)}: {outcome.answered:,} of {outcome.texts:,} public texts were labelled, "
@@ -126,7 +127,7 @@ def prompt_document(outcome: PromptOutcome) -> Document:
     details = (
         f"the prompt has {len(student.demonstrations):,} demonstrations{agreement}",
         *window_note(plan),
-        f"labels, prompt and statement are in {shown(outcome.folder)}",
+        f"labels, prompt and statement are in {shown(plan.folder)}",
     )
     if outcome.waiting:
         details += (f"{outcome.waiting:,} texts were not labelled, as no query or answer is left",)
@@ -142,8 +143,8 @@ def prompt_document(outcome: PromptOutcome) -> Document:
         "agreement": student.agreement,
         "accuracy": outcome.accuracy,
         "accuracy_without_demonstrations": outcome.accuracy_without_demonstrations,
-        "folder": outcome.folder,
-        "run": outcome.run,
+        "folder": plan.folder,
+        "run": outcome.session.run,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }

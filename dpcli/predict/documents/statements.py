@@ -1,4 +1,4 @@
-"""The statements that sessions write for users of their answers, and the data that all documents of PATE share.
+"""The statements (statement.md) that sessions write for users of their answers, and the data that all documents of PATE share.
 
 A statement travels with the answers, and its readers have nothing else: it names the cost of the whole session, rounded up, and what the
 guarantee rests on. Its numbers depend on the votes only through the answers, which were paid for, and an epsilon that was sanitised with
@@ -26,21 +26,17 @@ if TYPE_CHECKING:
     from dpcli.sessions.priced import PricedSession
 
 SCHEMA = "dpcli/pate/v1"
-BOTH = "for these votes against any neighbouring votes, and the reverse"
+BOTH_WAYS = "for these votes against any neighbouring votes, and the reverse"
 EX_POST = "This bound was not fixed before the votes were read. The first epsilon was, and only it composes with other runs."
 
 
 def guarantee(account: Account) -> str:
-    """Return the guarantee of a session, in words."""
+    """Return the guarantee of a session, in words: "epsilon <= 2.1000 at delta = 1e-06"."""
     return f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
 
 
 def statement(priced: PricedSession, summary: str, answers: Mapping[str, str]) -> str:
-    """Return the statement of a session as Markdown: a summary of the session, then the disclosure of its file.
-
-    Args:
-        answers: Answers for the keys of [disclosure] that the file does not set.
-    """
+    """Return the statement of a session as Markdown: its summary, then the disclosure of its file, with `answers` as in `disclosure_of`."""
     return f"{summary}\n\n{disclosure_of(priced, answers)}"
 
 
@@ -60,7 +56,7 @@ def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
     return format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 
-def setting(plan: VotingPlan) -> dict[str, Any]:
+def session_data(plan: VotingPlan) -> dict[str, Any]:
     """Return the data that every document of a voting session has, for JSON."""
     account = plan.account
     return {
@@ -80,7 +76,7 @@ def setting(plan: VotingPlan) -> dict[str, Any]:
     }
 
 
-def counts(transcript: Transcript) -> dict[str, Any]:
+def query_data(transcript: Transcript) -> dict[str, Any]:
     """Return the numbers of queries by outcome, for JSON."""
     return {
         "asked": len(transcript),
@@ -122,10 +118,10 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, sanitised: Sanitise
     }
     text = statement(plan, f"{heading}{_summary(plan, transcript)}{_sanitised_sentence(plan, sanitised)}", answers)
     machine = {
-        **setting(plan),
+        **session_data(plan),
         "private": transcript.private,
-        "run": transcript.run,
-        **counts(transcript),
+        "run": transcript.session.run,
+        **query_data(transcript),
         "sanitised": sanitised_data(plan, sanitised),
     }
     return text, jsonable(machine)
@@ -157,6 +153,6 @@ def _sanitised_sentence(plan: VotingPlan, sanitised: Sanitised | None) -> str:
         return ""
     return (
         " An ex-post bound given the votes was also released, with noise in proportion to its smooth sensitivity. The labels and this "
-        f"number together cost epsilon <= {up(sanitised.epsilon(delta))} at delta = {delta!r}, {BOTH}, except with probability "
+        f"number together cost epsilon <= {up(sanitised.epsilon(delta))} at delta = {delta!r}, {BOTH_WAYS}, except with probability "
         f"{sanitised.failure:g} over that noise. {EX_POST}"
     )

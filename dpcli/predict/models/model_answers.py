@@ -1,7 +1,8 @@
 """The protocols of language models and vocabularies, and checks of the answers of models that users have written.
 
-A model is asked about a private context through `default_on_error`, as an error would reveal something about the private data. The message
-of an error or warning about private values is never shown, as it may quote a record.
+pmixed, prompt and generate ask models through these functions, whether the model is dpcli's own, of transformers, or a user's. A model is
+asked about a private context through `default_on_error`, as an error would reveal something about the private data. The message of an error
+or warning about private values is never shown, as it may quote a record.
 
 Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by content: the SHA-256 of a
 model's weights or counts if it shows them (`numbers`), and its answers after some contexts otherwise. The content may include digests of a
@@ -89,11 +90,7 @@ class Vocabulary(Protocol):
 
 
 def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function of private values. If the function raises, raise InputError without the original message.
-
-    Args:
-        target: Name of the function, for the message.
-    """
+    """Return the result of a function of private values. If it raises, raise InputError, which names `target` and not what it raised."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return function(*arguments)
@@ -123,8 +120,7 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy, as
     the model may reuse its array for the next answer.
 
-    Raises:
-        InputError: If the model fails, or its answer has the wrong shape or type, or contains NaN, inf or only -inf.
+    Raises InputError if the model fails, or its answer has the wrong shape or type, or contains NaN, inf or only -inf.
     """
     rows = call_user_code(place, lambda: np.asarray(model.next_token([context])))
     if rows.shape != (1, model.vocabulary) or rows.dtype.kind not in "iuf":
@@ -181,10 +177,9 @@ def require_forgetful(model: LanguageModel, earlier: Array, context: Tokens, pla
 
 
 def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> str:
-    """Return the content of a public model, and of its vocabulary if it is given, as text.
+    """Return the content of a public model, and of its vocabulary if it is given, as text: "9f0c...; vocabulary 51a7... e208...".
 
-    Raises:
-        InputError: If the model fails, or gives two answers to the same context.
+    Raises InputError if the model fails, or gives two answers to the same context.
     """
     context = range(min(SAMPLE_LENGTH, model.context, model.vocabulary))
     require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)

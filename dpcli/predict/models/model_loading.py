@@ -67,11 +67,7 @@ def language_model(
 
 
 def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
-    """Raise InputError if `model` is not a language model with as many tokens as the public model, as probabilities are mixed.
-
-    Args:
-        who: Description of `model`, for the message.
-    """
+    """Raise InputError, which begins with `who`, if a model has not the public model's number of tokens, as probabilities are mixed."""
     size = getattr(model, "vocabulary", None)
     if type(size) is not int or size != public.vocabulary or not hasattr(model, "next_token"):
         actual = size if type(size) is int else type(model).__name__
@@ -138,7 +134,9 @@ class ByteVocabulary:
 
 
 class WordVocabulary:
-    """A vocabulary of the words of a list. Texts are split at white space. A word not in the list is <unk>, and a line end is <end>.
+    """A vocabulary of the words of a list, for a user's module:function. Texts are split at white space.
+
+    A word not in the list is <unk>, and a line end is <end>: with the words a and b, "a c\\nb" is the tokens 2, 0, 1, 3.
 
     The list must be public. If it were made from private texts, a word in it would reveal that somebody used the word.
     """
@@ -168,7 +166,7 @@ class WordVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class PretrainedVocabulary:
-    """A tokenizer of transformers."""
+    """A tokenizer of transformers. It adds no special token before or after a text."""
 
     tokenizer: Any
 
@@ -189,12 +187,9 @@ class PretrainedVocabulary:
 
 
 def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
-    """Raise InputError if a token with a positive probability has no text.
+    """Raise InputError if a token with a positive probability has no text. `row` has the log-probabilities of tokens, (vocabulary,).
 
     A tokenizer of transformers is not checked, as it has a text, which may be empty, for every token.
-
-    Args:
-        row: (vocabulary,) log-probabilities of the tokens.
     """
     if isinstance(vocabulary, PretrainedVocabulary):
         return

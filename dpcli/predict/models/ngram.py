@@ -1,8 +1,11 @@
-"""N-gram language models. The counts of each order are interpolated with the model of the next lower order, down to a public model.
+"""N-gram language models: dpcli's own model for `dpcli pmixed` (model = "ngram"), which is fitted by counting tokens.
 
-p(y | c) = (n(c, y) + d(c) p'(y | c)) / (n(c) + d(c)), where n(c, y) is the number of times that y followed c, d(c) is the number of
-different tokens that followed c, and p' is the probability under the next lower model. Source: Witten & Bell 1991, The zero-frequency
-problem, method C, as an interpolation.
+The counts of each order are interpolated with the model of the next lower order, down to a public model:
+
+    p(y | c) = (n(c, y) + d(c) p'(y | c)) / (n(c) + d(c))
+
+Here n(c, y) is the number of times that y followed c, d(c) is the number of different tokens that followed c, and p' is the probability
+under the next lower model. Source: Witten & Bell 1991, The zero-frequency problem, method C, as an interpolation.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class NGramCounts:
 
     Attributes:
         length: Length of the contexts, in tokens.
-        contexts: (c,) numbers of the contexts that occurred, ascending.
+        contexts: (c,) contexts that occurred, ascending, each as one number with its tokens as digits in base `vocabulary`.
         starts: (c + 1,) indices in `tokens` at which the tokens of each context begin.
         tokens, counts: (n,) tokens that followed a context, and the number of times each did.
     """
@@ -113,7 +116,7 @@ class NGram(CountingModel):
     order: int = 1
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
-        """Yield the arrays of the counts with their names."""
+        """Yield the arrays of the counts with their names, by which two public models are compared (model_answers.py)."""
         for table in self.counts:
             yield from ((f"{name}{table.length}", getattr(table, name)) for name in ARRAYS)
 
@@ -152,7 +155,7 @@ def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGr
 
 
 def pack(counts: Sequence[NGramCounts]) -> bytes:
-    """Return counts as bytes."""
+    """Return counts as bytes, from which `unpack` returns them: the learnt parameters of a shard, as they are stored."""
     file = io.BytesIO()
     parts = {f"{name}{table.length}": getattr(table, name) for table in counts for name in ARRAYS}
     np.savez_compressed(file, allow_pickle=False, **parts)

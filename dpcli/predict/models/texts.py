@@ -17,12 +17,14 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
+from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, read_text
 from dpcli.train.tasks.user_code import private_result, relative_to_file, result
 
 SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}  # patterns between two records of a .txt file
 
-Rows = Callable[[str, RowWindow | None], list[Any]]  # (path of a file, window) -> its rows, as values by the name of their column
+RowReader = Callable[
+    [str, RowWindow | None], list[Any]
+]  # (path of a file, window) -> its rows, as values by the name of their column
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def owned_texts(source: TextSource) -> OwnedTexts:
         Unavailable: If a package that reads the file is not installed.
     """
     if source.units is None:
-        texts = _plain(source) if source.ending == ".txt" else read_columns(source, [source.column], (".txt", *READERS))[0]
+        texts = _plain_texts(source) if source.ending == ".txt" else read_columns(source, [source.column], (".txt", *READERS))[0]
         require_texts(texts, source)
         # A text's position cannot be its owner, as it changes if another text is added or removed.
         return OwnedTexts(tuple(texts), tuple(texts))
@@ -116,13 +118,12 @@ def _texts_and_owners(source: TextSource, units: str) -> tuple[list[Any], Sequen
 def public_texts(source: str, path: str, key: str, record: str = "line") -> list[str]:
     """Return texts declared public: the lines or paragraphs of a .txt file, or what module:function returns.
 
-    Raises:
-        InputError: If the file or function cannot be used, there is no text, or some values are not texts.
+    Raises InputError if the file or function cannot be used, there is no text, or some values are not texts.
     """
     public = TextSource(source, path, key, record=record)
     if public.ending != ".txt" and ":" not in source:
         raise public.error("a .txt file, or module:function", repr(source))
-    texts: Any = _plain(public) if public.ending == ".txt" else result(source, path)
+    texts: Any = _plain_texts(public) if public.ending == ".txt" else result(source, path)
     if not isinstance(texts, list | tuple):
         raise public.error("a list of texts", type(texts).__name__)
     require_texts(texts, public)
@@ -152,16 +153,15 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
     """Return the named columns of a file, or the same number of lists from a function.
 
     Args:
-        source: File or function of the texts.
         names: Columns to return, the column of texts first.
-        endings: File types to name in the message.
+        endings: File types that the command reads, for the message.
 
     Raises:
         InputError: If a column is missing in a row, or the function does not return such lists.
         Unavailable: If a package that reads the file is not installed.
     """
     if source.ending in READERS:
-        return _columns(READERS[source.ending](source.file(), source.rows), names, source)
+        return _named_columns(READERS[source.ending](source.file(), source.rows), names, source)
     if ":" not in source.source:
         raise source.error(f"a {', '.join(endings)} file, or module:function", repr(source.source))
     parts = private_result(source.source, source.path)
@@ -173,12 +173,12 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
     return [list(part) for part in parts]
 
 
-def _plain(source: TextSource) -> list[str]:
+def _plain_texts(source: TextSource) -> list[str]:
     """Return the lines or paragraphs of a .txt file that are not blank."""
-    return [part for part in re.split(SEPARATORS[source.record], text_of(source.file())) if part.strip()]
+    return [part for part in re.split(SEPARATORS[source.record], read_text(source.file())) if part.strip()]
 
 
-def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[list[Any]]:
+def _named_columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[list[Any]]:
     """Return the values of each named column. Raises InputError if a row has none."""
     for row in rows:
         for name in names:
@@ -187,7 +187,7 @@ def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[
     return [[row[name] for row in rows] for name in names]
 
 
-def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:
+def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> RowReader:
     """Return a reader of rows by column name, from a reader of column names and rows of values."""
 
     def read_rows(file_path: str, window: RowWindow | None) -> list[Any]:
@@ -197,4 +197,8 @@ def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]
     return read_rows
 
 
-READERS: Mapping[str, Rows] = {".csv": _rows_by_name(csv_table), ".jsonl": json_lines, ".parquet": _rows_by_name(parquet_table)}
+READERS: Mapping[str, RowReader] = {
+    ".csv": _rows_by_name(csv_table),
+    ".jsonl": json_lines,
+    ".parquet": _rows_by_name(parquet_table),
+}

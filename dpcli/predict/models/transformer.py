@@ -1,7 +1,8 @@
 """Causal language models of torch: the next token by one forward pass, and fine-tuning by low-rank adapters.
 
-An adapter is a set of low-rank matrices on top of the frozen weights (Hu et al. 2021, arXiv:2106.09685). All adapters share one model in
-memory, which holds one adapter at a time.
+`dpcli pmixed` fits one adapter on each private shard; prompt and generate use the public model alone. An adapter is a set of low-rank
+matrices on top of the frozen weights (Hu et al. 2021, arXiv:2106.09685). All adapters share one model in memory, which holds one adapter at
+a time.
 
 Several adapters may be evaluated in one joint pass: the batch then has a copy of the context for each adapter, which the low-rank layers
 multiply by that adapter's matrices. The copies do not interact: as long as the number and order of the adapters stay the same, the weights
@@ -77,7 +78,7 @@ class Transformer:
 
     def along(self, tokens: Tokens) -> Array:
         """Return log-probabilities of the next token after each prefix of the tokens, (tokens, vocabulary)."""
-        return self._along(self._public_model(), tokens)
+        return self.read_along(self._public_model(), tokens)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
         from safetensors.torch import save
@@ -145,7 +146,8 @@ class Transformer:
         """
         return _log_probabilities(torch.cat([self._logits(model, context)[-1:] for context in contexts]))
 
-    def _along(self, model: nn.Module, tokens: Tokens) -> Array:
+    def read_along(self, model: nn.Module, tokens: Tokens) -> Array:
+        """Return log-probabilities of the next token after each prefix of the tokens, by a model with or without an adapter."""
         return _log_probabilities(self._logits(model, tokens))
 
     @torch.no_grad()
@@ -217,11 +219,11 @@ class Adapted:
 
     def along(self, tokens: Tokens) -> Array:
         """Return log-probabilities of the next token after each prefix of the tokens, (tokens, vocabulary)."""
-        return self.public._along(self.public.with_adapter(self.weights), tokens)
+        return self.public.read_along(self.public.with_adapter(self.weights), tokens)
 
 
 class NotJoint(Exception):
-    """The adapters of the model cannot be evaluated in a joint pass."""
+    """The adapters of the model cannot be evaluated in a joint pass. They are then evaluated one at a time."""
 
 
 @torch.no_grad()

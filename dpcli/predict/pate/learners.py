@@ -1,7 +1,8 @@
 """Learners: the functions that fit a classifier to the records of a teacher, or of the student.
 
 A learner is a classifier of scikit-learn (`SKLEARN`), or a function written by the user. It gets inputs (n, width) and labels (n,), and
-returns a model that predicts probabilities of labels, or only labels.
+returns a model that predicts probabilities of labels, or only labels. A teacher's records are private: no message quotes an error of a
+learner or of its model, which may quote a record.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MOST_ITERATIONS = 200  # largest number of iterations of scikit-learn's solvers,
 
 
 class Learnt(Protocol):
-    """A fitted classifier."""
+    """A fitted classifier: a teacher, or the student."""
 
     def probabilities(self, inputs: Array) -> Array:
         """Return the probability of each label, (n, classes); 1 for the predicted label if the learner only predicts labels."""
@@ -42,7 +43,7 @@ class Fitted:
     """A fitted model with predict(inputs), which returns labels. If it has classes_ and predict_proba, they are used instead.
 
     Args:
-        target: Name of the learner, for messages. A message never quotes an error of the model, which may quote a record.
+        target: Name of the learner, for messages.
     """
 
     def __init__(self, model: Any, classes: int, target: str) -> None:
@@ -82,11 +83,6 @@ def require_learner(name: str) -> None:
     """Raise Unavailable if a package that the learner needs is not installed."""
     if name in LEARNERS:
         require("sklearn")
-
-
-def train_learner(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
-    """Return a classifier fitted to these records, by the learner that `learner_of` returns."""
-    return learner_of(name, classes, hidden, path)(records)
 
 
 def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Records], Learnt]:

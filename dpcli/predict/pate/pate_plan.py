@@ -3,7 +3,7 @@
 Teachers are models, each trained on its own shard of private data. They vote on public *queries*; the noisy vote gives an *answer*, with
 some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. The plan is
 fixed before any vote is read: numbers of queries and answers that depended on votes would reveal them. Only the keys in FREE_KEYS may
-change once a label is released.
+change once a label is released. The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WITHIN_BUDGET = ("pass", "warn")  # verdicts of a budget that is not exceeded
 
 
 def ending(source: str) -> str:
-    """Return the file name extension of a source, with the dot; "" if there is none."""
+    """Return the file name extension of a source, such as ".csv"; "" for module:function and other sources that are no files."""
     return os.path.splitext(source)[1]
 
 
@@ -224,7 +224,7 @@ class Pate:
 
     @property
     def labels(self) -> int:
-        """Return the number of labels."""
+        """Return the number of labels: `classes`, which may be left out for digits, of which there are 10."""
         return self.classes or 10
 
 
@@ -336,8 +336,7 @@ def _affordable_answers(pipeline: Pipeline, entry: Entry, as_filed: Account) -> 
 
     The number is fixed before any vote is read. Stopping at it therefore reveals nothing.
 
-    Raises:
-        Denied: If not even one answer is within the budget.
+    Raises Denied if not even one answer is within the budget.
     """
     from dpcli.analysis.account import account
 

@@ -1,7 +1,8 @@
-"""A voting session: the queries of a [pate] table are answered by noisy votes, in parts.
+"""A voting session of `dpcli pate label`: the queries of a [pate] table are answered by noisy votes of teachers, in parts.
 
-Every query is charged, whether or not it is answered. Each step is durable before the next step begins, so that a session that was
-interrupted continues where it stopped.
+Every query is charged, whether or not it is answered (aggregators.py), and no query is put twice. Each step is recorded durably in the
+transcript (transcript.py) before the next step begins, so that a session that was interrupted continues where it stopped. The session ends
+by releasing the cost given the votes, if [pate] has `sanitise` (vote_release.py), and by writing labels.csv and the statement.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class SessionOutcome:
         queries: Number of queries in the votes, limited to the number that the file pays for. For a session that had ended before, the
             number that it asked, or the number that the file pays for if it used all answers.
         had_ended: Whether the session had ended before, so that no query was put now.
-        fitting: Account of a file that pays for exactly this number of queries; None if the session's file does.
+        fitting: Account of a file that would pay for exactly these queries; None if the session's file pays for no more.
     """
 
     plan: VotingPlan
@@ -145,7 +146,7 @@ def _continue_session(
         AnswerCount(1, name="sanitised costs"),
     ]
     resume = existing_session(plan.folder) is not None
-    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, resume, moved, inputs, counts)
+    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, inputs, counts, resume=resume, moved=moved)
     file = open_transcript(plan, session, insecure_seed is None)
     if not file.content.closed:
         rounds = QueryRounds(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)

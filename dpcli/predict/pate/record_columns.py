@@ -1,4 +1,8 @@
-"""Columns of private or public records, as files, functions and data sets give them. No message quotes a record."""
+"""Columns of private or public records, as files, functions and data sets give them, for records.py.
+
+A *source* is "digits" (a data set of scikit-learn), a .npz, .csv or .parquet file, or module:function. Its *columns* are arrays by name, of
+which "inputs" and "labels" are what a teacher learns from; others name the owner or the shard of each record. No message quotes a record.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,14 @@ Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
 
 
-def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
+def read_records(source: str, path: str, label: str | None, *, with_labels: bool, extra: tuple[str, ...] = ()) -> Columns:
     """Return the arrays of a source by name: the inputs, the labels if `with_labels` is set, and the arrays named in `extra`.
 
     Args:
-        source: "digits", a file, or module:function.
-        label: Column of the label in a file with columns; the last column if None.
         path: Path of the dpcli file that names the source.
+        label: Column of the label in a file with columns; the last column if None.
 
-    Raises:
-        InputError: If the source cannot be read, or an array is missing.
+    Raises InputError if the source cannot be read, or an array is missing.
     """
     wanted = (INPUTS, LABELS, *extra) if with_labels else (INPUTS, *extra)
     if source == BUILT_IN:

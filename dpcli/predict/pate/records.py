@@ -1,7 +1,8 @@
 """Records of a [pate] table: the private records of each teacher, and the queries and test records, which the file declares public.
 
-No error message quotes a record. `path` is the path of the pipeline file: relative names start from its folder, and most messages begin
-with it.
+All private records of a unit go to one teacher (`records_by_teacher`), so that one change of a unit retrains one teacher. *Held-out*
+records are a share of the private data that the file declares public. No error message quotes a record. `path` is the path of the pipeline
+file: relative names start from its folder, and most messages begin with it.
 """
 
 from __future__ import annotations
@@ -36,14 +37,13 @@ class Records:
         return Records(self.inputs[indices], self.labels[indices])
 
 
-def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
+def records_by_teacher(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     """Return the private records of each teacher, without those that are held out as public.
 
-    All records of a unit go to one teacher. A teacher may have none. The file states the shard of each record, or else a hash of the
-    unit's name chooses it. If the file names no units, each record is a unit (see `_record_names`).
+    A teacher may have no records. The key `shards` states the shard of each record, or else a hash of the unit's name chooses it. If the
+    file names no units, each record is a unit (see `_record_names`).
 
-    Raises:
-        InputError: If the records, their units or their stated shards cannot be used, or the stated shards split a unit.
+    Raises InputError if the records, their units or their stated shards cannot be used, or the stated shards split a unit.
     """
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
@@ -64,13 +64,9 @@ def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
 
 
 def _labelled_records(pate: Pate, source: str, key: str, path: str, extra: tuple[str, ...] = ()) -> tuple[Records, Columns]:
-    """Return the records of a source, and all of its arrays by name. Raises InputError if they cannot be used.
-
-    Args:
-        extra: Names of further arrays to read.
-    """
+    """Return the records of a source, and its arrays by name, those in `extra` included. Raises InputError if they cannot be used."""
     place = f"{path}: pate.{key}"
-    columns = read_records(source, extra, pate.label, True, path)
+    columns = read_records(source, path, pate.label, with_labels=True, extra=extra)
     inputs = inputs_of(columns, pate.shift, place)
     return Records(inputs, labels_of(columns, pate.labels, place, len(inputs))), columns
 
@@ -90,8 +86,7 @@ def _record_names(private: Records, adjacency: Adjacency) -> list[str | int]:
 def _units(values: Any, count: int, path: str) -> list[str]:
     """Return the owner of each record as text. Equal owners have equal texts.
 
-    Raises:
-        InputError: If `owners_of` refuses the values, or their number is not `count`.
+    Raises InputError if `owners_of` refuses the values, or their number is not `count`.
     """
     from dpcli.train.tasks.files import owners_of
 
@@ -104,8 +99,7 @@ def _units(values: Any, count: int, path: str) -> list[str]:
 def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path: str) -> list[list[int]]:
     """Return the positions of the records in each shard, for shards that the file states.
 
-    Raises:
-        InputError: If a value is not a whole number from 0 to teachers - 1, there is not one for each unit, or a unit is in two shards.
+    Raises InputError if a value is not a whole number from 0 to teachers - 1, there is not one for each unit, or a unit is in two shards.
     """
     place = f"{path}: pate.shards"
     try:
@@ -133,8 +127,7 @@ def _is_held_out(pate: Pate, count: int) -> BoolArray:
 def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
     """Return the held-out records that are queries, which are evenly spread, and the test records.
 
-    Raises:
-        InputError: If the records cannot be read, or `pate.pool` is not a number of queries from 1 to the number of held-out records.
+    Raises InputError if the records cannot be read, or `pate.pool` is not a number of queries from 1 to the number of held-out records.
     """
     assert pate.data is not None
     records = _labelled_records(pate, pate.data, "data", path)[0]
@@ -154,7 +147,8 @@ def query_inputs(pate: Pate, path: str) -> Array:
     if pate.queries == HELD_OUT:
         queries, _ = _held_out(pate, path)
         return queries.inputs
-    return inputs_of(read_records(pate.queries, (), pate.label, False, path), pate.shift, f"{path}: pate.queries")
+    columns = read_records(pate.queries, path, pate.label, with_labels=False)
+    return inputs_of(columns, pate.shift, f"{path}: pate.queries")
 
 
 def queries_digest(inputs: Array) -> str:
@@ -162,10 +156,10 @@ def queries_digest(inputs: Array) -> str:
     return digest_of([("queries", inputs)])
 
 
-def test_records(pate: Pate, path: str) -> Records | None:
+def public_test_records(pate: Pate, path: str) -> Records | None:
     """Return the records on which the student is tested; None if the file names none, or all held-out records are queries.
 
-    Raises InputError if the records cannot be read.
+    Without them, the student has no accuracy. Raises InputError if the records cannot be read.
     """
     if pate.test is None:
         return None

@@ -1,7 +1,8 @@
-"""The student, which learns from released labels and public inputs. This costs no further privacy.
+"""The student of `dpcli pate student`, which learns from released labels and public inputs. This costs no further privacy.
 
 Only labels that the noisy vote released, and public inputs, may enter: the student is published. Its own predictions may label the
-remaining queries (*pseudo-labels*), at no cost.
+remaining queries (*pseudo-labels*). With `check = "student"`, a student is also trained during the session of `dpcli pate label`: the
+threshold then compares the votes with its prediction (`predictor`), and confident predictions label unanswered queries (*reinforced*).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.pate.learners import Constant, Learnt, require_learner, train_learner
-from dpcli.predict.pate.records import Records, queries_digest, query_inputs, test_records
+from dpcli.predict.pate.learners import Constant, Learnt, learner_of, require_learner
+from dpcli.predict.pate.records import Records, public_test_records, queries_digest, query_inputs
 from dpcli.predict.pate.transcript import Transcript, read_transcript
 from dpcli.sessions.folder import replace_file
 
@@ -50,13 +51,13 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
     student from the user's code predicts NaN or inf.
     """
     require_learner(plan.pate.student)
-    inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
+    inputs, classes = query_inputs(plan.pate, plan.path), plan.pate.labels
 
     def predict(transcript: Transcript, first: int, stop: int) -> Array:
         labelled = _released_records(transcript, inputs)
         if len(np.unique(labelled.labels)) < 2:
-            return np.full((stop - first, pate.labels), 1.0 / pate.labels)
-        student = train_learner(pate.student, labelled, pate.labels, pate.hidden, plan.path)
+            return np.full((stop - first, classes), 1.0 / classes)
+        student = _fitted(plan, labelled)
         predictions = student.probabilities(inputs[first:stop])
         if not np.isfinite(predictions).all():  # Their cost given the votes would not be defined.
             raise InputError(f"{plan.path}: pate.student: expected a probability of each label, found NaN or inf")
@@ -68,31 +69,34 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
 def teach_student(plan: VotingPlan) -> StudentOutcome:
     """Train the student on the released labels of a session, and then also on its own labels of the other queries.
 
-    Raises:
-        InputError: If the session has no labels, or the file does not name the inputs of its queries.
+    Raises InputError if the session has no labels, or the file does not name the inputs of its queries.
     """
     pate = plan.pate
     require_learner(pate.student)
     transcript = read_transcript(plan)
     if transcript is None or not transcript.labels:
         raise InputError(f"{plan.folder}: no labels of a session; run dpcli pate label {plan.path} first")
-    inputs, test = query_inputs(pate, plan.path), test_records(pate, plan.path)
+    inputs, test = query_inputs(pate, plan.path), public_test_records(pate, plan.path)
     transcript.session.require_same({"queries": queries_digest(inputs)})
     if test is not None and test.inputs.shape[1] != inputs.shape[1]:
         width = inputs.shape[1]
         raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
     labelled = _released_records(transcript, inputs)
-    student = train_learner(pate.student, labelled, pate.labels, pate.hidden, plan.path)
+    student = _fitted(plan, labelled)
     pseudo = _pseudo_labels(student, labelled, transcript, inputs) if pate.pseudo_labels else labelled.at(slice(0, 0))
     if len(pseudo):
         both = Records(np.concatenate((labelled.inputs, pseudo.inputs)), np.concatenate((labelled.labels, pseudo.labels)))
-        student = train_learner(pate.student, both, pate.labels, pate.hidden, plan.path)
+        student = _fitted(plan, both)
     _write_student(plan, student)
     accuracy, tested = None, 0
     if test is not None:
         predicted = student.probabilities(test.inputs).argmax(axis=1)
         accuracy, tested = float((predicted == test.labels).mean()), len(test)
     return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, tested)
+
+
+def _fitted(plan: VotingPlan, records: Records) -> Learnt:
+    return learner_of(plan.pate.student, plan.pate.labels, plan.pate.hidden, plan.path)(records)
 
 
 def _released_records(transcript: Transcript, inputs: Array) -> Records:

@@ -1,6 +1,8 @@
-"""The fit of the teachers of `dpcli pate fit`.
+"""The fit of the teachers of `dpcli pate fit`: models that vote on the public queries, each trained on its own shard of private records.
 
-Each teacher learns from its shard alone, in a separate process, and votes on every query. Only the votes are saved.
+Each teacher learns in a process of its own (shard_processes.py) and labels every query. Only its labels are saved, in the folder
+`teachers`; its model is dropped. made.json there has a digest of the data, the learner and the queries: as long as it is the same, a
+teacher whose labels are saved is not fitted again. Nothing is charged, as nothing is released: votes are as private as the records.
 
 torchrun may start several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each process fits some of the teachers, and
 writes their votes to a folder that all processes share. The first process locks the folder, decides which teachers are to be fitted, and
@@ -22,7 +24,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
-from dpcli.predict.pate.records import Records, query_inputs, shards
+from dpcli.predict.pate.records import Records, query_inputs, records_by_teacher
 from dpcli.predict.pate.vote_files import refuse_other_votes, write_votes
 from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
@@ -81,7 +83,7 @@ class TeacherWork:
         def labels(records: Records) -> Array:
             return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
 
-        return Preparation("", labels)
+        return Preparation("", labels)  # of learners there is no content to compare
 
 
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) -> Teachers:
@@ -125,7 +127,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
 def _shards_and_queries(plan: VotingPlan) -> tuple[list[Records], Array]:
     """Return the records of each shard, and the inputs of the queries. Raises InputError if their widths differ."""
     queries = query_inputs(plan.pate, plan.path)
-    shard_records = shards(plan.pate, plan.pipeline.privacy.adjacency, plan.path)
+    shard_records = records_by_teacher(plan.pate, plan.pipeline.privacy.adjacency, plan.path)
     if any(len(records) and records.inputs.shape[1] != queries.shape[1] for records in shard_records):
         raise InputError(f"{plan.path}: pate.queries: expected inputs of the width of the private ones, found {queries.shape[1]}")
     return shard_records, queries
@@ -221,8 +223,7 @@ class FittingRanks:
             numbers: Numbers of all teachers to be fitted, in the first process; None in the others.
             digest: Digest of the data and queries of this process.
 
-        Raises:
-            InputError: If the digest differs from the digest of the first process.
+        Raises InputError if the digest differs from the digest of the first process.
         """
         if self.ranks is None:
             assert numbers is not None

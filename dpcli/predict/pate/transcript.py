@@ -1,8 +1,15 @@
-"""The transcript of a voting session: what was charged and what was answered. Each line is durable before the session continues.
+"""The transcript of a voting session (pate_session.py): what was charged and what was answered.
 
-A query is counted before noise is drawn for it, and so is its answer. A line with its outcome follows. A query that is counted but has no
-such line is lost, because of a crash or because an older transcript was restored. Its charge stands. No query is asked twice, as its
-outcome is read from the transcript. The transcript is private to its owner, as it shows what was charged, and in what order.
+It is a file of lines of JSON, of which the first names the session's run:
+
+    {"what": "ask", "queries": [0, 3]}         queries 0 to 2 are charged, before noise is drawn for any of them
+    {"what": "answer", "of": [0, 2]}           so are the answers to the two whose noisy count reached the threshold, if there is one
+    {"what": "outcome", "queries": [0, 3], "labels": {"0": 7, "2": 1}}
+    {"what": "end"}
+
+Each line is durable before the session continues. A query that is counted (query_counts.py) but has no outcome is *lost*, because of a
+crash or because an older transcript was restored. Its charge stands. No query is asked twice, as its outcome is read from the transcript.
+The transcript is private to its owner, as it shows what was charged, and in what order.
 """
 
 from __future__ import annotations
@@ -31,14 +38,15 @@ class Transcript:
     """The content of a transcript.
 
     Attributes:
-        private: Whether the noise is secret. Seeded noise is not.
+        private: Whether the noise is secret. Noise from --insecure-seed is not.
         queries: Queries that were charged, in their order.
         answered: Queries whose answer was charged.
         labels: Released labels, by query.
         ended: Queries that have an outcome.
         predictions: Predictions of the student for a query before it was asked, by query.
         reinforced: Labels that the student itself predicted, by query.
-        sanitised: Line about the release of the cost given the votes; None if there is no such line.
+        sanitised: Line about the release of the cost given the votes (vote_release.py); None if there is no such line.
+        closed: Whether the session has ended, so that no further query is put.
     """
 
     session: Session
@@ -51,11 +59,6 @@ class Transcript:
     reinforced: dict[int, int] = field(default_factory=dict)
     sanitised: dict[str, Any] | None = None
     closed: bool = False
-
-    @property
-    def run(self) -> str:
-        """Return the name of the run in a ledger."""
-        return self.session.run
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -99,7 +102,7 @@ class TranscriptFile:
         self.path, self.content = path, content
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Append a line, durably."""
+        """Append a line to the file, durably, and apply it to the content."""
         add_line(self.path, line)
         self.content.apply(line)
 
@@ -124,6 +127,7 @@ class TranscriptFile:
 
 
 def path_of(plan: VotingPlan) -> str:
+    """Return the path of the transcript, in the folder of the session."""
     return os.path.join(plan.folder, TRANSCRIPT)
 
 
@@ -138,8 +142,7 @@ def open_transcript(plan: VotingPlan, session: Session, private: bool) -> Transc
 def read_transcript(plan: VotingPlan) -> Transcript | None:
     """Return the transcript in the folder of a plan; None if there is none.
 
-    Raises:
-        InputError: If it belongs to another file, or is damaged.
+    Raises InputError if it belongs to another file, or is damaged.
     """
     session, path = existing_session(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import CannotCertify
 from dpcli.numerics.closed.conversion import balle, classic
+from dpcli.predict.pate.transcript import read_transcript
+from dpcli.predict.pate.vote_files import read_votes
 from dpcli.predict.pate.vote_release import Sanitised, realised_costs, sanitised
 
 if TYPE_CHECKING:
@@ -63,8 +65,6 @@ class VoteAccount:
 def vote_account(plan: VotingPlan) -> VoteAccount:
     """Return the account of the votes that the file names or that `fit` has written, with the transcript if there is one."""
     from dpcli.analysis.account import account
-    from dpcli.predict.pate.transcript import read_transcript
-    from dpcli.predict.pate.vote_files import read_votes
 
     votes = read_votes(plan)
     if votes is None:

@@ -39,11 +39,11 @@ def votes_of(pate: Pate, path: str) -> VoteCounts:
     assert pate.votes is not None
     file_path = relative_to_file(pate.votes, path)
     count_votes = vote_counts if pate.vote_rows == "counts" else counts_of_labels
-    return count_votes(table_of(file_path), pate.teachers, pate.labels, escaped_path(file_path))
+    return count_votes(read_table(file_path), pate.teachers, pate.labels, escaped_path(file_path))
 
 
-def table_of(file_path: str) -> Any:
-    """Return the numbers in a file.
+def read_table(file_path: str) -> Any:
+    """Return the numbers in a file as a two-dimensional array.
 
     Raises:
         InputError: The file has other content. The message quotes none of it.
@@ -108,7 +108,7 @@ def _csv(file_path: str, shown: str) -> Any:
 
 
 def _is_number(part: str) -> bool:
-    """Return whether a text is a number or empty. The name of a column is neither."""
+    """Return whether a text is a number or empty: "1e3" and " " are; the name of a column is neither."""
     try:
         return not part.strip() or float(part) is not None
     except ValueError:
@@ -142,8 +142,8 @@ READERS: dict[str, Callable[[str, str], Any]] = {".npy": _npy, ".csv": _csv, ".p
 def read_votes(plan: VotingPlan) -> VoteCounts | None:
     """Return the votes in the file that [pate] names, or those of the fitted teachers; None if the teachers are not fitted yet.
 
-    Raises:
-        InputError: If the file has no valid votes, or they are from other teachers.
+    Without votes, `dpcli pate label` refuses and `account` prints the guarantee alone. Raises InputError if the file has no valid votes, or
+    they are from other teachers.
     """
     if plan.pate.votes is not None:
         return votes_of(plan.pate, plan.path)
@@ -163,7 +163,7 @@ def read_votes(plan: VotingPlan) -> VoteCounts | None:
             f"{plan.path}: pate.queries: expected the inputs that the teachers labelled, in their order, found changed inputs: restore "
             "them, or run dpcli pate fit again"
         )
-    return vote_counts(table_of(file_path), plan.pate.teachers, plan.pate.labels, escaped_path(file_path))
+    return vote_counts(read_table(file_path), plan.pate.teachers, plan.pate.labels, escaped_path(file_path))
 
 
 def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:

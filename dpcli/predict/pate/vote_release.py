@@ -1,8 +1,8 @@
-"""The cost of a voting session given its votes, and the release of that cost.
+"""The cost of a voting session given its votes, and the release of that cost (`sanitise` in [pate]).
 
-The cost given the votes, D, is private. It may be released once, as D + c S + sigma S' Z. Z is standard normal, S is the smooth sensitivity
-of D at beta, and S' = S (1 + c (e^beta - 1)) is the smooth sensitivity of D + c S. The factor c is chosen so that the release is below
-D + S with probability `failure`. The release itself costs `release_cost`.
+The cost given the votes, D, is a Renyi divergence (aggregators.py), and private. It may be released once, as D + c S + sigma S' Z. Z is
+standard normal, S is the smooth sensitivity of D at beta, and S' = S (1 + c (e^beta - 1)) is the smooth sensitivity of D + c S. The factor
+c is chosen so that the release is below D + S with probability `failure`. The release itself costs `release_cost`.
 
 The release must be above D + S, and not only above D. D bounds the divergence of the session's outcome from the outcome with neighbouring
 votes. The reverse divergence is bounded by the D of the neighbouring votes, which is at most D + S, and may be larger than D: for votes of
@@ -78,7 +78,7 @@ def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseParameters:
     """The parameters of a release, which are fixed before any vote is read.
 
     Attributes:
@@ -94,7 +94,7 @@ class Release:
     failure: float
 
 
-def release_cost(release: Release) -> float:
+def release_cost(release: ReleaseParameters) -> float:
     """Return the Renyi divergence of the release at its order: the cost of Gaussian noise in proportion to the smooth sensitivity.
 
     It is infinite if sigma is so small that the cost overflows. Raises CannotCertify if the order is not between 1 and 1 / (2 beta).
@@ -108,7 +108,7 @@ def release_cost(release: Release) -> float:
     return (shift + change_of_scale) * (1.0 + COST_ROUNDING)
 
 
-def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
+def released_cost(cost: float, smooth: float, release: ReleaseParameters, normal: float) -> float:
     """Return the number D + c S + sigma S' Z that is released.
 
     Args:
@@ -116,8 +116,7 @@ def released_cost(cost: float, smooth: float, release: Release, normal: float) -
         smooth: Its smooth sensitivity S.
         normal: Z, a draw from N(0, 1).
 
-    Raises:
-        CannotCertify: If no c makes the number larger than D + S with probability 1 - failure.
+    Raises CannotCertify if no c makes the number larger than D + S with probability 1 - failure.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or its noise is not finite: this is a bug in dpcli, and nothing was released")
@@ -126,7 +125,7 @@ def released_cost(cost: float, smooth: float, release: Release, normal: float) -
     return cost + c * s + release.sigma * s * (1.0 + c * math.expm1(release.beta)) * normal
 
 
-def raising_factor(release: Release) -> float:
+def raising_factor(release: ReleaseParameters) -> float:
     """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify if there is none."""
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
     denominator = 1.0 - z * release.sigma * math.expm1(release.beta)
@@ -191,10 +190,9 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
 
 
 def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
-    """Return the release of a session; None if none was made, or it was lost.
+    """Return the release of a session; None if none was made, or it was lost, so that the statement has the guarantee alone.
 
-    Raises:
-        InputError: If the file now describes a release with other parameters.
+    Raises InputError if the file now describes a release with other parameters.
     """
     release, line = _release(plan), transcript.sanitised
     if release is None or line is None:
@@ -209,32 +207,32 @@ def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
     return Sanitised(float(line["rdp"]), float(line["release_rdp"]), float(line["order"]), float(line["failure"]))
 
 
-def _release(plan: VotingPlan) -> Release | None:
+def _release(plan: VotingPlan) -> ReleaseParameters | None:
     """Return the parameters of the release that the file asks for; None if it asks for none."""
     stated = plan.pate.sanitise
-    return None if stated is None else Release(stated.order, stated.beta, stated.sigma, stated.failure)
+    return None if stated is None else ReleaseParameters(stated.order, stated.beta, stated.sigma, stated.failure)
 
 
-def _digest(transcript: Transcript, release: Release) -> str:
+def _digest(transcript: Transcript, release: ReleaseParameters) -> str:
     """Return the SHA-256 of a session's name and the parameters of its release."""
     parameters = json.dumps(asdict(release), sort_keys=True)
-    return hashlib.sha256((transcript.run + parameters).encode()).hexdigest()
+    return hashlib.sha256((transcript.session.run + parameters).encode()).hexdigest()
 
 
-def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
+def _require_paid(plan: VotingPlan, release: ReleaseParameters, cost: float) -> None:
     """Raise InputError unless an entry of the file pays for the release, so that the file's epsilon includes its cost."""
     name = plan.pate.sanitise.mechanism if plan.pate.sanitise is not None else ""
     entry = next((mechanism for mechanism in plan.pipeline.mechanisms if mechanism.name == name), None)
     problem = _payment_problem(entry, plan.pipeline, release)
-    if problem:
+    if problem is not None:
         raise InputError(
             f'{plan.path}: pate.sanitise.mechanism: expected the name of an entry of type "rdp" that pays for the release, '
             f"orders = [{release.order:g}], values = [{cost * (1.0 + SLACK):.12g}], found {problem}"
         )
 
 
-def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
-    """Return the reason why an entry does not pay for the release; "" if it pays.
+def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: ReleaseParameters) -> str | None:
+    """Return the reason why an entry does not pay for the release; None if it pays.
 
     An account may use any of the stated orders, so that the entry must pay for the release at each of them.
     """
@@ -249,10 +247,10 @@ def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) 
             return f"the order {order:g}, at which the release has no finite cost"
         if value < least:
             return f"{value:g} at order {order:g}, where it costs {least:.12g}"
-    return ""
+    return None
 
 
-def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Release) -> Array:
+def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: ReleaseParameters) -> Array:
     """Return the sensitivity of the session's cost at each distance. Raises CannotCertify, with the key, if it is not known."""
     try:
         return plan.aggregator.sensitivity(answered, largest, plan.pate.teachers, release.order)
@@ -260,7 +258,7 @@ def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Re
         raise CannotCertify(f"{plan.path}: pate.sanitise: {reason}") from None
 
 
-def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, release: Release) -> Sanitised:
+def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, release: ReleaseParameters) -> Sanitised:
     """Draw the noise of the release, and return the released cost, rounded up."""
     from dpcli.random.streams import SystemStream
 

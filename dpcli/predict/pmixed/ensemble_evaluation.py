@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import CannotCertify, InputError
@@ -34,20 +34,21 @@ from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.random.streams import Stream, SystemStream
 
+# The public model; the ensemble with the guarantee; the published protocol; one differentially private model; one model without privacy.
+MethodKind = Literal["public", "sound", "paper", "dp", "all"]
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredMethod:
     """A method of using the private texts, with its perplexity.
 
     Attributes:
-        kind: "public" (public model), "sound" (ensemble with the guarantee), "paper" (published protocol), "dp" (one differentially private
-            model) or "all" (one model without privacy).
         epsilon: Epsilon of the guarantee; None if there is no guarantee.
         relative: Ratio of its perplexity to the public model's, on the same resamples; NaN if both are infinite.
     """
 
     name: str
-    kind: str
+    kind: MethodKind
     epsilon: float | None
     perplexity: Perplexity
     relative: Perplexity
@@ -87,7 +88,7 @@ class Evaluation:
     axis: str | None = None
     points: tuple[AblationPoint, ...] = ()
 
-    def method(self, kind: str) -> MeasuredMethod:
+    def method(self, kind: MethodKind) -> MeasuredMethod:
         """Return the first method of a kind that every evaluation has: "public", "sound" or "all"."""
         return next(method for method in self.methods if method.kind == kind)
 
@@ -156,7 +157,7 @@ class EnsembleMethod(NamedTuple):
     """A method of drawing tokens from an ensemble. The fields are as in `MeasuredMethod`."""
 
     name: str
-    kind: str
+    kind: MethodKind
     epsilon: float | None
     mode: SampledMode
 
@@ -246,7 +247,7 @@ class Evaluator:
         losses = ensemble_losses(self.side.model, fitted, different, self.records, temperature, self.stream, self.report)
         return dict(zip(different, losses, strict=True))
 
-    def _measured(self, name: str, kind: str, epsilon: float | None, losses_by_record: Sequence[Array]) -> MeasuredMethod:
+    def _measured(self, name: str, kind: MethodKind, epsilon: float | None, losses_by_record: Sequence[Array]) -> MeasuredMethod:
         """Return a method with its perplexity, from its losses on each record."""
         with np.errstate(invalid="ignore"):  # If both models give a token probability 0, the ratio is not a number.
             relative = [losses - public for losses, public in zip(losses_by_record, self.public_losses, strict=True)]

@@ -1,6 +1,8 @@
-"""The fit of an ensemble by `dpcli pmixed fit`: one model for each shard, fine-tuned without noise.
+"""The fit of an ensemble by `dpcli pmixed fit`: one model for each shard of the private texts, fine-tuned without noise.
 
-The models are private, and are used only to draw tokens. All tokens that may ever be drawn are charged before any model is fitted.
+The models are private: only tokens that are drawn from them are released (model_ensemble.py). All tokens that may ever be drawn are charged
+before any model is fitted. The folder of a fit has the session (run.json), the learnt parameters of each model (shard-0000.model, ...) and,
+written last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
 """
 
 from __future__ import annotations
@@ -62,7 +64,6 @@ class FitOutcome:
 
     plan: PmixedPlan
     fit: Fit
-    folder: str
     resumed: int
 
 
@@ -97,13 +98,13 @@ def fit(
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
             rehearse(processes)
-            count_place = plan.pmixed.queries
-            session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], count_place)
+            counts, place = [token_count(plan)], plan.pmixed.queries
+            session, _ = begin_session(plan, "pmixed fit", ledger, inputs, counts, resume=resume, place=place)
             resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)
         digests = tuple(digest_of(model_file(plan.folder, shard)) for shard in range(len(shards)))
         replace_file(fitted_file, json.dumps({"run": session.run, "models": digests}).encode(), 0o600)
-    return FitOutcome(plan, Fit(session, digests), plan.folder, resumed)
+    return FitOutcome(plan, Fit(session, digests), resumed)
 
 
 def _teach_remaining(plan: PmixedPlan, processes: ShardProcesses, records: list[Records], report: Report) -> int:
@@ -132,7 +133,7 @@ def read_fit(plan: PmixedPlan) -> Fit:
 
 
 def as_fitted(plan: PmixedPlan) -> PmixedPlan:
-    """Return the plan with the window of rows on which its models were fitted; the plan itself if none were fitted."""
+    """Return the plan with the window (sessions/window.py) on which its models were fitted; the plan itself if none were fitted."""
     existing = _read(plan.folder)
     return plan if existing is None else as_at_start(plan, existing.session.window, existing.session.rows)
 
@@ -161,7 +162,7 @@ def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved:
 
 
 def model_file(folder: str, shard: int) -> str:
-    """Return the path of the file of a shard's model."""
+    """Return the path of the file of a shard's model, such as shard-0003.model in the folder."""
     return os.path.join(folder, f"shard-{shard:04d}.model")
 
 

@@ -1,6 +1,8 @@
 """The ensemble that answers prompts: for each token, models are drawn, each is projected, and the token is drawn from their average.
 
-Each token is counted durably before it is drawn.
+The *ensemble* of PMixED is the public model and one fitted model for each shard of the private texts (ensemble_fit.py). A *projection*
+moves a model's probabilities close to the public ones (projection.py), which bounds what one shard can change. A *mode* is a protocol of
+projecting: `Sound` has the guarantee, `Paper` is the published protocol, which has none. Each token is counted durably before it is drawn.
 """
 
 from __future__ import annotations
@@ -105,15 +107,8 @@ class Paper:
         return self._radii[drawn]
 
 
-def mode_of(plan: PmixedPlan) -> Mode:
-    """Return the mode that the file states."""
-    if plan.published is not None:
-        return Paper(plan.published)
-    return Sound(plan.spec.radius, PROJECTIONS[plan.pmixed.projection])
-
-
 def probabilities(log_probabilities: Array, temperature: float) -> Array:
-    """Return probabilities at a temperature, along the last axis."""
+    """Return probabilities at a temperature, along the last axis, from log-probabilities."""
     with np.errstate(all="ignore"):  # Invalid answers, such as NaN, stay invalid and are handled later.
         weights = np.exp((log_probabilities - log_probabilities.max(axis=-1, keepdims=True)) / temperature)
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
@@ -138,7 +133,10 @@ class Ensemble:
 
     @cached_property
     def mode(self) -> Mode:
-        return mode_of(self.plan)
+        """Return the mode that the file states."""
+        if self.plan.published is not None:
+            return Paper(self.plan.published)
+        return Sound(self.plan.spec.radius, PROJECTIONS[self.plan.pmixed.projection])
 
     def token(self, context: Tokens, stream: Stream) -> int:
         """Draw the participating models, and then a token after a context from their average."""
@@ -208,7 +206,7 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
 
 
 def members_of(plan: PmixedPlan) -> Ensemble | None:
-    """Return the fitted models of a plan; None if none were fitted."""
+    """Return the fitted models of a plan; None if none were fitted, so that `dpcli pmixed evaluate` fits its own."""
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 
 

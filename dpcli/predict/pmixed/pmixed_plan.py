@@ -3,7 +3,8 @@
 Private texts are dealt out to *shards* by a hash (shards.py), and one model is fitted on each. Each token is drawn from some of the models,
 after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
 change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
-protocol ("paper") has no guarantee: such a file can be run to compare, and never priced.
+protocol ("paper") has no guarantee: such a file can be run to compare, and never priced. The annotations of the keys are explained in
+base/fields.py.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 
 COUNTING = "ngram"  # value of `model` for dpcli's own model, which counts tokens
 PUBLIC_TEXT = "a text file or module:function, declared public,"
-TOKENS = "bytes, a path or a name, or module:function"
+TOKENIZERS = "bytes, a path or a name, or module:function"
 DATA = source_rule((".txt", ".csv", ".jsonl", ".parquet"))
-LENGTH = up_to(3, "3")
+UP_TO_3 = up_to(3, "3")
 ORDER = Constraint("a whole number from 2 to 1000", lambda x: 2 <= x <= 1000, (("minimum", 2), ("maximum", 1000)))
 NO_GUARANTEE = (
     "the published protocol is not a DP guarantee: its Theorem 5.1 needs a bound on the divergence at every order, and the protocol bounds "
@@ -108,7 +109,7 @@ class Pmixed:
     public: Annotated[
         str | None, Key("public text that ngram counts first: a .txt file, or module:function", reader=NGRAM, reads=True)
     ] = None
-    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", LENGTH, reader=NGRAM)] = 2
+    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", UP_TO_3, reader=NGRAM)] = 2
     tokenizer: Annotated[
         str | None,
         Key("public tokenizer: bytes, a path or a name, or module:function; by default, the model's own"),
@@ -165,7 +166,7 @@ class Pmixed:
 
     def problems(self) -> Iterator[Problem]:
         if self.model == COUNTING:
-            for name, expected in (("public", PUBLIC_TEXT), ("tokenizer", TOKENS)):
+            for name, expected in (("public", PUBLIC_TEXT), ("tokenizer", TOKENIZERS)):
                 if getattr(self, name) is None:
                     yield (name,), f'{expected} with model = "{COUNTING}"', "none"
             if self.lora is not None:
@@ -178,9 +179,9 @@ class Pmixed:
 
 
 def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding if the file uses the published protocol.
+    """Add a finding if the file uses the published protocol. The reader of files calls this (`judged_in_file` in plugin.py).
 
-    The protocol certifies nothing. To price, gate or charge such a file would be to rely on a wrong number.
+    The protocol certifies nothing. To price, gate or charge such a file would be to rely on a wrong number. Only `plan_of` here accepts it.
     """
     if table.mode == "paper":
         findings.add(
@@ -277,7 +278,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
 
 def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
-    """Raise InputError if one change may affect several shards."""
+    """Raise InputError if one change may affect several shards, as the account prices the change of one."""
     privacy = pipeline.privacy
     assert isinstance(entry.spec, EnsembleMixtureSpec)
     removes_shards = entry.spec.change == "remove-shard"

@@ -1,8 +1,9 @@
-"""A single differentially private language model at the same epsilon, as a baseline for an ensemble.
+"""A single differentially private language model at the same epsilon, with which `dpcli pmixed evaluate` compares an ensemble.
 
 An n-gram model has noisy counts of all pairs of tokens of a public vocabulary. The counts of each unit are a vector that is clipped in L2
 norm. The sum of the vectors gets Gaussian noise. Counts that may consist of noise only are dropped, which is post-processing. A transformer
-has one adapter that is trained by DP-SGD: dpcli train runs a file that is written here, in a folder that is removed afterwards.
+has one adapter that is trained by DP-SGD: dpcli train runs a file that is written here, in a folder that is removed afterwards. Nothing of
+either model is released or charged; the figures are for the operator (ensemble_evaluation.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.ngram import Ids, NGramCounts
 from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, Pmixed, PmixedPlan
-from dpcli.random.streams import Stream, normals
+from dpcli.random.streams import Stream, grid_of, normals, round_to_grid
 
 MOST_PAIRS = 2**24  # largest number of pairs of tokens, each of which has a count in memory
 NORM_RECORDS = 200  # largest number of public records from which a clipping norm is computed
@@ -51,8 +52,7 @@ def private_bigrams(
         norm: Public clipping norm of one unit's counts.
         multiplier: Standard deviation of the noise over that norm.
 
-    Raises:
-        InputError: If the vocabulary has too many pairs.
+    Raises InputError if the vocabulary has too many pairs.
     """
     if vocabulary**2 > MOST_PAIRS:
         most = int(MOST_PAIRS**0.5)
@@ -63,7 +63,7 @@ def private_bigrams(
         if len(pairs):
             total[pairs] += counts * min(1.0, norm / float(np.linalg.norm(counts)))
     scale = multiplier * norm
-    total += normals(len(total), stream) * scale
+    total = round_to_grid(total + normals(len(total), stream, scale), grid_of(scale))
     return _bigram_table(np.where(total > THRESHOLD * scale, total, 0.0), vocabulary)
 
 
@@ -98,8 +98,7 @@ def train_privately(plan: PmixedPlan, count: int, per_unit: int, epsilon: float,
         count: Number of texts.
         per_unit: Largest number of texts of one unit that are used.
 
-    Raises:
-        InputError: If dpcli train refuses the file.
+    Raises InputError if dpcli train refuses the file.
     """
     from safetensors.torch import load_file, save
 

@@ -1,7 +1,8 @@
 """Projections of a model's probabilities into a ball around those of a public model, and exact draws of tokens.
 
-A projection satisfies |log(projected / public)| <= radius for every token. All arrays are (vocabulary,) in float64. The functions use only
-a few arrays of that size, which fit into a core's cache.
+The sound mode of `dpcli pmixed` draws each token from the average of projected models (model_ensemble.py). A projection satisfies
+|log(projected / public)| <= radius for every token. All arrays are (vocabulary,) in float64. The functions use only a few arrays of that
+size, which fit into a core's cache.
 
 The guarantee holds for the very distribution from which tokens are drawn, in spite of rounding. The probabilities of every projected model
 are integer multiples of 2^-50 that add up to exactly 1. Each is within the radius of the public model's probability. Sums, shares and draws
@@ -20,6 +21,11 @@ from dpcli.base.errors import InputError, InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.random.streams import Stream
 from dpcli.random.subsets import uniform_integers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Multiples = NDArray[np.int64]  # probabilities in multiples of 2^-50, (vocabulary,)
 
 # Bound on the relative errors of exp and of the product with the public probability. The actual errors are smaller.
 MARGIN = 8.0 * 2.0**-52
@@ -179,12 +185,6 @@ def _secant_step(previous: ScalePoint, point: ScalePoint) -> float:
     """Return the step from `point` to the zero of the line through both points; infinite if the line does not increase."""
     slope = (point.log_total - previous.log_total) / (point.log_scale - previous.log_scale)
     return -point.log_total / slope if slope > 0.0 else math.copysign(math.inf, -point.log_total)
-
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Multiples = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,7 @@ class PublicSide:
 
         This must be called in a separate process, as learning may change the public model.
 
-        Raises:
-            InputError: If learning fails. The error omits the original message.
+        Raises InputError if learning fails. The error omits the original message.
         """
         learnt = on_private(TUNE, self.model.tune, records)
         if not isinstance(learnt, bytes):

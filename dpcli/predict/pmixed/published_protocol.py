@@ -1,7 +1,9 @@
-"""The published protocol, for comparison: its radius, derived from a claimed epsilon, and its projection. It is not a DP guarantee.
+"""The published protocol of PMixED, for comparison: its radius, derived from a claimed epsilon, and its projection. No DP guarantee.
 
-A model is mixed with the public model. Its share is the largest at which the Renyi divergences of one order, in both directions, are within
-the radius. The published proof needs a bound at every order, and a bound at one order implies no bound at the others.
+It is the mode "paper" of [pmixed], and no number of it is a cost. A model is mixed with the public model. Its share is the largest at which
+the Renyi divergences of one order, in both directions, are within the radius. The published proof needs a bound at every order, and a bound
+at one order implies no bound at the others.
+
 Source: Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, Section 4, Algorithm 1, Theorems 4.1, 4.2 and 5.1; the conversion is that of
 Balle et al. 2020, arXiv:1905.09982, Theorem 21.
 """

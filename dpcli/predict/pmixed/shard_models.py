@@ -1,16 +1,16 @@
 """The private texts in shards, the fine-tuning of one model on each shard, and the answers of the fitted models.
 
-Texts are first sharded by unit, and then cut into records. Each model is fine-tuned in a separate process. A model from the user's code
+Texts are first sharded by unit, and then cut into records, pieces of the length that a model learns from (public_side.py): so one unit,
+however long its texts, changes one model. Each model is fine-tuned in a separate process (shard_processes.py). A model from the user's code
 also answers from a separate process, so that it cannot affect the answers of another fitted model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from operator import methodcaller
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
@@ -58,7 +58,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class ShardTuning:
-    """The work of the shard processes: a call of a method of the public side.
+    """The work of the shard processes: a call of a method of `PublicSide`, such as `learn`, with private arguments.
 
     The public side is built once, in the process from which the others are forked.
     """
@@ -76,13 +76,9 @@ class ShardTuning:
 
 @contextmanager
 def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProcesses]:
-    """Start the processes in which models are fine-tuned.
+    """Start the processes in which models are fine-tuned. `side` is the public side of this process, which gets no private data.
 
-    Args:
-        side: Public side of this process, which is never given private data.
-
-    Raises:
-        InputError: If the public model has another content when it is built again.
+    Raises InputError if the public model has another content when it is built again.
     """
     with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_KILLED) as processes:
         require_same_content(side.content, processes.content)
@@ -91,24 +87,24 @@ def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProces
 
 def cut_records(processes: ShardProcesses, shards: Sequence[Sequence[str]]) -> list[Records]:
     """Return the records of each shard. Raises InputError, which quotes no text, if the tokenizer fails."""
-    calls = [(shard, methodcaller("private_records", texts)) for shard, texts in enumerate(shards)]
+    calls = [(shard, partial(PublicSide.private_records, texts=texts)) for shard, texts in enumerate(shards)]
     records_by_shard = dict(processes.results(calls))
     return [records_by_shard[shard] for shard in range(len(shards))]
 
 
 def rehearse(processes: ShardProcesses) -> None:
-    """Raise InputError as `PublicSide.rehearse` does."""
-    list(processes.results([(0, methodcaller("rehearse"))]))
+    """Fit a model to an empty shard in a process, so that a model that cannot be fitted is refused before the charge, by InputError."""
+    list(processes.results([(0, PublicSide.rehearse)]))
 
 
 def teach_shards(processes: ShardProcesses, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
     """Yield the number of each shard, and the parameters that a model learns from its records alone."""
-    return processes.results((shard, methodcaller("learn", shard_records)) for shard, shard_records in records)
+    return processes.results((shard, partial(PublicSide.learn, records=shard_records)) for shard, shard_records in records)
 
 
 @dataclass(frozen=True, slots=True)
 class FittedModel:
-    """A fitted model in another process."""
+    """A fitted model from the user's code, which answers from a process of its own."""
 
     vocabulary: int
     context: int
@@ -128,20 +124,13 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A model that computes its answer about one context in another process.
-
-    Attributes:
-        begun: Whether the process got the question; False if the process has ended.
-    """
+    """A model in another process that is computing its answer about one context (`start_answer`). The answer can be read once."""
 
     vocabulary: int
     context: int
     process: ResidentProcess
-    begun: bool
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
-        if not self.begun:
-            raise InputError(ANSWERING_KILLED)
         return np.asarray(self.process.answer())
 
 
@@ -152,11 +141,9 @@ def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
     """
     if not isinstance(model, FittedModel):
         return model
-    try:
+    with suppress(InputError):  # If the process has ended, reading its answer raises the same error.
         model.process.ask(partial(_next_token, contexts=[context]))
-    except InputError:
-        return PendingAnswer(model.vocabulary, model.context, model.process, False)
-    return PendingAnswer(model.vocabulary, model.context, model.process, True)
+    return PendingAnswer(model.vocabulary, model.context, model.process)
 
 
 def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
@@ -165,15 +152,14 @@ def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -
     Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. All weights of an
     adapter are copied before each answer. A model from the user's code answers in a separate process.
 
-    Raises:
-        InputError: If a model fails, or the public model has another content when it is built again.
+    Raises InputError if a model fails, or the public model has another content when it is built again.
     """
     is_user_code = ":" in plan.pmixed.model
     if not is_user_code:
         return tuple(map(side.tuned, learnt))
     processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), ANSWERING_KILLED)
     require_same_content(side.content, processes.content)
-    residents = processes.residents(methodcaller("tuned", parameters) for parameters in learnt)
+    residents = processes.residents(partial(PublicSide.tuned, learnt=parameters) for parameters in learnt)
     return tuple(FittedModel(side.model.vocabulary, side.model.context, resident) for resident in residents)
 
 

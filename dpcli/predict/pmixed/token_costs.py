@@ -1,6 +1,8 @@
 """The costs that `dpcli pmixed account` prints: epsilon for a replaced and for a removed shard, by each accountant.
 
-Instead of epsilon, the radius or the number of tokens that meets a target can be solved for.
+A *change* is what one unit does to the ensemble: it replaces the model of one shard ("replace-shard") or adds or removes a whole shard
+("remove-shard"). The file states one of them, and the other is shown to compare. Instead of epsilon, the radius or the number of tokens
+that meets a target can be solved for.
 """
 
 from __future__ import annotations

@@ -81,12 +81,8 @@ def ensemble_losses(
 ) -> list[list[Array]]:
     """Return the loss -log p, in nats, of every token of each record except its first, for each mode at its sampling rate.
 
-    The participating models are drawn for each token. All modes with the same rate share the draw, so that their losses are comparable.
-    Each model is evaluated once for a record, for all modes together.
-
-    Args:
-        members: Fitted models.
-        records: Records of two tokens or more.
+    The participating models are drawn from `members`, the fitted models, for each token. Each of them is evaluated once for a record, for
+    all modes together. A record has two tokens or more.
     """
     by_mode: list[list[Array]] = [[] for _ in modes]
     for number, record in enumerate(records):

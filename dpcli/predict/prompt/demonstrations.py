@@ -1,6 +1,8 @@
 """Demonstrations in prompts: the private ones of each teacher, and the public ones of the student.
 
-No message quotes a text.
+A *demonstration* is a labelled text that a prompt shows to a language model before the text to label. A teacher's demonstrations come from
+its shard of the private data alone. The student's are public texts with the labels that noisy votes released, so that choosing among them
+costs no privacy. No message quotes a text.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dpcli.sessions.priced import fingerprint
 
 
 class Demonstration(NamedTuple):
-    """A text with the number of its label."""
+    """A text with the number of its label among the declared labels."""
 
     text: str
     label: int
@@ -31,7 +33,7 @@ class Demonstration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """Texts with their labels and owners. A label is its number among the declared labels."""
+    """Texts with their labels, as numbers among the declared labels, and owners; each text is its own owner if the file names none."""
 
     texts: tuple[str, ...]
     labels: tuple[int, ...]
@@ -123,7 +125,7 @@ def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text
 def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demonstration]:
     """Return the records in an order that alternates between labels, so that the first few have many different labels.
 
-    The records of one label keep their order.
+    The records of one label keep their order: records with the labels 0, 0, 0, 1, 1 are returned as 0, 1, 0, 1, 0.
     """
     queues = [[record for record in records if record.label == label] for label in range(labels)]
     return [record for turn in zip_longest(*queues) for record in turn if record is not None]

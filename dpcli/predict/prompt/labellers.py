@@ -1,6 +1,8 @@
-"""Labellers of prompts: a language model, or a function written by the user.
+"""Labellers, which give a prompt a label: a language model, or a function written by the user.
 
-A language model labels a prompt by the largest probability among the first tokens of the labels' words. No message quotes a prompt.
+The teachers of `dpcli prompt` ask one about prompts with private demonstrations (prompt_teachers.py); the student's prompt is chosen by
+asking it about public ones (demonstrations.py). A language model labels a prompt by the largest probability among the first tokens of the
+labels' words (`verbalizers`). No message quotes a prompt.
 """
 
 from __future__ import annotations

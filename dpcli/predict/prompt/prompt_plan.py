@@ -2,7 +2,7 @@
 
 A *demonstration* is a private labelled text that a prompt shows to a language model; each owner's texts go to one teacher, so that one
 change moves one vote on each query. The noisy votes label public texts, and a student prompt is made of those: only they leave the private
-side. Keys on which the votes depend may not change within a session.
+side. Keys on which the votes depend may not change within a session. The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcli.predict.shards import SHARD_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
-AT_MOST = up_to(100_000, "100000")  # limit of the whole numbers in [prompt]
+AT_MOST = up_to(100_000, "100000")  # a whole number from 1 to 100,000
 OF_MODELS = Reader("model", lambda prompt: prompt.model is not None)
 
 
@@ -145,7 +145,7 @@ class PromptPlan(PredictionPlan, PricedSession):
 
     @property
     def queries(self) -> int:
-        """Return the largest number of queries."""
+        """Return the largest number of queries that the entry pays for."""
         return aggregator_class(self.entry).most_queries(self.entry)
 
     @property

@@ -1,7 +1,8 @@
 """A PromptPATE session: teachers, which are prompts with private demonstrations, vote on public texts, which then make a public prompt.
 
-Each query is counted durably before its noise is drawn. Its answer is saved in the transcript in the session's folder. A query that is
-asked again gets the saved answer, at no cost.
+A public text to label is a *query*, and the label that its noisy vote releases its *answer* (aggregators.py). Each query is counted durably
+before its noise is drawn. Its answer is saved in the transcript in the session's folder, under a hash of the text; a query that is asked
+again gets the saved answer, at no cost. The labelled texts then make the *student*, a prompt that may be published.
 """
 
 from __future__ import annotations
@@ -73,9 +74,7 @@ class PromptOutcome:
     """
 
     plan: PromptPlan
-    folder: str
-    run: str
-    charged: bool
+    session: Session
     queries: int
     texts: int
     answered: int
@@ -137,7 +136,7 @@ def _begin_voting(
     if plan.answers is not None:
         counts.append(AnswerCount(plan.answers, name="answers"))
     session, (queries, *answers) = begin_session(
-        plan, "prompt", ledger, resume, moved, inputs, counts, plan.prompt.count, released=path
+        plan, "prompt", ledger, inputs, counts, resume=resume, moved=moved, place=plan.prompt.count, released=path
     )
     transcript = VoteTranscript(path, len(plan.prompt.labels))
     require_count_of(path, transcript.last, queries)
@@ -206,9 +205,7 @@ def _outcome(
 
     return PromptOutcome(
         plan=plan,
-        folder=plan.folder,
-        run=session.run,
-        charged=session.charged,
+        session=session,
         queries=queries,
         texts=texts,
         answered=len(answered),
@@ -224,19 +221,18 @@ def _write_outputs(outcome: PromptOutcome, released: list[PublicText]) -> None:
     """Write the labels, the prompt and the statement, each file atomically."""
     from dpcli.predict.documents.statements import guarantee, statement
 
-    names = outcome.plan.prompt.labels
+    plan, names = outcome.plan, outcome.plan.prompt.labels
     lines = [{"text": text, "label": None if label is None else names[label]} for text, label in released]
     content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    replace_file(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
-    replace_file(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
-    plan = outcome.plan
-    restored = "" if outcome.charged else f" {RESTORED}"
+    replace_file(os.path.join(plan.folder, LABELS), content.encode("utf-8", "surrogatepass"))
+    replace_file(os.path.join(plan.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
+    restored = "" if outcome.session.charged else f" {RESTORED}"
     summary = (
         f"{plan.prompt.teachers:,} teachers, which are prompts with private demonstrations, voted on {outcome.queries:,} of at most "
         f"{plan.queries:,} public texts. {outcome.answered:,} labels are in {LABELS}. The prompt in {PROMPT} was chosen by these labels "
         f"alone. All queries are charged, asked or not: {guarantee(plan.account)}.{restored}"
     )
-    replace_file(os.path.join(outcome.folder, STATEMENT), statement(plan, summary, DISCLOSURE_ANSWERS).encode())
+    replace_file(os.path.join(plan.folder, STATEMENT), statement(plan, summary, DISCLOSURE_ANSWERS).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +253,7 @@ class VoteTranscript:
 
     An incomplete last line, which a crash may leave, is removed from the file.
 
-    Raises:
-        InputError: If a complete line of the file is not an answer.
+    Raises InputError if a complete line of the file is not an answer.
     """
 
     def __init__(self, path: str, labels: int) -> None:

@@ -14,7 +14,7 @@ from dpcli.cli.document_files import write
 from dpcli.cli.options import each_once, emit, output_options
 from dpcli.cli.outputs import ledger_files, protect, require_writable, split_pictures
 from dpcli.cli.printing import show
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.sessions.commands.ledger_options import charged_ledger
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -65,7 +65,7 @@ def command(
     from dpcli.release.documents.release import outcome_document
     from dpcli.release.release_plan import plan_of, protected_files
     from dpcli.release.release_run import release
-    from dpcli.sessions.commands.predicting import opened_or_none, warn_after_run
+    from dpcli.sessions.commands.ledger_options import opened_or_none, warn_after_run
     from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
@@ -93,7 +93,7 @@ def _dry_run_document(plan: ReleasePlan, ledger: str | None, dataset: str | None
     from dpcli.ledger.documents.ledger_answers import with_quote
     from dpcli.release.documents.release import plan_document
     from dpcli.release.release_run import charged_before
-    from dpcli.sessions.commands.predicting import opened_or_none
+    from dpcli.sessions.commands.ledger_options import opened_or_none
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as books:

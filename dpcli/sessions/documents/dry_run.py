@@ -1,6 +1,8 @@
 """The document of a dry run, and the lines and JSON values that the documents of all sessions share.
 
-A dry run shows the actions of a command, their cost, whether the budget in the file allows them, and the rows that the command would read.
+A dry run (--dry-run) shows the actions of a command, their cost, whether the budget in the file allows them, and the rows that the command
+would read. A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). A plan may
+have a *window*, the blocks of a dataset to which it is restricted (dpcli/sessions/window.py): "rows" below are the rows of these blocks.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
 
 
 def rows_words(plan: FilePlan) -> str:
-    """Return a description of the rows that are read; "" if dpcli does not select the rows."""
+    """Return the rows that are read, as a sentence; "" if dpcli does not select the rows."""
     return "" if plan.rows is None else plan.rows.words
 
 

@@ -1,4 +1,8 @@
-"""The command `dpcli sweep`: train on a grid of settings and compare accuracy with epsilon."""
+"""The command `dpcli sweep`: train on a grid of settings and compare accuracy with epsilon, or search the settings privately.
+
+With public tuning, every setting is run at every epsilon, and all results are shown (sweep_runs.py). A private search runs a random number
+of trials, and shows the best alone (private_search.py). sweep_plan.py reads the file for both.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import show
 from dpcli.cli.printing import progress
 from dpcli.ledger.commands.budget import opened_ledger
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.sessions.commands.ledger_options import charged_ledger
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -65,7 +69,7 @@ def command(
     plan = plan_sweep(file)
     if dry_run:
         if window:
-            from dpcli.sessions.commands.predicting import windowed
+            from dpcli.sessions.commands.ledger_options import windowed
 
             plan = windowed(plan, ledger, dataset, window)
         return emit(plan_document(plan), format_, outputs)
@@ -76,7 +80,7 @@ def run_sweep(
     plan: SweepPlan, jobs: int | None, ledger: str | None, dataset: str | None, window: Sequence[str], pictures: tuple[str, ...]
 ) -> Document:
     """Make the runs, draw the requested pictures, and return the document of the result."""
-    from dpcli.sessions.commands.predicting import on_window
+    from dpcli.sessions.commands.ledger_options import on_window
     from dpcli.sweep.documents.sweep import chart, result_document, search_document
     from dpcli.sweep.private_search import search
     from dpcli.sweep.sweep_runs import measure

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
@@ -19,6 +19,9 @@ from dpcli.plots.drawing import setting
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
 from dpcli.train.run.outcome import epsilon_at_delta
+
+if TYPE_CHECKING:
+    from dpcli.train.plan.plan import TrainingPlan
 
 PUBLIC_TUNING = (
     "tuned on public data: the epsilon of each point covers one run, and not the search; if the data of these runs are private, the "
@@ -38,7 +41,7 @@ HORIZONTAL_MARGIN = 1.15  # margin of the picture on either side, as a factor of
 
 
 def plan_document(plan: SweepPlan) -> Document:
-    """Return the document of a dry run."""
+    """Return the document of a dry run: each point with its noise and certified epsilon, and the number of runs."""
     runs = "" if plan.trials else f"{plan.repeats}"
     columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
     rows = tuple((*_plan_row(variant), runs) for variant in plan.variants)
@@ -63,7 +66,7 @@ def result_document(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document
         headline = f"{_title(plan)}: median {sweep.metric} of the best setting: {medians}"
     if failures:
         headline += f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed"
-    notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), SELECTION_BIAS)
+    notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.first), SELECTION_BIAS)
     metric = sweep.metric or "metric"
     columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
     rows = tuple(_table_row(cell, cell in best) for cell in sweep.cells)
@@ -88,20 +91,20 @@ def search_document(selection: PrivateSelection) -> Document:
     if selection.failures:
         return _failed_search(selection)
     variant, value = selection.variant, selection.value
-    first = selection.plan.variants[0]
-    guarantee = epsilon_at_delta(first.plan.account.upper, first.plan.account.delta)
+    first = selection.plan.first
+    guarantee = epsilon_at_delta(first.account.upper, first.account.delta)
     data = {
         **_sweep_data(selection.plan),
         "schema": SEARCH_SCHEMA,
         "exit_code": 0,
-        "metric": selection.metric or None,
+        "metric": selection.metric,
         "value": value,
         "setting": None if variant is None else _setting_data(variant),
         "folder": selection.folder,
         "result": _result_data(first),
     }
     notes = (*_search_notes(selection), SECRECY)
-    if variant is None or value is None:
+    if variant is None or value is None or selection.metric is None:
         headline = f"the number of trials was drawn as 0, so nothing is released, at the same cost: {guarantee}"
         return Document(headline, data, "pass", notes=notes, details=notes)
     row = (f"{variant.epsilon:g}", variant.setting.label, f"{value:.4f}")
@@ -122,7 +125,7 @@ def _failed_search(selection: PrivateSelection) -> Document:
 def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
     """Return the notes on a private search that ended."""
     notes = (
-        *window_note(selection.plan.variants[0].plan),
+        *window_note(selection.plan.first),
         "the search is complete; more trials, or a new search, would be another release",
     )
     if selection.variant is None:
@@ -132,14 +135,13 @@ def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
 
 def _title(plan: SweepPlan) -> str:
     """Return the name of the sweep with delta and the unit of protection."""
-    privacy = plan.variants[0].plan.pipeline.privacy
-    account = plan.variants[0].plan.account
+    privacy, account = plan.pipeline.privacy, plan.first.account
     protection = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     return f"{plan.name} at delta = {account.delta!r} ({protection})"
 
 
 def _size(plan: SweepPlan) -> str:
-    """Return the number of points and runs in words."""
+    """Return the number of points and runs in words: "8 points, 2 runs each, 16 in all"."""
     points = len(plan.variants)
     if plan.trials is not None:
         return f"a private search among {points:,} setting{'s' * (points > 1)}, a secret random number of trials"
@@ -186,18 +188,18 @@ def _noise_text(variant: Variant) -> str:
 
 def _sweep_data(plan: SweepPlan) -> dict[str, Any]:
     """Return the part of the JSON document that all kinds of sweeps share."""
-    privacy = plan.variants[0].plan.pipeline.privacy
+    privacy = plan.pipeline.privacy
     return {
         "tuning": plan.sweep.tuning,
         "covers_search": plan.trials is not None,
         "statement": {"unit": privacy.unit, "adjacency": privacy.adjacency.value, "releases": privacy.releases},
         "folder": plan.folder,
-        **rows_data(plan.variants[0].plan),
+        **rows_data(plan.first),
     }
 
 
-def _result_data(variant: Variant) -> dict[str, Any]:
-    return {"epsilon_upper": variant.plan.account.upper, "delta": variant.plan.account.delta}
+def _result_data(plan: TrainingPlan) -> dict[str, Any]:
+    return {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 
 def _setting_data(variant: Variant) -> dict[str, Any]:
@@ -211,7 +213,7 @@ def _point_data(variant: Variant) -> dict[str, Any]:
         "setting": _setting_data(variant),
         "noise_multipliers": list(variant.noise_multipliers),
         "steps": variant.plan.steps,
-        "result": _result_data(variant),
+        "result": _result_data(variant.plan),
         "fingerprint": variant.plan.fingerprint(),
     }
 
@@ -267,7 +269,7 @@ def chart(sweep: MeasuredSweep) -> Chart:
     return Chart(
         kind="frontier",
         title=f"{plan.name}: {metric} against epsilon",
-        subtitle=f"one run, {setting(plan.variants[0].plan.account)}",
+        subtitle=f"one run, {setting(plan.first.account)}",
         x=Axis("epsilon of one run", left, right, scale="log"),
         y=Axis(f"{metric} on data declared public", *_range(metric, heights)),
         lines=tuple(lines),

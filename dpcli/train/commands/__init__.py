@@ -1,1 +1,1 @@
-"""The commands train, predict, evaluate and attest."""
+"""The commands train (train.py) and predict, evaluate and attest (trained.py)."""

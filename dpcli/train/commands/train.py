@@ -1,4 +1,9 @@
-"""The command `dpcli train`, which trains a model privately and shows the progress."""
+"""The command `dpcli train`, which trains a model privately, as a file declares it, and shows the progress.
+
+The command turns the file into a plan (train/plan/plan.py). --explain-step and --dry-run only print what the plan would do. Otherwise the
+command trains (train/run/training_run.py), with the progress on standard error and the outcome on standard output. If torchrun starts
+several processes, each of them runs this command, but only the first one opens the ledger and prints the progress and the outcome.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ import click
 
 from dpcli.cli.options import emit, output_options
 from dpcli.ledger.commands.budget import opened_ledger
-from dpcli.sessions.commands.predicting import charged_ledger
+from dpcli.sessions.commands.ledger_options import charged_ledger
 from dpcli.train.run.outcome import DESCRIPTION, STATE
 
 if TYPE_CHECKING:
@@ -76,7 +81,7 @@ def command(
         return emit(step_document(plan), format_, outputs)
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
-        from dpcli.sessions.commands.predicting import windowed
+        from dpcli.sessions.commands.ledger_options import windowed
 
         plan = windowed(plan, ledger, dataset, window)
         return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
@@ -88,18 +93,18 @@ def run_with_progress(
     plan: TrainingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], resume: bool, seed: int | None
 ) -> Outcome:
     """Train with progress on standard error, and return the outcome. The arguments are those of the command."""
-    from dpcli.sessions.commands.predicting import on_window
+    from dpcli.sessions.commands.ledger_options import on_window
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.training_run import train
 
-    is_first = first_process()  # only the first process charges and prints
+    is_first = first_process()
     quiet = click.get_current_context().obj.quiet
     logging.getLogger("dpcli").setLevel(logging.ERROR if quiet else logging.WARNING)
-    with opened_ledger(ledger, dataset) if ledger is not None and is_first else nullcontext() as books:
+    with opened_ledger(ledger, dataset) if ledger is not None and is_first else nullcontext() as opened:
         if is_first:
-            plan = on_window(plan, books, window)
+            plan = on_window(plan, opened, window)
         try:
-            return train(plan, books, resume, seed, Progress(plan))
+            return train(plan, opened, resume, seed, Progress(plan))
         except KeyboardInterrupt:
             if is_first:
                 click.echo(f"\ndpcli: stopped; {_resumable(plan.folder)}", err=True)
@@ -123,15 +128,15 @@ class Progress:
     """The progress of a run on standard error. A terminal shows one line that is rewritten, and a file gets a line from time to time.
 
     Attributes:
-        first_step: Number of the first reported step; -1 before it. The speed is measured from this step on, because the time before it
+        first_step: Number of the first reported step; None before it. The speed is measured from this step on, because the time before it
             includes the preparation of the run.
         first_time: Time of the first report, in seconds.
         last_time: Time of the last line, in seconds.
-        metrics: Last metrics, in words.
+        metrics: Last metrics, as they follow the epsilon in the line, such as ", accuracy 0.9012".
     """
 
     plan: TrainingPlan
-    first_step: int = -1
+    first_step: int | None = None
     first_time: float = 0.0
     last_time: float = 0.0
     metrics: str = ""
@@ -142,23 +147,24 @@ class Progress:
         from dpcli.train.run.processes import first_process
 
         now = time.monotonic()
-        if self.first_step < 0:
+        if self.first_step is None:
             self.first_step, self.first_time, self.last_time = step, now, now
         if metrics:
             self.metrics = f", {metrics_words(metrics)}"
         silent = not first_process() or click.get_current_context().obj.quiet
-        if not silent and _due(now - self.last_time, now - self.first_time, step == self.plan.steps):
+        running = now - self.first_time
+        if not silent and _due(now - self.last_time, running, step == self.plan.steps):
             self.last_time = now
-            self.show(step, now - self.first_time)
+            seconds_per_step = running / max(1, step - self.first_step)
+            self.show(step, (self.plan.steps - step) * seconds_per_step)
 
-    def show(self, step: int, running: float) -> None:
+    def show(self, step: int, seconds_left: float) -> None:
         """Print the number of steps taken, their epsilon, the last metrics and the remaining time."""
         from dpcli.analysis.account import account
         from dpcli.base.rounding import up
 
         steps = self.plan.steps
         epsilon = up(account(self.plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
-        seconds_left = (steps - step) * running / max(1, step - self.first_step)
         line = f"step {step:,} of {steps:,}, epsilon so far {epsilon}{self.metrics}, {seconds_left:,.0f} s left"
         if sys.stderr.isatty():
             bar = "#" * round(BAR_WIDTH * step / steps)
@@ -168,7 +174,7 @@ class Progress:
 
 
 def _due(since: float, running: float, ended: bool) -> bool:
-    """Return whether to print a line.
+    """Return whether to print a line. The last step gets one on a terminal only; elsewhere the outcome follows at once.
 
     Args:
         since: Seconds since the last line.

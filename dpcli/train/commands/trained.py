@@ -1,4 +1,8 @@
-"""The commands about the model of a training run: `dpcli predict`, `dpcli evaluate` and `dpcli attest`."""
+"""The commands about the model of a training run: `dpcli predict`, `dpcli evaluate` and `dpcli attest`.
+
+Each takes the folder of a run, which train/run/results.py wrote. No command here charges a ledger. The work is done in train/trained, and
+train/documents/trained.py turns its results into documents, which `emit` prints in the requested formats.
+"""
 
 from __future__ import annotations
 
@@ -110,8 +114,8 @@ def attest(run: str, verify: str | None, certificate: str | None, format_: str, 
         return emit(verified(compared(run, verify, certificate)), format_, outputs)
     from dpcli.sessions.folder import replace_file
     from dpcli.train.run.outcome import ATTESTATION
-    from dpcli.train.trained.attestation import attestation, text_of
+    from dpcli.train.trained.attestation import attestation, attestation_bytes
 
     statement, path = attestation(run, certificate), os.path.join(run, ATTESTATION)
-    replace_file(path, text_of(statement))
+    replace_file(path, attestation_bytes(statement))
     return emit(attested(statement, path), format_, outputs)

@@ -1,6 +1,7 @@
-"""The privacy statement of a run, for the users of its model.
+"""The privacy statement of a run (statement.md in its folder), for the users of its model.
 
-It says what the run did and what was not checked. The disclosure statement of the training file follows.
+It begins with what the run did (`_performed`) and what was not checked (`_not_checked`). The disclosure statement of the training file
+follows (dpcli/disclosure). The run answers those questions of [disclosure] that the file leaves open (`disclosed`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 
 FLOATING_POINT = (
-    "single precision in the sum of each micro-batch, and double precision in the sum of the micro-batches; the noise is "
-    "enlarged by a bound on the rounding; the noise itself has single precision, so its last bits are not protected (Mironov 2012)"
+    "the precision of the weights, but at least single, in the sum of each micro-batch, and double precision in the sum of the "
+    "micro-batches; the noise is enlarged by a bound on the rounding; it is drawn and added in double precision, and the noisy sum is "
+    "rounded to a grid of 2^-32 standard deviations, so that no bit of the sum is left without noise (Mironov 2012)"
 )
-DOUBLE_PRECISION = "double precision in gradients, sums, noise and weights; last bits are not protected (Mironov 2012)"
 VERIFICATION = "before the first step, per-record gradients of a few records were compared with gradients computed one at a time"
 
 
@@ -39,7 +40,7 @@ def disclosed(outcome: Outcome) -> Disclosure:
     answers: dict[str, Any] = {
         "implementation": f"dpcli {__version__} on torch; clipped sums by {outcome.method}",
         "randomness": _randomness(outcome),
-        "floating_point": DOUBLE_PRECISION if outcome.plan.final_only else FLOATING_POINT,
+        "floating_point": FLOATING_POINT,
         "clipping": _clipping(outcome),
         "sampler": f"{'; '.join(samplers)}, as the accountant assumes",
         "privacy_model": "central",

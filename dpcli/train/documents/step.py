@@ -1,11 +1,15 @@
-"""The document of `dpcli train --explain-step`: what one step computes, in order, with its numbers."""
+"""The document of `dpcli train --explain-step`: what one step computes, in order, with its numbers.
+
+The steps of one entry of the file are alike, so the document describes one step of each entry that training performs: which records it
+draws, how it clips, how much noise it adds, and by what it divides. Shapes and the method of the clipped sums come from a rehearsal on
+synthetic records. No private record passes through the model, and nothing is charged.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpcli.document.document import Document
@@ -30,13 +34,13 @@ DRAWS = {
     "shuffle": "the next {batch:,g} records of a shuffled pass over {size:,}",
     "none": "all {size:,} records",
 }
-IN_TURN = "the records of the next of {batches} batches, whose places were drawn when the run began: about {batch:,g} of {size:,}"
+IN_TURN = "the records of the next of {batches:,} batches, whose places were drawn when the run began: about {batch:,g} of {size:,}"
 CORRELATED = "the records that were assigned to this step when the run began: about {batch:,g} of {size:,}"
 IN_TURNS = (
-    "each record of one of {groups} groups with probability {rate:.6g}, independently: about {batch:,g} of {size:,}; the groups were drawn "
-    "when the run began, and take turns"
+    "each record of one of {batches} groups with probability {rate:.6g}, independently: about {batch:,g} of {size:,}; the groups were "
+    "drawn when the run began, and take turns"
 )
-# What a neighbouring dataset changes in the sum of a step.
+# Effect of a neighbouring dataset on the sum of a step.
 MOVES = {
     Adjacency.ADD_REMOVE: "one {unit} more or less moves the sum by at most C",
     Adjacency.REPLACE_ONE: "another {unit} in the place of one moves the sum by at most 2 C",
@@ -67,11 +71,11 @@ def _rehearsed(plan: TrainingPlan) -> Prepared:
     from dpcli.base.errors import Unavailable
     from dpcli.random.streams import system_entropy
     from dpcli.train.run.ranks import Ranks
-    from dpcli.train.step.prepare import prepare
+    from dpcli.train.step.prepare import prepare_trial
 
     if importlib.util.find_spec("torch") is None:
         raise Unavailable("torch is not installed: pip install 'dpcli[train]'")
-    prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
+    prepared = prepare_trial(plan, system_entropy(), Ranks())
     prepared.rehearse()
     return prepared
 
@@ -107,20 +111,19 @@ def _actions(plan: TrainingPlan, stage: Stage, prepared: Prepared) -> list[str]:
 
 def _sample(plan: TrainingPlan, stage: Stage) -> str:
     """Return in words which records a step takes."""
-    sampling = stage.entry.sampling
-    spec, words = stage.spec, DRAWS["none" if sampling is None else sampling.scheme]
+    spec, sampling = stage.spec, stage.entry.sampling
+    words, batches, rate = DRAWS["none" if sampling is None else sampling.scheme], 1, stage.expected_batch / plan.size
     if isinstance(spec, LastIterateSpec):
-        words = DRAWS[spec.drawn or "none"] if spec.batches == 1 else IN_TURN.replace("{batches}", f"{spec.batches:,}")
-    if isinstance(stage.spec, CorrelatedSpec) and isinstance(sampling, Poisson):
-        groups = stage.spec.min_separation
-        return IN_TURNS.format(
-            groups=groups, rate=groups * stage.expected_batch / plan.size, batch=stage.expected_batch, size=plan.size
-        )
-    if isinstance(stage.spec, CorrelatedSpec) and stage.expected_batch < plan.size:
+        batches = spec.batches
+        words = DRAWS[spec.drawn or "none"] if batches == 1 else IN_TURN
+    elif isinstance(spec, CorrelatedSpec) and isinstance(sampling, Poisson):
+        batches = spec.min_separation
+        words, rate = IN_TURNS, batches * stage.expected_batch / plan.size
+    elif isinstance(spec, CorrelatedSpec) and rate < 1.0:
         words = CORRELATED
     most = getattr(sampling, "max_batch_size", None)
     cut = "" if most is None else f"; of more than {most:,}, others are left out at random"
-    return words.format(size=plan.size, rate=stage.expected_batch / plan.size, batch=stage.expected_batch) + cut
+    return words.format(size=plan.size, rate=rate, batch=stage.expected_batch, batches=batches) + cut
 
 
 def _shapes(trainer: Trainer) -> str:

@@ -1,4 +1,8 @@
-"""The documents of `dpcli train`, for a dry run and for a run that has ended."""
+"""The documents of `dpcli train`: `planned` for a dry run, and `outcome` for a run that has ended.
+
+A document is what a command prints: a headline, lines, and the same facts as JSON (document/document.py). The JSON of these documents
+follows the schemas dpcli/train-plan/v1 and dpcli/train/v1, so no key of it may be renamed or removed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpcli.base.errors import Unavailable
 from dpcli.document.document import Document, visible
 from dpcli.lint.delta import delta_errors
 from dpcli.lint.documents.diagnostics import note
@@ -24,11 +29,19 @@ MINUTE, HOUR = 60.0, 3600.0  # in seconds
 
 
 def planned(plan: TrainingPlan) -> Document:
-    """Return the document of a dry run, with the steps, the noise, and estimates of time and memory."""
+    """Return the document of a dry run, with the steps, the noise, and estimates of time and memory if all libraries are installed."""
     from dpcli.train.run.training_run import estimate
 
-    train, measured = plan.train, estimate(plan)
-    constants = () if isinstance(measured, str) else measured.constants
+    train = plan.train
+    constants: tuple[str, ...] = ()
+    measured: dict[str, Any] | str
+    try:
+        result = estimate(plan)
+    except Unavailable as problem:
+        measured = str(problem)
+        words = f"time and memory were not estimated: {measured}"
+    else:
+        measured, words, constants = asdict(result), estimate_words(result), result.constants
     details = [
         f"{_steps_of(plan, stage):,} steps of {stage.entry.name} ({stage.entry.type}): noise multiplier {stage.noise_multiplier:.7g}, "
         f"about {stage.expected_batch:g} records per step"
@@ -39,14 +52,14 @@ def planned(plan: TrainingPlan) -> Document:
         f"task {train.task}: {train.model} on {train.data}, {train.optimizer} at learning rate {train.learning_rate:g}",
         f"writes {MODEL} and {STATEMENT} to {shown(plan.folder)}",
         *window_note(plan),
-        estimate_words(measured),
+        words,
     ]
     if constants:
         details.append(f"the program also reads {', '.join(constants)}: none of these may come from private records")
     data = {
         "steps": plan.steps,
         "stages": [_stage_data(plan, stage) for stage in plan.first_stages],
-        "estimate": measured if isinstance(measured, str) else asdict(measured),
+        "estimate": measured,
     }
     return dry_run(plan, "dpcli/train-plan/v1", data, tuple(details))
 
@@ -66,10 +79,8 @@ def _steps_of(plan: TrainingPlan, first: Stage) -> int:
     return sum(stage.steps for stage in plan.stages if stage.entry.name == first.entry.name)
 
 
-def estimate_words(measured: Estimate | str) -> str:
+def estimate_words(measured: Estimate) -> str:
     """Return the estimate in words."""
-    if isinstance(measured, str):
-        return f"time and memory were not estimated: {measured}"
     return (
         f"about {duration(measured.seconds)} on this machine and {measured.bytes / 1e6:,.0f} MB of peak memory, measured on one step; "
         f"{measured.parameters:,} parameters, clipped sums by {measured.method}"
@@ -107,9 +118,9 @@ def outcome(result: Outcome) -> Document:
         "exit_code": 0,
     }
     details = [*window_note(plan), f"model, metrics and statement are in {shown(result.folder)}"]
-    if result.unmeasured:
+    if result.unmeasured is not None:
         details.append(f"no metrics: {visible(result.unmeasured)}; measure the model with dpcli evaluate")
-    if result.charged:
+    if result.charged is not None:
         details.append(f"charged to the ledger: {result.charged}")
     elif result.earlier:
         details.append(
@@ -122,5 +133,5 @@ def outcome(result: Outcome) -> Document:
 
 
 def of_result(result: PrivateResult) -> Document:
-    """Return the document that a notebook shows for the result of dpcli.private."""
+    """Return the document that a notebook shows for the result of dpcli.private. plugin.py names this function."""
     return Document(str(result), {}, "pass" if result.private else "warn")

@@ -1,4 +1,8 @@
-"""Batches. A batch is a tensor whose first dimension counts the examples, or a tuple, list or dict of such tensors."""
+"""Batches. A batch is a tensor whose first dimension counts the examples, or a tuple, list or dict of such tensors.
+
+The private records of a run are one batch in this sense, and so is each sample of them (`take`). An *example* here is what the rest of
+train calls a record, or a unit if units are sampled.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,7 @@ def size(batch: Batch) -> int:
 
 
 def form(batch: Batch) -> object:
-    """Return the form of a batch: the shapes of one example, the types and the devices. Batches of different sizes may have one form."""
+    """Return the form of a batch: the shapes of one example, the types and the devices. Batches of two sizes may have one form."""
     return map_leaves(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
 
 

@@ -1,8 +1,8 @@
-"""Per-example gradients by book-keeping.
+"""Per-example gradients by book-keeping, the fast method (engine/method.py has the interface, engine/vectorised.py the slow ones).
 
 A forward pass is followed by a backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by layer. A
-module with trained parameters is a layer that has a rule (`layers`), a compound of several layers (`compound`), or neither. In the last
-case, its parameters are followed through the operators that use them (`operands`).
+module with trained parameters is a layer that has a rule (layers.py), a compound of several layers (compound.py), or neither. In the last
+case, its parameters are followed through the operators that use them (operands.py). capture.py records the calls of the layers.
 
 A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example
 is then taken at the repetition.
@@ -22,8 +22,17 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.capture import ExampleDim, LayerCall, Recorder, Use, edges, gradients, growing_dim, recording, refuse_hooks
-from dpcli.train.engine.cells import activation_of, cell, gru_update, lstm_update, rnn_direction, rnn_update
+from dpcli.train.engine.capture import (
+    ExampleDim,
+    LayerCall,
+    Recorder,
+    Use,
+    gradients,
+    graph_steps,
+    growing_dim,
+    recording,
+    refuse_hooks,
+)
 from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
 from dpcli.train.engine.method import (
@@ -37,7 +46,17 @@ from dpcli.train.engine.method import (
 )
 from dpcli.train.engine.operands import ForwardPass, Leaves, Operand
 from dpcli.train.engine.pieces import Piece, PlainRows, merge
-from dpcli.train.engine.recurrent import gru_direction, lstm_direction, recurrent
+from dpcli.train.engine.recurrent import (
+    activation_of,
+    gru_direction,
+    gru_update,
+    lstm_direction,
+    lstm_update,
+    recurrent,
+    recurrent_cell,
+    rnn_direction,
+    rnn_update,
+)
 
 # Names of the autograd nodes that repeat a tensor for each example.
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
@@ -47,9 +66,9 @@ COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
     nn.LSTM: lambda module: recurrent(module, lstm_direction, state_count=2),
     nn.GRU: lambda module: recurrent(module, gru_direction, state_count=1),
     nn.RNN: lambda module: recurrent(module, rnn_direction, state_count=1),
-    nn.LSTMCell: lambda module: cell(module, lstm_update, state_count=2),
-    nn.GRUCell: lambda module: cell(module, gru_update, state_count=1),
-    nn.RNNCell: lambda module: cell(module, partial(rnn_update, activation_of(module)), state_count=1),
+    nn.LSTMCell: lambda module: recurrent_cell(module, lstm_update, state_count=2),
+    nn.GRUCell: lambda module: recurrent_cell(module, gru_update, state_count=1),
+    nn.RNNCell: lambda module: recurrent_cell(module, partial(rnn_update, activation_of(module)), state_count=1),
 }
 
 
@@ -238,14 +257,13 @@ def repetitions(losses: Tensor, shared_uses: Sequence[Use]) -> list[Use]:
     """
     uses = []
     sources = {use.edge.node: use for use in shared_uses}
-    for node, _, source in edges(losses):
-        if source not in sources:
+    for step in graph_steps(losses):
+        use = sources.get(step.source)
+        if use is None:
             continue
-        if node.name() not in REPEATING:
-            raise Unsuitable(
-                f"{sources[source].layer.name} runs once for all examples, and {node.name()} is no repetition of its output"
-            )
-        uses.append(replace(sources[source], edge=GradientEdge(node, 0)))
+        if step.node.name() not in REPEATING:
+            raise Unsuitable(f"{use.layer.name} runs once for all examples, and {step.node.name()} is no repetition of its output")
+        uses.append(replace(use, edge=GradientEdge(step.node, 0)))
     return uses
 
 

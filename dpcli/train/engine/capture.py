@@ -1,4 +1,4 @@
-"""Records of each call of a layer, from which book-keeping computes per-example gradients.
+"""Records of each call of a layer, from which book-keeping (engine/book_keeping.py) computes per-example gradients.
 
 `recording` replaces the forward of each layer by one that runs the layer and adds a `Use` to a `Recorder`. A use has the input of the
 layer, and the edge of the autograd graph at which the gradient of its output is taken. The gradients of the layer's parameters are computed
@@ -22,8 +22,22 @@ from dpcli.train.engine.method import Unsuitable
 from dpcli.train.torch_internals import backward_engine, without_function_modes
 
 
-def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
-    """Yield every step of the autograd graph from a node to an operand: the node, the operand's number, and the node that computed it.
+class GraphStep(NamedTuple):
+    """A step of the autograd graph from a node to one of its operands.
+
+    Attributes:
+        node: Node of an operator.
+        operand: Number of the operand.
+        source: Node that computed the operand.
+    """
+
+    node: Node
+    operand: int
+    source: Node
+
+
+def graph_steps(losses: Tensor) -> Iterator[GraphStep]:
+    """Yield every step of the autograd graph, from the losses to the parameters.
 
     Graphs of the same form give their steps in the same order. Losses that need no gradient have no graph and give nothing.
     """
@@ -32,12 +46,12 @@ def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
         node = stack.pop()
         if node is None:
             continue
-        for operand, (operand_node, _) in enumerate(node.next_functions):
-            if operand_node is not None:
-                yield node, operand, operand_node
-                if operand_node not in visited:
-                    visited.add(operand_node)
-                    stack.append(operand_node)
+        for operand, (source, _) in enumerate(node.next_functions):
+            if source is not None:
+                yield GraphStep(node, operand, source)
+                if source not in visited:
+                    visited.add(source)
+                    stack.append(source)
 
 
 def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[Tensor | None, ...]:
@@ -66,17 +80,14 @@ def accumulate_gradients(loss: Tensor) -> None:
 
 
 def growing_dim(one: Sequence[int], several: Sequence[int], count: int) -> int | None:
-    """Return the dimension that has length 1 in the first shape and length `count` in the second.
+    """Return the dimension that has length 1 in the first shape and length `count` in the second: 1 for (5, 1) and (5, 3), with count 3.
 
     Return None unless this is the only difference of the shapes.
     """
     if len(one) != len(several):
         return None
-    differing_dims = [dim for dim in range(len(one)) if one[dim] != several[dim]]
-    if len(differing_dims) != 1:
-        return None
-    (dim,) = differing_dims
-    return dim if (one[dim], several[dim]) == (1, count) else None
+    differing = [(dim, *lengths) for dim, lengths in enumerate(zip(one, several, strict=True)) if lengths[0] != lengths[1]]
+    return differing[0][0] if len(differing) == 1 and differing[0][1:] == (1, count) else None
 
 
 def ancestors(top: Node | None, stop: Node | None) -> set[Node]:
@@ -267,9 +278,9 @@ class Recorder:
         call_of_node: dict[Node, CallNodes] = {}
         for recorded in self.call_nodes or ():
             call_of_node.update(dict.fromkeys(recorded.nodes - recorded.outputs, recorded))
-        for node, _, operand_node in edges(losses):
-            call = call_of_node.get(operand_node)
-            if call is not None and node not in call.nodes:
+        for step in graph_steps(losses):
+            call = call_of_node.get(step.source)
+            if call is not None and step.node not in call.nodes:
                 raise Unsuitable(f"{call.name} has parameters that a gradient in the loss depends on")
 
 

@@ -1,4 +1,4 @@
-"""The choice of a method for per-example gradients.
+"""The choice of a method for per-example gradients (engine/method.py), and the comparisons on which it rests.
 
 Book-keeping is chosen if it applies and its gradients are correct, otherwise vmap, otherwise a loop over the examples. Methods are compared
 on a few synthetic examples, with slightly shifted parameters. Without the shift, a layer that starts at zero, such as LoRA's second matrix,

@@ -63,7 +63,7 @@ def require_measurable(name: str, value: float) -> float:
 
 
 def by_module(names: Sequence[str]) -> list[list[str]]:
-    """Return one group of parameters for each module, such as its weight and its bias."""
+    """Return one group of parameters for each module: "a.weight", "a.bias", "b.weight" gives [["a.weight", "a.bias"], ["b.weight"]]."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(name.rpartition(".")[0], []).append(name)
@@ -212,12 +212,15 @@ class PerGroup:
 
 
 def within(name: str, group: str) -> bool:
-    """Return whether a group has the name of the parameter, or of a module that contains the parameter."""
+    """Return whether a group has the name of the parameter, or of a module that contains it. "head.bias" is within "head", not "he"."""
     return name == group or name.startswith(f"{group}.")
 
 
 def shares(total: float, weights: Sequence[float]) -> list[float]:
-    """Return numbers that are proportional to the weights, and whose squares add up to the square of the total, up to rounding."""
+    """Return numbers that are proportional to the weights, and whose squares add up to the square of the total, up to rounding.
+
+    A total of 10 with weights 3 and 4 gives 6 and 8.
+    """
     largest = max(weights, default=1.0)  # divided out, so that no square overflows or underflows
     length = math.hypot(*(weight / largest for weight in weights))
     return [total * (weight / largest / length) for weight in weights]

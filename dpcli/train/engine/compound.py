@@ -1,7 +1,8 @@
 """Compounds: modules of torch that consist of several layers, such as multi-head attention.
 
-The forward of a compound is replaced by one that calls the layers one by one, so that each call is recorded. The new forward computes the
-output, so nothing is computed twice.
+Book-keeping (engine/book_keeping.py) needs a record of each call of a layer, but torch computes such a module by one function. The forward
+of a compound is therefore replaced by one that calls the layers one by one. The new forward computes the output, so nothing is computed
+twice. recurrent.py has the forwards of torch's recurrent modules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Control of the random numbers that a model draws, so that a record receives the same numbers in a batch and alone.
 
-Within `same_draws`, all records receive the same numbers. Within `recorded_draws`, the numbers of one record are recorded. Within
+A comparison of a record in a batch with the record alone (engine/choice.py, isolation/checked_sums.py) would otherwise fail for every model
+with dropout. The modes below intercept torch's random operators and guess which part of their numbers belongs to a record. Within
+`same_draws`, all records receive the same numbers. Within `recorded_draws`, the numbers of one record are recorded. Within
 `replayed_draws`, that record receives the recorded numbers again when it is processed alone.
 """
 

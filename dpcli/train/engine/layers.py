@@ -1,5 +1,9 @@
 """Rules for the per-example gradients of layers: linear layers, convolutions, embeddings and normalisations.
 
+A rule (`LayerRule` in engine/method.py) is a formula. Given the inputs of a layer and the gradient at its output, which capture.py records,
+it returns a piece (pieces.py) for each parameter. A linear layer, for example, needs no gradient of its weight for each example: the two
+factors of its outer products are enough.
+
 RULES is keyed by the qualified name of `forward`: a subclass inherits its parent's rule unless it overrides `forward`, because its gradient
 may then differ.
 """

@@ -1,6 +1,7 @@
 """The interfaces of methods for per-example gradients and of layer rules, and what all methods share.
 
-All methods compute the losses by `per_example_losses`, train the parameters that `trained_parameters` lists, and compute norms in
+A method computes the gradient of the loss of each example separately: book_keeping.py, vectorised.py (vmap or a loop), or opacus.py. All
+methods compute the losses by `per_example_losses`, train the parameters that `trained_parameters` lists, and compute norms in
 `full_precision`.
 """
 

@@ -1,4 +1,4 @@
-"""The gradient engine for engine = "opacus". Hooks of Opacus compute per-example gradients, and dpcli checks and clips them.
+"""The engine of clipped sums for engine = "opacus" in [train]. Hooks of Opacus compute per-example gradients; dpcli checks and clips them.
 
 Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. It may silently assign a gradient to the wrong example:
 if a layer does not run once for each example, as with position ids or soft prompts, or if it does not know a module. A few synthetic

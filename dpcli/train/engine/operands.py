@@ -1,7 +1,9 @@
 """Per-example gradients of parameters that belong to no layer, computed from the operators that use them.
 
-Few kinds of operators combine such a parameter with the examples: the parameter is added to a tensor that holds examples, multiplies such a
-tensor, or is repeated for each example. The autograd graph has a node for every operator that uses the parameter, so no use is missed.
+Book-keeping (engine/book_keeping.py) knows layers and compounds. A parameter that a module uses in another way, such as a class token or a
+scale, is followed here. Few kinds of operators combine such a parameter with the examples: the parameter is added to a tensor that holds
+examples, multiplies such a tensor, or is repeated for each example. The autograd graph has a node for every operator that uses the
+parameter, so no use is missed.
 
 For each such operator, a vector-Jacobian product (VJP) turns the gradient of the output into the gradient of the operand, one for each
 example. Operators on parameters alone are differentiated by autograd, for all examples at once.
@@ -19,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from dpcli.train.engine.capture import edges, growing_dim
+from dpcli.train.engine.capture import GraphStep, graph_steps, growing_dim
 from dpcli.train.engine.method import Unsuitable, wide
 
 # A vector-Jacobian product: it takes the gradient of an operator's output and returns the gradient of one of its operands.
@@ -249,9 +251,9 @@ class Graph:
     """The autograd graph of the losses, with an index from each node to the nodes that use its output."""
 
     def __init__(self, losses: Tensor) -> None:
-        self.consumers: dict[Node, list[tuple[Node, int]]] = {}
-        for node, operand, following in edges(losses):
-            self.consumers.setdefault(following, []).append((node, operand))
+        self.consumers: dict[Node, list[GraphStep]] = {}
+        for step in graph_steps(losses):
+            self.consumers.setdefault(step.source, []).append(step)
 
     def walk(self, leaf: Tensor) -> Iterator[Reached]:
         """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `independent`.
@@ -262,7 +264,7 @@ class Graph:
         stack, visited = [start], {start}
         while stack:
             node = stack.pop()
-            for consumer, operand in self.consumers.get(node, []):
+            for consumer, operand, _ in self.consumers.get(node, []):
                 reached = Reached(consumer, operand, GradientEdge(node, consumer.next_functions[operand][1]))
                 yield reached
                 if reached.independent and consumer not in visited:

@@ -1,7 +1,11 @@
 """Per-example gradients of one parameter, in the representation that computes norms and weighted sums at the lowest cost.
 
-Shapes are written with B for the number of examples, T for the number of uses of the parameter within one example (its positions), and
-p x d for the parameter as a matrix.
+A `Piece` holds the gradients of B examples. sums.py asks it for their squared norms and, when the clipping factors are known, for their
+weighted sum. Neither needs the B gradients in full: a linear layer with T positions stores the factors (B, T, p) and (B, T, d) of its outer
+products. Norms must never be too small, or an example would exceed C.
+
+Shapes are written with B for the number of examples, T for the number of uses of the parameter within one example (its positions), and p x
+d for the parameter as a matrix.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The sum of clipped per-example gradients. No other module applies clipping factors."""
+"""The sum of clipped per-example gradients, before noise. No other module applies clipping factors.
+
+A method (method.py) yields the gradients of a part of the batch as pieces, one for each parameter (pieces.py). Here they are measured
+(`measure`), scaled by the factors of the clipping style (clip.py), and added (`add_clipped`). The style divides the parameters into groups,
+and each group has a factor of its own. The result must hold for any gradient: norms are rounded up, so that no example adds more than C; an
+example whose gradient is not finite adds zero; and gradients whose squares would overflow are first divided by a power of two (`Rescaled`).
+"""
 
 from __future__ import annotations
 

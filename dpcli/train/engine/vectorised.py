@@ -1,4 +1,4 @@
-"""The methods that use vmap or a loop.
+"""The methods for per-example gradients (engine/method.py) that use vmap or a loop.
 
 Slow but simple: each example is differentiated by itself, so no proof is needed that operators keep examples apart (vmap is used only if
 torch defines all of them). book_keeping.py is the fast method, and needs one.

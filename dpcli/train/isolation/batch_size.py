@@ -1,6 +1,9 @@
 """The batch size as a symbol, and the check that a program runs in the same way for every batch size.
 
-A program that takes another path for some batch sizes lets the presence of one record change the losses of all others.
+A program that takes another path for some batch sizes lets the presence of one record change the losses of all others. traced_program.py
+runs the program on tensors whose first length is the symbol. When the program compares this length with a number, as in `if len(x) > 32`,
+torch evaluates the comparison for SIZE_HINT and appends it to a list of *guards*. `Shapes` keeps the guards of the user's own code, and
+`require_any_size` evaluates them for other sizes: each must hold for every size from 2 on.
 """
 
 from __future__ import annotations
@@ -112,7 +115,11 @@ def line_of(guard: Any) -> str:
 
 
 def called_by_operator(frame: Any) -> bool:
-    """Return whether an operator of torch or this package made a call, and not the user's code or one of its hooks."""
+    """Return whether an operator of torch or this package made a call, and not the user's code or one of its hooks.
+
+    Args:
+        frame: Frame of the function that made the call.
+    """
     while frame is not None:
         file = frame.f_code.co_filename
         if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith(

@@ -1,7 +1,10 @@
 """The base class of the engines that compute clipped sums, with the check of isolation that they make in real steps.
 
-The check computes the gradient of one record alone, and compares its norm with its norm in the batch. Methods that differentiate each
-record separately need no such check.
+An engine is engine/per_example.py (dpcli's own) or engine/opacus.py. Before the first step it is rehearsed on synthetic records: the
+program is checked, and the engine chooses a method. A program may still combine records on private data only. The training loop therefore
+offers one random record of each step (`checked_sums`). The engine computes the gradient of this record alone, and compares its norm with
+its norm in the batch. Methods that differentiate each record separately (`Method.isolates`) need no such check, and dpcli's own engine
+omits it in most of the later steps.
 """
 
 from __future__ import annotations

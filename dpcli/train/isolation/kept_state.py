@@ -1,7 +1,9 @@
 """The state that a model and its loss can reach, and the constant tensors that they read.
 
-A forward pass that changes state could carry one record into the gradient of another. A snapshot of the state before the pass is therefore
-compared with one after it. Constant tensors are named in the statement of the run, because they may depend on data.
+A forward pass that changes state could carry one record into the gradient of another. The rehearsal (isolation/rehearsal.py) therefore
+compares a snapshot of the state before a pass with one after it. A snapshot names each value by the path that leads to it, such as "model:
+layers.0.counter", and walks through attributes, closures, global variables and classes of the user's code, but not of libraries. Constant
+tensors are named in the statement of the run, because they may depend on data.
 """
 
 from __future__ import annotations
@@ -36,6 +38,13 @@ LITERAL = torch.ops.aten.lift_fresh.default  # the operator by which torch.tenso
 DRAWS = "random numbers"  # end of the names of generators' states
 
 
+@dataclass(frozen=True, slots=True)
+class TensorIdentity:
+    """A tensor in a snapshot without copies, by its `id`."""
+
+    tensor_id: int
+
+
 @dataclass(slots=True)
 class ReachableState:
     """A snapshot of the values that a program can reach.
@@ -64,7 +73,7 @@ class ReachableState:
 
     def add_tensor(self, name: str, tensor: Tensor) -> None:
         """Add the numbers of a tensor, or its identity without `copies`, and whether it requires a gradient."""
-        self.values[name] = tensor.detach().clone() if self.copies else (id(tensor),)
+        self.values[name] = tensor.detach().clone() if self.copies else TensorIdentity(id(tensor))
         self.values[f"{name}.requires_grad"] = tensor.requires_grad
 
     def visit(self, name: str, value: Any, depth: int = 0) -> None:
@@ -111,19 +120,10 @@ class ReachableState:
 
     def visit_globals(self, name: str, function: types.FunctionType, depth: int) -> None:
         """Add the global variables that a function names, if the function belongs to the user's code."""
-        if not is_own_code(function.__code__.co_filename):
-            return
-        namespace, names = function.__globals__, global_names(function.__code__)
-        label = namespace.get("__name__", name)
-        for key in sorted(names & namespace.keys()):
-            value = namespace[key]
-            if not isinstance(value, types.ModuleType):
-                self.visit(f"{label}.{key}", value, depth + 1)
-            elif is_own_code(getattr(value, "__file__", None) or "<"):
-                for inner_key in sorted(names & vars(value).keys()):
-                    inner_value = vars(value)[inner_key]
-                    if not isinstance(inner_value, types.ModuleType):
-                        self.visit(f"{value.__name__}.{inner_key}", inner_value, depth + 1)
+        if is_own_code(function.__code__.co_filename):
+            names, namespace = global_names(function.__code__), function.__globals__
+            for path, value in named_globals(names, namespace, namespace.get("__name__", name)):
+                self.visit(path, value, depth + 1)
 
     def visit_class(self, name: str, cls: type) -> None:
         """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out."""
@@ -190,10 +190,9 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from callable_parts(value)
     elif not isinstance(value, types.ModuleType | type):
         yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
-        for base in type(value).__mro__:
-            for name, member in vars(base).items() if "__slots__" in vars(base) else ():
-                if isinstance(member, types.MemberDescriptorType):
-                    yield f".{name}", getattr(value, name, None)
+        members = [item for base in type(value).__mro__ if "__slots__" in vars(base) for item in vars(base).items()]
+        slots = (name for name, member in members if isinstance(member, types.MemberDescriptorType))
+        yield from ((f".{name}", getattr(value, name, None)) for name in slots)
 
 
 def container_parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -246,9 +245,25 @@ def cell_content(cell: Any) -> Any:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Return the names of global variables that a function, or a function within it, may use."""
+    """Return the names of global variables that a function, or a function within it, may use. Names of attributes are among them."""
     nested = [const for const in code.co_consts if isinstance(const, types.CodeType)]
     return set(code.co_names).union(*map(global_names, nested))
+
+
+def named_globals(
+    names: set[str], namespace: Mapping[str, Any], label: str, enters_modules: bool = True
+) -> Iterator[tuple[str, Any]]:
+    """Yield the variables of a module that have one of the names, and those of the user's own modules that it names, as in `own.COUNT`.
+
+    Args:
+        label: Name of the module, with which the paths of its variables begin.
+    """
+    for key in sorted(names & namespace.keys()):
+        value = namespace[key]
+        if not isinstance(value, types.ModuleType):
+            yield f"{label}.{key}", value
+        elif enters_modules and is_own_code(getattr(value, "__file__", None) or "<"):
+            yield from named_globals(names, vars(value), value.__name__, enters_modules=False)
 
 
 def equal(a: object, b: object) -> bool:
@@ -267,8 +282,7 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, .
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
         loss(model, batch)
     reached = reachable_state(model, loss, copies=False).values
-    # Without copies, a tensor is stored as a tuple of its id alone.
-    names = {value[0]: name for name, value in reached.items() if isinstance(value, tuple) and len(value) == 1}
+    names = {value.tensor_id: name for name, value in reached.items() if isinstance(value, TensorIdentity)}
     descriptions = set[str]()
     for tensor, description in recorder.operands:
         lengths = ", ".join(map(str, tensor.shape))

@@ -1,7 +1,12 @@
 """Layouts of tensors, and calls of operators on tensors with layouts.
 
-A layout states along which dimension a tensor holds the records of a batch. The batch size is a symbol. A dimension counts records if its
-length is a multiple of this symbol.
+A layout states along which dimension a tensor holds the records of a batch. The batch size B is a symbol (isolation/batch_size.py). A
+dimension counts records if its length is a multiple of this symbol. tracker.py follows a program and asks a rule (operators.py, moves.py)
+for the layouts of the outputs of each `Call`, given those of its arguments.
+
+A result that depends on several records is `Merged`. That is allowed, as the gradient of a weight is such a sum, as long as it does not
+enter a loss. `Mixed` is the exception that refuses the program at once. `Unknown` proves nothing: records must then be processed one by
+one.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-PAIRED = "which pairs each record with every other"  # end of a message
+PAIRED = "which pairs each record with every other"  # end of a message; tracker.py recognises the case by it, for its advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,8 @@ class AlongRecords:
     """The layout of a tensor in which each number depends on one record alone.
 
     Dimension `dim` has length outer * B * inner, where B is the batch size. Index (o * B + b) * inner + i belongs to record b, for every
-    o < outer and i < inner.
+    o < outer and i < inner. A batch of shape (B, 3, 8) has dim = 0. As a view of shape (B * 3, 8) it has inner = 3, because each record has
+    three successive rows.
 
     Attributes:
         identical: Whether every record has the same numbers. The numbers then reveal nothing about any record.

@@ -1,8 +1,9 @@
 """Rules for operators that move numbers without computing new ones, such as view, cat or index.
 
-Each rule returns the layout of every output of a call, given the layouts of the arguments. It returns Merged if an output depends on
-several records, and raises Mixed if the operator pairs records. If unsure, return Unknown: it only adds a doubt and rules out the fast
-method (book-keeping). A wrong AlongRecords breaks the guarantee.
+Each rule returns the layout (isolation/layout.py) of every output of a call, given the layouts of the arguments. It returns Merged if an
+output depends on several records, and raises Mixed if the operator pairs records. The table RULES in operators.py has the rule of each
+operator. If unsure, a rule must return Unknown: it only adds a doubt, and records are then processed one by one. A wrong AlongRecords
+breaks the guarantee.
 """
 
 from __future__ import annotations
@@ -101,12 +102,12 @@ def squeeze(call: Call) -> Layouts:
 
 
 def after_insertion(dim: int, inserted: int) -> int:
-    """Return the number of a dimension after another dimension was inserted."""
+    """Return the number of a dimension after another dimension was inserted: 1 becomes 2 if dimension 0 or 1 is inserted."""
     return dim + 1 if inserted <= dim else dim
 
 
 def after_removal(dim: int, removed: Sequence[int]) -> int:
-    """Return the number of a dimension after other dimensions were removed."""
+    """Return the number of a dimension after other dimensions were removed: 3 becomes 1 if 0 and 2 are removed."""
     return dim - sum(other < dim for other in removed)
 
 

@@ -1,11 +1,12 @@
 """Rules for operators that compute, and the table with the rule of every operator.
 
-`LayoutTracker` applies a rule to each call with an argument that holds records. The rule returns the layout of every output: Unknown for a
-case that it does not cover, and Merged for an output that combines several records. It raises Mixed to refuse the program at once, for
-example if the operator pairs each record with every other record.
+A rule proves along which dimension the outputs of an operator of torch hold records. `LayoutTracker` (tracker.py) applies it to each call
+with an argument that holds records. The rule returns the layout (layout.py) of every output: a sum over dimension 1 of a tensor (B, T)
+still has one number for each record, and a sum over dimension 0 is Merged. It returns Unknown for a case that it does not cover, and raises
+Mixed to refuse the program at once, for example if the operator pairs each record with every other record.
 
-The rules of operators that only move numbers are in `moves`. The table `RULES` is at the end of this file. An operator that is not in the
-table has no rule, unless torch tags it as pointwise.
+The rules of operators that only move numbers are in moves.py. The table `RULES` is at the end of this file. An operator that is not in the
+table has no rule, unless torch tags it as pointwise. tests/train/isolation compares the rules with the operators themselves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The check that a program isolates records. The loss and the gradient of a record must depend on that record alone.
+"""The check that a program, a model with its loss, isolates records: a record's loss and gradient depend on that record alone.
 
-The program is first followed operator by operator without records (`traced_program`), and then run on synthetic records. In real steps,
-`checked_sums` makes a further check.
+An engine calls `check_isolation` before the first step, so that a program that combines records is refused before anything is charged. The
+check follows the program operator by operator without records (traced_program.py). It then compares the losses of synthetic records in a
+batch with the loss of each record alone (`try_records`), and the gradient of a record with that after other records (`require_no_memory`).
+All of this runs on copies of the model. In real steps, checked_sums.py makes a further check.
 """
 
 from __future__ import annotations
@@ -138,7 +140,7 @@ def gradient_after(earlier_records: Sequence[Batch], model: nn.Module, loss: Los
 
 
 def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
-    """Compare the losses of synthetic records in a batch with the losses of each record alone, at several magnitudes.
+    """Compare the losses of synthetic records in a batch with the losses of each record alone, at several magnitudes of their numbers.
 
     Raises:
         InputError: The losses differ, or a forward pass changes state. Any other error is one of the program itself.
@@ -151,9 +153,8 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
         state_before = reachable_state(model, loss)
         with no_validation_by_default():
             loss(model, draw(2))
-        state_before.require_same(
-            reachable_state(model, loss)
-        )  # checked before `check_losses` sets torch's seed, which is a part of it
+        # `check_losses` below sets torch's seed, which is a part of the state.
+        state_before.require_same(reachable_state(model, loss))
         for round_number in range(ROUNDS):
             count = LARGER_BATCH_SIZE if round_number == 1 and not program.complete else usual_count
             for scale in program.numbers.scales if has_floats(draw(1)) else (1.0,):

@@ -1,4 +1,4 @@
-"""Synthetic records, on which a program is checked before it reads the private ones.
+"""Synthetic records, on which a program is checked before it reads the private ones (isolation/rehearsal.py).
 
 They have the shapes and types of the real records and random contents. Of the records' values, only the ranges of integers are used, as a
 program that looks up a table fails outside of it. Several kinds of numbers (KINDS) are tried, because a program may branch or fail on some.

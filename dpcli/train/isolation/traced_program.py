@@ -1,10 +1,11 @@
-"""Abstract execution of a training program, to prove that each loss depends on one record alone.
+"""Abstract execution of a training program (a model with its loss), to prove that each loss depends on one record alone.
 
-`analyze` runs the program operator by operator on fake tensors. They have no numbers, and their batch size is a symbol. A rule for each
-operator states along which dimension its results hold records, or that it merged records.
+`analyze` runs the program operator by operator on fake tensors. They have no numbers, and their batch size is a symbol (batch_size.py). A
+rule for each operator (operators.py) states along which dimension its results hold records, or that it merged records. `LayoutTracker`
+(tracker.py) applies the rules.
 
-The rules cannot follow every program, such as one with a branch on values or a loop over the records. Such a program is not refused. Its
-gradients are computed one record at a time instead.
+The rules cannot follow every program, such as one with a branch on values or a loop over the records. Such a program is not refused. There
+is a *doubt*, and its gradients are computed one record at a time instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """A dispatch mode that follows a program operator by operator, and tracks along which dimension each tensor holds records.
 
-The layouts are defined in `layout`, and the rule of each operator is in `operators` or `moves`. The mode collects its results in
+A dispatch mode of torch intercepts every operator that a program calls, in the forward and the backward pass. The layouts are defined in
+layout.py, and the rule of each operator is in operators.py or moves.py. `track` is the centre: it finds the layouts of a call's outputs and
+stores them. Views share memory, so a write to one of them may change the layouts of all (`StorageState`). The mode collects its results in
 `IsolationFindings`: an error if an operator combines records, and otherwise the reasons why the program is not proven to isolate them.
+traced_program.py runs a program in this mode.
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ class StorageState:
 
 
 class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode that tracks for every tensor along which dimension it holds records.
+    """A dispatch mode that tracks for every tensor along which dimension it holds records. The header of this file explains it.
 
     Args:
         findings: Findings about the program. The mode adds to them.
@@ -233,7 +236,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments = [*map(self.layout_of, call.tensors())]
         batch_size = batch_size_uses(func, call.values)
         uses_shape_only = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
-        if not batch_size.in_numbers and uses_shape_only and len(arguments) == 1:
+        if not batch_size.in_numbers and uses_shape_only and len(arguments) == 1:  # the numbers of the argument are not read
             return [self.created(call, output) for output in call.outputs]
         unknown = [layout for layout in arguments if isinstance(layout, Unknown)]
         if unknown:
@@ -243,7 +246,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if call.name == "arange" and not record_layouts and not merged and (batch_size.in_shape or batch_size.in_numbers):
             counts_from_zero = call.values.get("start", 0) == 0 and call.values.get("step", 1) == 1
             return RecordIndices(0) if counts_from_zero and counts_records(call.outputs[0], 0) else Unknown("arange")
-        if merged or batch_size.in_numbers:
+        if merged or batch_size.in_numbers:  # numbers that depend on several records, or on their number
             how = merged[0].how if merged else f"{call.name} with the number of records"
             if record_layouts:
                 raise Mixed(how)
@@ -252,7 +255,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self.layouts_without_records(call)
         if call.name not in INDEXING and any(isinstance(layout, RecordIndices) for layout in record_layouts):
             return self.index_layout(call)
-        if batch_size.in_shape and call.name not in SIZED:
+        if batch_size.in_shape and call.name not in SIZED:  # no rule covers this use of the batch size as a length
             return Unknown(f"{call.name} with the number of records")
         return mark_differing(rule_of(func, call.name)(call), record_layouts)
 

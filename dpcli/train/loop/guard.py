@@ -1,6 +1,7 @@
 """The guard of the user's own training loop. It stops the run if weights or other state changed between two private steps.
 
-A change between the steps could carry private data into the model without noise.
+A change between the steps could carry private data into the model without noise. `LoopSteps` (loop/steps.py) asks the guard before and
+after each step. The guard compares *marks* of the state (loop/marks.py): values that are equal as long as nothing has changed.
 """
 
 from __future__ import annotations

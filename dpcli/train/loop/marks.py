@@ -1,4 +1,6 @@
-"""Marks: values that change if the state of a module, a class or an optimizer changes. The guard of a loop compares marks of two moments.
+"""Marks: values that change if the state of a module, a class or an optimizer changes.
+
+The guard of a loop of the user's own (loop/guard.py) compares the marks of two moments, because a changed state could carry private data.
 
 Numbers, texts, arrays and containers of these are marked by value. Tensors are marked by identity and by value, and all other objects by
 identity. Modules are found among the registered submodules, and in the lists, tuples and dictionaries that are attributes of modules.

@@ -1,4 +1,4 @@
-"""The steps of a run whose training loop is the user's own.
+"""The steps of a run whose training loop is the user's own. `dpcli.private` (loop/private.py) shows them to the user as `Private`.
 
 `LoopSteps` checks the order of the caller's calls, and that each step of the optimizer uses the noisy gradient and nothing else. The
 functions below it refuse what could change a gradient unseen: autocast, inference mode, modes that intercept operators, and hooks.
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 class LoopPhase(Enum):
-    """The state of a run between two calls of its user.
+    """The state of a run between two calls of its user: IDLE, after `draw` DRAWN, after `backward` NOISED, after the optimizer's step IDLE.
 
-    The value of a phase is the reason for which a call in this phase is refused.
+    During a call the phase is BUSY. The value of a phase is the reason for which a call in this phase is refused.
     """
 
     IDLE = "draw a batch first"

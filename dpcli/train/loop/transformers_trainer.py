@@ -1,4 +1,9 @@
-"""`dpcli.PrivateTrainer`, transformers' Trainer with private steps."""
+"""`dpcli.PrivateTrainer`, transformers' Trainer with private steps.
+
+The Trainer asks for a batch and gets a `PrivateBatch` from `Private` (loop/private.py). It calls `training_step`, which sets the noisy
+gradients, and then the optimizer and its own callbacks. Settings of a Trainer that would change the gradients or the model, or show what is
+private, are refused (REQUIRED). The guard of the loop (loop/guard.py) detects other changes of the model between two steps.
+"""
 
 from __future__ import annotations
 

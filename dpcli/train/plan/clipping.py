@@ -1,6 +1,8 @@
 """The keys of [train.clipping], with a class for each clipping style.
 
-Each class also returns the clipping function of the engine. This module does not import torch.
+DP-SGD bounds the influence of a record by C, the clipping norm, and adds noise in proportion to C. The key `style` selects one of the
+classes below (STYLES in train/plugin.py). A class holds the settings, and `clip` returns the function of engine/clip.py that does the work.
+This module does not import torch.
 """
 
 from __future__ import annotations

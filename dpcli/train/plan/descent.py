@@ -1,5 +1,8 @@
 """The premises of `last-iterate` that a training file must keep.
 
+The entry type `last-iterate` prices a run of which only the last model is released, and for that price the losses must be convex, smooth
+and Lipschitz (mechanisms/noise/last_iterate.py). `require_premises` refuses a file whose training would break this.
+
 The model is `bounded-logistic`: softmax regression on z, which is a record's features with a constant 1, scaled down to a length of at most
 C / sqrt(2). Let p be the probabilities of the labels, and e the record's label as a vector of zeros and a one.
 
@@ -39,14 +42,19 @@ FIXED: dict[str, Any] = {
 
 
 def divisor_of(spec: LastIterateSpec, size: int) -> int:
-    """Return the public number by which a sum of gradients is divided: that of a batch's places, or of its expected records, rounded up."""
+    """Return the public number by which a sum of gradients is divided: that of a batch's places, or of its expected records, rounded up.
+
+    Args:
+        size: Declared number of records.
+    """
     return ceil(size * (Fraction(1, spec.batches) if spec.drawn is None else Fraction(str(spec.inclusion))))
 
 
 def radius_of(spec: object) -> float | None:
-    """Return the radius of the ball onto which every model is projected; None if there is none."""
-    is_bounded = isinstance(spec, LastIterateSpec) and spec.diameter is not None
-    return spec.diameter / 2.0 * (1.0 - 1e-12) if is_bounded else None  # type: ignore[attr-defined]
+    """Return the radius of the ball onto which every model is projected, a little less than half the diameter; None if there is none."""
+    if not isinstance(spec, LastIterateSpec) or spec.diameter is None:
+        return None
+    return spec.diameter / 2.0 * (1.0 - 1e-12)  # so that rounding does not leave the ball
 
 
 def require_premises(entry: Entry, train: Train, pipeline: Pipeline, path: str) -> None:

@@ -1,4 +1,10 @@
-"""The plan of a training run, with its stages, their noise and their cost. The plan is complete before any data are read."""
+"""The plan of a training run, with its stages, their noise and their cost. The plan is complete before any data are read.
+
+`plan_of` reads the plan from a training file and refuses a file that training could not perform exactly. The accountant prices the entries
+of the file (its mechanisms), and training performs those that [train] selects, as stages (plan/stages.py). Both use one plan, so that they
+cannot disagree. If a run crashes, the steps after its last saved state may be taken twice: such a *portion* of the steps is charged again
+(`repeated_portions`, `costs`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +30,7 @@ from dpcli.train.plan.stages import Stage, is_trainable, stages
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-# Consecutive steps of a run, as a pair: the number of steps before them, and the number of the last one.
+# Consecutive steps of a run, as a pair: the number of steps before them, and the number of the last one. (200, 400) is steps 201 to 400.
 Portion = tuple[int, int]
 
 
@@ -51,7 +57,7 @@ class TrainingPlan(PricedFile):
 
     @property
     def first_stages(self) -> tuple[Stage, ...]:
-        """Return the first stage of each entry that training performs, in order."""
+        """Return the first stage of each entry that training performs, in order. All stages of an entry have the same mechanism."""
         firsts = {stage.entry.name: stage for stage in reversed(self.stages)}
         return tuple(firsts.values())[::-1]
 
@@ -62,7 +68,7 @@ class TrainingPlan(PricedFile):
 
     @property
     def open_to_audit(self) -> bool:
-        """Return whether an audit observes the steps. The results of such a run are not private."""
+        """Return whether an audit observes the steps (canary gradients, replay/canaries.py). Such a run is not private."""
         return self.canaries > 0 and self.canary == "gradient"
 
     @property
@@ -77,7 +83,7 @@ class TrainingPlan(PricedFile):
         return self.folder_at(self.train.output)
 
     @property
-    def private_file(self) -> str | None:
+    def private_file(self) -> str | None:  # the table to which a window of rows applies
         return self.train.data if os.path.splitext(self.train.data)[1] in self.train.tables else None
 
     @property
@@ -106,7 +112,7 @@ class TrainingPlan(PricedFile):
     def milestone(self, step: int) -> int:
         """Return the next step after `step` at which a state is saved: a multiple of train.checkpoint_every, or the end of a stage.
 
-        `step` must be less than `steps`.
+        `step` must be less than `steps`. With checkpoint_every = 200 and one stage of 450 steps, milestones are 200, 400 and 450.
         """
         every = self.train.checkpoint_every
         return min((step // every + 1) * every, self.stage_at(step).stop)
@@ -114,7 +120,7 @@ class TrainingPlan(PricedFile):
     def repeated_portions(self, resumed_at: Iterable[int]) -> list[Portion]:
         """Return the portions of steps that a run may have taken twice, given the steps at which it was resumed.
 
-        Each portion begins at such a step and ends at the next saved state.
+        Each portion begins at such a step and ends at the next saved state: [200] gives [(200, 400)] in the example of `milestone`.
         """
         return [(step, self.milestone(step)) for step in resumed_at]
 
@@ -193,7 +199,7 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
 def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
     """Yield the stages of all entries that training performs, in order."""
     step, dataset_size = 0, pipeline.privacy.dataset_size
-    assert dataset_size is not None
+    assert dataset_size is not None  # `plan_of` has checked it
     for entry in _entries(pipeline, train, path):
         try:
             planned = list(stages(entry, dataset_size, step))

@@ -1,4 +1,10 @@
-"""The keys of [train] that every task reads. This module does not import torch."""
+"""The keys of [train] that every task reads.
+
+[train] is the table of a pipeline file that says what is trained; the mechanisms of the file say how privately. The key `task` selects the
+subclass of `Train` that reads the table (TASKS in train/plugin.py), and the fields of that class are its keys (base/fields.py explains
+`Key`). The tasks are in settings_classification.py, settings_language.py and settings_custom.py. None of them imports torch, so that the
+linter and the gate can read a file where torch is not installed.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +28,16 @@ MOMENTUM = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0
 DEVICES = r"cpu|cuda(:(0|[1-9][0-9]?))?"
 DEVICE = Constraint("cpu, cuda, or cuda:N", lambda x: re.fullmatch(DEVICES, x) is not None, (("pattern", f"^({DEVICES})$"),))
 
+# Default number of examples in memory at once. It holds 99 % of the Poisson samples of a batch_size of up to 280: a longer sample takes two
+# passes, and a step of a small model then takes up to twice as long. The first default is in the fingerprints of runs.
+PHYSICAL_BATCH_SIZE, FIRST_PHYSICAL_BATCH_SIZE = 320, 256
+
 TASK = Key(
     "kind of training; with custom, model, data, loss and metric are your own functions; with loop, your program calls dpcli.private"
 )
 BOUNDED = "bounded-logistic"  # softmax regression on features of bounded length
 BUILT_IN = ("logistic", BOUNDED, "mlp", "cnn")  # models for arrays
+# Settings without which a key of the table has no effect.
 SGD = Reader('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
 BIAS_CORRECTED = Reader('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
 HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out")
@@ -43,13 +54,22 @@ class Covers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(ABC):
-    """A training run: the model, the data and the optimizer. The mechanisms of the file declare its privacy."""
+    """A training run: the model, the data and the optimizer.
+
+    A subclass adds the keys of its task and sets the class variables below.
+    """
 
     premises: ClassVar[Premises] = (
         Premise(
             "A record's gradient depends on that record, on the model and on public data alone.",
             "train, before the charge and at every batch; for violations that neither check reveals, the author of the model",
             "tests/train/isolation/test_mixing.py::test_a_model_that_mixes_is_refused_before_any_charge",
+        ),
+        Premise(
+            "The last digits of a noisy sum do not show what the noise was added to.",
+            "train and dpcli.private, which draw and add noise in double precision, and round each noisy sum to multiples of about 2^-32 "
+            "standard deviations",
+            "tests/train/sampling/test_noise.py::test_the_last_digits_of_a_noisy_sum_tell_nothing",
         ),
         Premise(
             "A record that causes an error changes no other record's gradient.",
@@ -200,7 +220,7 @@ class Train(ABC):
     ] = None
     physical_batch_size: Annotated[
         int, Key("number of examples in memory at once, with all their views; it has no effect on the result", COUNT, varies=True)
-    ] = 256
+    ] = PHYSICAL_BATCH_SIZE
     checkpoint_every: Annotated[int, Key("number of steps between saved states, for --resume", COUNT, varies=True)] = 200
     output: Annotated[str | None, Key("folder of the model, the metrics and the statement; by default runs/NAME")] = None
     engine: Annotated[Literal["dpcli", "opacus"], Key("library that computes the clipped sums", varies=True)] = "dpcli"
@@ -224,12 +244,17 @@ class Train(ABC):
 
 
 def every_key(train: Train) -> dict[str, Any]:
-    """Return the values of all keys of all tasks and clipping styles, for a run's fingerprint.
+    """Return the values of all keys of all tasks and clipping styles. A key that the file does not set has its default or None.
 
-    A key that the file does not set has its default or None.
+    A run's fingerprint is a digest of them (`TrainingPlan.fingerprint`). It must not change when dpcli learns a new key, or saved runs
+    could no longer be resumed: hence `later`. For the same reason physical_batch_size, which has no effect on the result, has its first
+    default here.
     """
     clipping = _with_defaults(asdict(train.clipping), STYLES)
-    return _with_defaults({**asdict(train), "clipping": clipping}, TASKS)
+    values = _with_defaults({**asdict(train), "clipping": clipping}, TASKS)
+    if values["physical_batch_size"] == PHYSICAL_BATCH_SIZE:
+        values["physical_batch_size"] = FIRST_PHYSICAL_BATCH_SIZE
+    return values
 
 
 def _with_defaults(stated: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""The keys of [train] with task = "classification", including its tables for columns and for the augmentation of images."""
+"""The keys of [train] with task = "classification", including its tables for columns and for the augmentation of images.
+
+A `Feature` is a column that the file declares with its range or its domain ([train.columns.NAME]); tasks/encoding.py turns the column into
+inputs of the model. A `View` says how an image is changed at random ([train.augment]); tasks/augmentation.py makes the views. Whatever the
+encoding needs, such as a range or the number of labels, is declared in the file and never computed from the private records.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,7 @@ CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)
 def plain(text: str) -> str:
     """Return the text of a value without surrounding space, without ".0" after a whole number, and without midnight after a day.
 
+    " 3.0" becomes "3", and "2024-05-01 00:00:00" becomes "2024-05-01".
     The encoding of a record then does not depend on the form that other records gave to its column.
     """
     text = text.strip()
@@ -61,7 +67,7 @@ class Feature:
 
     @property
     def middle(self) -> float:
-        """Return the middle of the declared range, which is scaled to 0."""
+        """Return the middle of the declared range, which is scaled to 0. (min + max) / 2 could overflow."""
         assert self.min is not None and self.max is not None
         return self.min / 2 + self.max / 2
 
@@ -135,7 +141,10 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images(Train):
-    """A task on images with augmentation multiplicity: the loss is the mean over views (De et al. 2022, arXiv:2204.13650, Section 3.3)."""
+    """A task whose records may be images, with augmentation multiplicity: the loss of a record is the mean over random views of it.
+
+    Source: De et al. 2022, arXiv:2204.13650, Section 3.3.
+    """
 
     augmentations: Annotated[
         int | None,

@@ -1,4 +1,7 @@
-"""The keys of [train] with the language tasks, task = "causal-lm" and task = "soft-prompt"."""
+"""The keys of [train] with the language tasks: task = "causal-lm" predicts the next token, task = "soft-prompt" classifies texts.
+
+tasks/causal_lm.py and tasks/soft_prompt.py build the learning problems, and tasks/lm_texts.py reads the texts that the keys describe.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ TEMPLATE = Constraint(
     "text with {text} in it once", lambda x: x.count("{text}") == 1, (("pattern", r"^(?!.*\{text\}.*\{text\}).*\{text\}"),)
 )
 
-ROWS = (".jsonl", ".csv", ".parquet")
+ROWS = (".jsonl", ".csv", ".parquet")  # endings of files with a row for each text
 TEXTS = (".txt", *ROWS)
 AS_DATA = "data declared public, on which metrics are measured: as data, or held-out (a part of data that is declared public)"
 

@@ -1,6 +1,7 @@
 """The sources that [train] may name, and digests of their content.
 
-A source is a word that a task defines, a file, or a function of the user's own.
+A source is a word that a task defines ("digits"), a file ("people.csv"), or a function of the user's own ("package.module:function"). The
+digests tell a resumed run whether code or data have changed since the run began (`TrainingPlan.parts` in plan/plan.py).
 """
 
 from __future__ import annotations

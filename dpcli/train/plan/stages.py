@@ -1,8 +1,8 @@
 """The stages of a training run. A stage is a sequence of steps of one entry of the file.
 
-Several entries form a schedule, in which each entry has its own noise, sampling and steps. A stage of independent noise may stop after any
-step, and costs the steps that it took. A stage that is a pass over shuffled data, a run of correlated noise, or a run of
-which only the last model is released, always has its full cost.
+Several entries form a schedule, in which each entry has its own noise, sampling and steps. What the accountant counts decides where a stage
+ends: a stage of independent noise may stop after any step, and costs the steps that it took. A stage that is a pass over shuffled data, a
+run of correlated noise, or a run of which only the last model is released, has its full cost as soon as one step was taken.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ class Stage:
         entry: Entry of the file that the steps perform.
         start: Number of steps of the run before the stage.
         expected_batch: Public number by which a noisy sum is divided. It is never the number of records drawn.
-        charged_by: Unit that the accountant counts. A run of correlated noise or of
-            last-iterate, or an epoch, counts as one, however many of its steps are
-            taken.
+        charged_by: Unit that the accountant counts. A run of correlated noise or of last-iterate, or an epoch, counts as one, however many
+            of its steps are taken.
     """
 
     entry: Entry
@@ -120,7 +119,7 @@ def _runs(entry: Entry, spec: CorrelatedSpec, dataset_size: int, start: int) -> 
 
 
 def _same_runs(entry: Entry, iterations: int, expected_batch: float, start: int) -> Iterator[Stage]:
-    """Yield a stage of `iterations` steps for each run of an entry. The number of runs is `entry.steps`."""
+    """Yield a stage of `iterations` steps for each run of an entry. The accountant counts runs, so their number is `entry.steps`."""
     for run in range(entry.steps):
         yield Stage(entry, start + run * iterations, iterations, expected_batch, "run")
 

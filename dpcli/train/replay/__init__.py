@@ -1,1 +1,1 @@
-"""Replays and canaries, by which an audit tests the training of a file."""
+"""Replays (program.py) and canaries (canaries.py), by which `dpcli audit` tests the training of a file."""

@@ -1,6 +1,10 @@
 """The canaries of an audit: synthetic records or gradients, each of which is inserted into the run if a fair coin toss says so.
 
-The audit later guesses which canaries were inserted. Its success gives a lower bound on epsilon.
+The keys canaries and canary of [audit] declare them. A run with canaries writes a score for each of them at its end (`write_scores`), and
+`dpcli audit` guesses from the scores which canaries were inserted (dpcli/audit). Its success gives a lower bound on epsilon. A canary
+*record* is one record more, and its score is minus its loss, so the run remains private. A canary *gradient* is added to the clipped sums
+in a direction of its own and recognised in the noisy sums: a stronger test, after which the run is not private
+(`TrainingPlan.open_to_audit`).
 
 Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846.
 """
@@ -32,8 +36,7 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.noise import noise_of
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
-from dpcli.train.replay.observed_steps import ObservedSteps
-from dpcli.train.replay.step_claims import noise_std, record_rate, sampled_steps
+from dpcli.train.replay.step_claims import ObservedSteps, noise_std, record_rate, sampled_steps
 from dpcli.train.run.outcome import CANARIES
 from dpcli.train.run.processes import several_processes
 from dpcli.train.run.ranks import Ranks
@@ -114,8 +117,8 @@ def _saved_canaries(path: str) -> Canaries:
 class GradientCanaries(Ranks):
     """A single process that adds canary gradients to the clipped sums, correlates each noisy sum with them, and observes the noise.
 
-    A trainer passes each sample to `part`, each clipped sum to `reduce`, and each noisy sum to `broadcast_tensors`. The canaries are added
-    and observed there.
+    It takes the place of the processes of the run (run/ranks.py), because a trainer passes each sample to `part`, each clipped sum to
+    `reduce`, and each noisy sum to `broadcast_tensors`. The canaries are added and observed there.
 
     Attributes:
         records: Number of records. In a batch, indices from this number on are canaries.

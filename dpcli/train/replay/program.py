@@ -1,14 +1,15 @@
-"""Replays of training for an audit. A replay takes the first steps twice, with one record and without it, and with the same random draws.
+"""Replays of training for `dpcli audit`. A replay takes the first steps twice, with one record and without it, with the same random draws.
 
 Differential privacy bounds what a step reveals given all earlier releases. In the run without the record, every step therefore starts from
-the weights that the run with the record released. Random draws of the model belong to records (`OwnDraws`), so all other records draw the
-same numbers in both runs.
+the weights that the run with the record released. Random draws of the model belong to records (`OwnDraws` in record_draws.py), so all other
+records draw the same numbers in both runs. audit/replay.py compares the two sequences of steps with the claims of the file: one record may
+change a sum by at most its claimed sensitivity. Replays use a seed and release nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,10 @@ from dpcli.random.streams import insecure_seed
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
-from dpcli.train.replay.observed_steps import observed_count
 from dpcli.train.replay.record_draws import OwnDraws
-from dpcli.train.replay.step_claims import claims_of, noise_std, sampled_steps
+from dpcli.train.replay.step_claims import claims_of, noise_std, observed_count, sampled_steps
 from dpcli.train.run.ranks import Ranks, T
-from dpcli.train.step.prepare import Prepared, prepare
+from dpcli.train.step.prepare import prepare_trial
 from dpcli.train.torch_internals import tree_map
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case
         case: Number of the case. After the last of `CASES`, the first one follows again.
     """
     seed = int(rng.integers(2**62))
-    batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
+    batches = list(islice(prepare_trial(plan, insecure_seed(seed), Ranks()).batches(stage), min(stage.steps, STEPS)))
     choose, change = CASES[case % len(CASES)]
     record = choose(batches, rng)
     noise_factor = noise_std(plan, first) / noise_std(plan, stage)
@@ -101,11 +101,6 @@ def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case
     other_records = [batch[batch != record] for batch in batches]
     _run(plan, stage, seed, without_record, other_records, record, change, present=False)
     return tuple(with_record.steps), tuple(without_record.steps)
-
-
-def _prepared(plan: TrainingPlan, seed: int, ranks: Ranks) -> Prepared:
-    """Return a run without canaries that is ready to take its first step, and whose random numbers come from a seed."""
-    return prepare(replace(plan, canaries=0), insecure_seed(seed), ranks, None, "")
 
 
 def _run(
@@ -125,7 +120,7 @@ def _run(
         change: Function that changes the numbers of the record before the steps.
         present: Whether the dataset contains the record.
     """
-    prepared, draws = _prepared(plan, seed, recorder), OwnDraws(seed)
+    prepared, draws = prepare_trial(plan, insecure_seed(seed), recorder), OwnDraws(seed)
     trainer = prepared.trainer
     gradients: Any = trainer.gradients
     gradients.loss = draws.loss(gradients.loss)

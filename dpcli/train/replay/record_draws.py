@@ -1,6 +1,7 @@
 """Random draws of a model that belong to records. If one record is removed, all other records still draw the same numbers.
 
-An audit replays a run with one record and without it (`program`), so the draws of the other records, such as dropout, must not differ.
+An audit replays a run with one record and without it (replay/program.py), so the draws of the other records, such as dropout, must not
+differ.
 
 Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
 and the number of earlier draws in the forward pass. It does not depend on the other records or on the size of a micro-batch. A draw for the
@@ -188,7 +189,10 @@ def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
 
 
 def record_part(value: Any, rows: RecordDim, count: int, dimensions: int, record: int) -> Any:
-    """Return the part of an argument that belongs to one record. Arguments without records are returned unchanged."""
+    """Return the part of an argument that belongs to one record. Arguments without records are returned unchanged.
+
+    An argument is a tensor with `dimensions` dimensions, or the size of one: [64, 10] becomes [1, 10] for 64 records along dimension 0.
+    """
     dim, per_record = rows
     if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dim] == count * per_record:
         return value.narrow(dim, record * per_record, per_record)

@@ -1,11 +1,22 @@
-"""The claims of a training file about each step: the clipped sums, the noise and the samples. Audits compare steps with them."""
+"""The claims of a training file about each step, and the steps of a real run that are compared with them.
+
+The claims are about the clipped sums, the noise and the samples. Audits compare them with the steps of a replay (replay/program.py), or
+with those of a run with canary gradients (replay/canaries.py, `ObservedSteps`), by the checks of audit/replay.py. Entries may declare
+different noise, but the audit knows one standard deviation, that of the first entry. The noise of other entries is scaled to it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
+import numpy as np
+from torch import Tensor
+
+from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.gradient_scores import SampledSteps
-from dpcli.audit.replay import Declared
+from dpcli.audit.replay import ROUNDING, Declared, Step, observed_checks
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.train.plan.plan import TrainingPlan
@@ -13,7 +24,7 @@ from dpcli.train.plan.stages import Stage
 from dpcli.train.step.loop import first_step_std
 
 # Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch. Training enlarges the noise by it.
-ROUNDING = 4.0 * 2.0**-23
+ROUNDING_OF_RECORD = 4.0 * 2.0**-23
 
 
 def claims_of(plan: TrainingPlan, records: int, significance: float = 0.05) -> Declared:
@@ -25,7 +36,7 @@ def claims_of(plan: TrainingPlan, records: int, significance: float = 0.05) -> D
     """
     rates = {_poisson_rate(plan, stage) for stage in plan.first_stages}
     return Declared(
-        sensitivity=1.0 + ROUNDING * plan.train.physical_batch_size,
+        sensitivity=1.0 + ROUNDING_OF_RECORD * plan.train.physical_batch_size,
         noise=noise_std(plan, plan.first_stages[0]),
         exchanged=1,
         rate=rates.pop() if len(rates) == 1 else None,
@@ -67,3 +78,78 @@ def sampled_steps(plan: TrainingPlan) -> Iterator[SampledSteps]:
 def record_rate(plan: TrainingPlan, stage: Stage) -> float:
     """Return the probability that a record is in a batch."""
     return min(1.0, stage.expected_batch / plan.size)
+
+
+MOST_STEPS = 1024  # largest number of steps that are kept, because each is compared with every other
+MOST_NUMBERS = 2**24  # largest count of the numbers of noise that are kept: 64 MiB
+
+
+def observed_count(plan: TrainingPlan) -> int:
+    """Return the number of steps that are kept."""
+    return len(_kept_steps(plan))
+
+
+def _kept_steps(plan: TrainingPlan) -> range | list[int]:
+    """Return the numbers, from 0, of the steps that are kept. Of a run of correlated noise, this is the first step."""
+    steps = [stage.start for stage in plan.stages] if is_correlated(plan) else range(plan.steps)
+    return steps[:: math.ceil(len(steps) / MOST_STEPS)]
+
+
+@dataclass(slots=True)
+class ObservedSteps:
+    """The steps that an audit keeps of a run.
+
+    Attributes:
+        kept: Numbers of the steps that are kept.
+        runs: Kept steps by the start of their stage. Their batches have the right sizes, but not the right ids.
+        longest: Norm of the longest clipped gradient of a single record, in units of C.
+        singles: Number of single records whose clipped gradients were computed.
+    """
+
+    plan: TrainingPlan
+    kept: frozenset[int] = field(init=False)
+    runs: dict[int, list[Step]] = field(default_factory=dict)
+    longest: float = 0.0
+    singles: int = 0
+
+    def __post_init__(self) -> None:
+        self.kept = frozenset(_kept_steps(self.plan))
+
+    def add_single(self, norm: float) -> None:
+        """Add the norm of the clipped gradient of a single record, in units of C."""
+        self.longest = max(self.longest, norm)
+        self.singles += 1
+
+    def add(self, number: int, batch_size: int, sums: Mapping[str, Tensor], noisy: Mapping[str, Tensor], bound: float) -> None:
+        """Add a step. At most about MOST_NUMBERS numbers of the noise of all steps are kept, evenly spaced in each tensor.
+
+        Args:
+            number: Number of the step, from 0.
+            sums: Clipped sums before noise, by name.
+            noisy: The sums with noise.
+            bound: C in this step.
+        """
+        if number not in self.kept:
+            return
+        stage = self.plan.stage_at(number)
+        scale = noise_std(self.plan, self.plan.first_stages[0]) / noise_std(self.plan, stage) / bound
+        most = max(1, MOST_NUMBERS // (len(self.kept) * len(sums)))
+        noise, largest = {}, 0.0
+        for name, value in sums.items():
+            stride = math.ceil(value.numel() / most)
+            before, after = (part.reshape(-1)[::stride].double().cpu() for part in (value, noisy[name]))
+            noise[name] = ((after - before) * scale).numpy().astype(np.float32)
+            largest = max(largest, float(value.abs().max()) * scale)
+        self.runs.setdefault(stage.start, []).append(Step({"largest": np.array([largest])}, range(batch_size), noise))
+
+    def checks(self, records: int, significance: float) -> tuple[ReplayCheck, ...]:
+        """Return the results of all checks.
+
+        Args:
+            records: Number of records that were sampled, with the canaries of the run.
+            significance: Significance of the statistical checks together.
+        """
+        claims = claims_of(self.plan, records, significance)
+        message = f"longest of {self.singles:,} single records: {self.longest:.6g}, declared {claims.sensitivity:.6g}"
+        clipping = ReplayCheck("clipping of single records", self.longest <= claims.sensitivity * (1.0 + ROUNDING), message)
+        return (clipping, *observed_checks(list(self.runs.values()), claims))

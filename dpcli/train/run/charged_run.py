@@ -1,6 +1,12 @@
 """A training run with its charge in the ledger: how it starts, resumes, pauses and ends.
 
-The run is one of `dpcli train`, or one of the user's own loop with `dpcli.private`.
+The run is one of `dpcli train`, or one of the user's own loop with `dpcli.private`. `charged_run` prepares it and reserves its cost in the
+ledger. The caller takes steps; the first one calls `ChargedRun.start`, which saves a state and makes the charge permanent. At the end,
+`ChargedRun.end` writes the files and commits the charge. A charged run can therefore be resumed after a crash at any point. Steps that may
+have been taken before a crash are charged again. A run that an error stops before its first step gives its reservation back.
+
+In the ledger a charge is first *reserved*, then *started* (it can no longer be taken back), and at last *committed*; a reservation that is
+given back is *void*.
 """
 
 from __future__ import annotations
@@ -108,11 +114,9 @@ def never_started(ledger: Ledger | None, initial: Checkpoint) -> bool:
 
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
-    """Check that the folder does not contain both a state and the result of the same run.
+    """Raise InputError if the folder contains both a state and the result of the same run, and remove the state.
 
-    If it does, the run was killed after it had written its result and before it removed its state. The state is then removed.
-
-    Raises InputError if the run has ended.
+    The run was then killed after it had written its result and before it removed its state.
     """
     try:
         saved, result = load_checkpoint(state), description_in(folder)
@@ -133,7 +137,7 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 
 @dataclass(slots=True)
 class RunCharge:
-    """The charge of a run. It is reserved before the first step, and released if the run stops before that step.
+    """The charge of a run: reserved before the first step, and released if the run stops before that step.
 
     The run is charged before its first sum over private records. From then on, a failure may depend on a record, and a released charge
     would reveal that. Before the first sum, a failure depends only on the file, the program and synthetic records.
@@ -141,7 +145,8 @@ class RunCharge:
     Attributes:
         key: Key of the run, or of the steps that may be repeated; None if there is nothing to charge.
         why: Reason for the charge, in words, for the ledger.
-        repeats: Whether the charge is for steps that may be repeated.
+        repeats: Whether the charge is for the steps that a resumed run may repeat, and not for the run itself.
+        started: Whether the charge is permanent.
     """
 
     ledger: Ledger | None
@@ -326,7 +331,7 @@ class ChargedRun:
         if self.plan.final_only:
             return None
         metrics, error = try_to_measure(self.prepared)
-        log(self.folder, {"step": step, **metrics, **({"unmeasured": error} if error else {})}, self.ranks)
+        log(self.folder, {"step": step, **metrics, **({} if error is None else {"unmeasured": error})}, self.ranks)
         return metrics
 
     def save(self, clean: bool = False) -> None:

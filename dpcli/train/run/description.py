@@ -1,6 +1,8 @@
-"""The description of a run: a JSON file in its folder, with facts about the model, the guarantee, and the digests of the files.
+"""The description of a run: model.json in its folder, with facts about the model, the guarantee, and the digests of the files.
 
-The module reads and checks a description without torch, and computes the guarantee of a new one.
+run/results.py writes it at the end of a run. `dpcli predict`, `dpcli attest` and `dpcli.load_model` begin with `description_in`, which
+reads it without torch. A folder may come from elsewhere, so the reader checks the form of the description; that no file was changed is
+checked separately (`Description.require_unchanged`). `guarantee` computes the guarantee that a new description states.
 """
 
 from __future__ import annotations
@@ -111,7 +113,10 @@ class Description:
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of a JSON object as a dict. Raises ValueError if a name occurs twice; readers differ in the value they use."""
+    """Return the members of a JSON object as a dict, as the object_pairs_hook of `json.loads`.
+
+    Raises ValueError if a name occurs twice, because readers of JSON differ in the value that they use.
+    """
     table = dict(pairs)
     if len(table) < len(pairs):
         raise ValueError("a name occurs twice")

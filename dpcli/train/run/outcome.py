@@ -1,4 +1,8 @@
-"""The outcome of a run, and the names of the files that it leaves."""
+"""The outcome of a run, and the names of the files that it leaves in its folder.
+
+run/results.py makes the outcome when the run ends and writes the files. The documents and the statement (train/documents) only read it. The
+names are part of the interface: later commands, and users, look for the files by them.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +47,8 @@ class Outcome:
         taken: Number of steps taken. It is less than planned if the user's own loop ended early.
         unchecked: Paragraphs of the statement on the user's own loop, including the assumptions that were not checked.
         constants: Names of the constant tensors that the user's own program reads.
-        unmeasured: Reason why there are no metrics, if the user's function raised an error; "" otherwise.
-        charged: Amounts that the ledger charged, including repeated steps, in words; "" without a ledger.
+        unmeasured: Message of the error that the measurement raised; None if it raised none.
+        charged: Amounts that the ledger charged, including repeated steps, in words; None without a ledger.
     """
 
     plan: TrainingPlan
@@ -59,8 +63,8 @@ class Outcome:
     taken: int
     unchecked: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
-    unmeasured: str = ""
-    charged: str = ""
+    unmeasured: str | None = None
+    charged: str | None = None
 
     @property
     def epsilon(self) -> float:

@@ -1,7 +1,8 @@
 """The current process of a run: its rank, its handling of signals, and its number of threads.
 
-After Ctrl-C or SIGTERM the run finishes its step and saves a state. No step is then repeated when the run is resumed. The rank is read from
-the environment, without torch.
+After Ctrl-C or SIGTERM the run finishes its step and saves a state. No step is then repeated when the run is resumed. The rank, the number
+of the process among those of torchrun, is read from the environment, because the commands need it before torch is imported; run/ranks.py
+has the communication between the processes.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ def several_processes() -> bool:
 
 
 class Stopped(Exception):
-    """A request stopped the run between two steps."""
+    """A request stopped the run between two steps. `train` in run/training_run.py saves a state then, and raises KeyboardInterrupt."""
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """A request to stop a run.
+    """A request to stop a run. A call returns whether it was made, as the loop of the steps asks before each step.
 
     Attributes:
         made: Whether a signal has requested the stop.
@@ -73,9 +74,14 @@ def stoppable() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-def quickest(work: Callable[[], object], times: int = 3) -> float:
-    """Return the duration of the fastest of several calls, in seconds. The first call also loads and compiles code."""
-    return min(_timed(work) for _ in range(times))
+def quickest(work: Callable[[], object]) -> float:
+    """Return the duration of the fastest of three calls, in seconds. The first call may also load and compile code."""
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
 
 
 def choose_threads(work: Callable[[], object]) -> None:
@@ -91,10 +97,3 @@ def choose_threads(work: Callable[[], object]) -> None:
     torch.set_num_threads(all_threads)
     if seconds < WORTH_ALL_THREADS and seconds <= quickest(work):
         torch.set_num_threads(1)
-
-
-def _timed(work: Callable[[], object]) -> float:
-    """Return the duration of a call, in seconds."""
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun

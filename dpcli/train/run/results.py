@@ -1,9 +1,9 @@
-"""The files that a run writes. It writes metrics while it runs, and the model, a statement and a description at its end.
+"""The files that a run writes: metrics while it runs, and the model, a statement and a description at its end.
 
-The description names the files of the model and the statement with their SHA-256, so that the model can be used, and checked, without the
-training file. Only the first of several processes writes. The order at the end matters: the files come before the commit in the ledger, so
-that a crash leaves a charged run that can be finished, and never a committed one without a model. Metrics on public data may fail without
-losing the model.
+run/outcome.py has their names. The description (run/description.py) names the files of the model and the statement with their SHA-256, so
+that the model can be used, and checked, without the training file. Only the first of several processes writes. The order at the end
+matters: the files come before the commit in the ledger, so that a crash leaves a charged run that can be finished, and never a committed
+one without a model. Metrics on public data may fail without losing the model.
 """
 
 from __future__ import annotations
@@ -168,17 +168,17 @@ class Measurement(NamedTuple):
 
     Attributes:
         metrics: Metrics by name; empty if there are none.
-        error: Message of the error that measuring raised; "" if it raised none.
+        error: Message of the error that measuring raised; None if it raised none.
     """
 
     metrics: Metrics
-    error: str
+    error: str | None = None
 
 
 def try_to_measure(prepared: Prepared) -> Measurement:
     """Measure on public data. An InputError is not passed on, because a model that has been charged would then be lost."""
     try:
-        return Measurement(prepared.measure(), "")
+        return Measurement(prepared.measure())
     except InputError as error:
         return Measurement({}, str(error))
 

@@ -1,6 +1,7 @@
-"""The file with the state from which an unfinished training run is resumed.
+"""The file with the state from which an unfinished training run is resumed: state.pt in the folder of the run.
 
-It is written atomically. It never contains the state of a noise generator, so a resumed run draws fresh noise.
+It is written atomically, before the first step, at the milestones of the plan (`TrainingPlan.milestone`), and when the run stops. It never
+contains the state of a noise generator, so a resumed run draws fresh noise. It is removed when the run ends.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Checkpoint:
 
     Attributes:
         parts: Digests of the parts of the plan, by name. A run is resumed only if all of them are unchanged.
-        run: Key of the run in the ledger.
+        run: Key of the run: a random name, under which the ledger charges it.
         resumed: Step numbers at which the run was resumed so far, if it may have repeated steps then.
         bound: Current bound C on the contribution of one record, which adaptive clipping changes.
         clean: Whether the run stopped at this state, for example after Ctrl-C. A resumed run then repeats no step.

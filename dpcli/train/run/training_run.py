@@ -1,6 +1,9 @@
-"""The training run of `dpcli train` from beginning to end: the charge in the ledger, the steps, the model and the statement.
+"""The training run of `dpcli train` from beginning to end, and the estimate of its time and memory for a dry run.
 
-This module also estimates the time and the memory of a run.
+`train` locks the folder of the run, prepares it (`charged_run` in run/charged_run.py), takes the steps of each stage of the plan
+(`Prepared.take_steps` in step/prepare.py), and lets the `ChargedRun` write the files. Ctrl-C ends the run after the step in progress, with
+a saved state. Any other error gives the reservation in the ledger back if no step has begun. A run of `dpcli.private`, whose loop is the
+user's own, begins and ends in loop/private.py instead.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError, Unavailable
@@ -106,35 +109,32 @@ class Estimate:
     constants: tuple[str, ...] = ()
 
 
-def estimate(plan: TrainingPlan) -> Estimate | str:
-    """Return an estimate from steps on synthetic records. The steps change nothing outside of this process.
+def estimate(plan: TrainingPlan) -> Estimate:
+    """Return an estimate from a step on synthetic records. The step changes nothing outside of this process, and nothing is downloaded.
 
-    If a library is not installed or a model is not downloaded, return a message about it instead.
-
-    Raises InputError if the run itself would be refused.
+    Raises:
+        Unavailable: A library is not installed, a model is not downloaded, or the system is not POSIX.
+        InputError: The run itself would be refused.
     """
     if importlib.util.find_spec("torch") is None:
-        return "torch is not installed: pip install 'dpcli[train]'"
+        raise Unavailable("torch is not installed: pip install 'dpcli[train]'")
     from dpcli.train.tasks.lm_library import cached_only
 
-    try:
-        with cached_only():
-            return _measured(plan)
-    except Unavailable as problem:
-        return str(problem)
+    with cached_only():
+        return _measured(plan)
 
 
 def _measured(plan: TrainingPlan) -> Estimate:
-    """Return an estimate. Raises Unavailable if something is not installed or not downloaded."""
+    """Return an estimate. The errors are those of `estimate`."""
     require_posix("measuring a run")
     import torch
 
     from dpcli.random.streams import system_entropy
     from dpcli.train.run.processes import quickest
     from dpcli.train.run.ranks import Ranks
-    from dpcli.train.step.prepare import prepare
+    from dpcli.train.step.prepare import prepare_trial
 
-    prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
+    prepared = prepare_trial(plan, system_entropy(), Ranks())
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
     prepared.rehearse()
     records = prepared.synthetic_batch()

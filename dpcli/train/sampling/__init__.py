@@ -1,1 +1,1 @@
-"""The samplers of batches, and the sampling of units that own several records."""
+"""The samplers of batches (batch_samplers.py), and the sampling of units that own several records (units.py)."""

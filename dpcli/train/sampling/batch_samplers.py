@@ -1,7 +1,8 @@
-"""The samplers that draw the batches of training. There is one for each sampling scheme.
+"""The samplers that draw the batches of training. There is one for each sampling scheme (mechanisms/sampling/schemes.py).
 
 They draw exactly as the accountant assumes. Rates come from the declarations in the file, never from the number of records: a rate of
-batch_size / len(data) would depend on the record whose absence must be hidden.
+batch_size / len(data) would depend on the record whose absence must be hidden. `Prepared.batches` in step/prepare.py chooses among
+`sampler`, `correlated_sampler` and `descent_sampler` by the mechanism of the entry. A batch is an array of increasing record numbers.
 
 The state of a sampler is not saved. A resumed run therefore draws new batches, and an interrupted pass costs as much as a complete one.
 """
@@ -44,7 +45,7 @@ class Population:
 
 
 def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: int | None = None) -> Iterator[Indices]:
-    """Yield batches without end. A batch is an array of increasing record indices. An empty batch also counts as a step.
+    """Yield batches without end. An empty batch also counts as a step.
 
     Args:
         scheme: The `sampling` table of the entry.
@@ -62,7 +63,8 @@ def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: i
 def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
     """Return the number of steps of one pass under shuffle or cyclic. Each record takes part in one step of a pass.
 
-    The number is 1 / rate, rounded up, or 1 if there is no rate. The accountant assumes floor(1 / rate), which is never more.
+    The number is 1 / rate, rounded up: 4 for a rate of 0.3. It is 1 if there is no rate. The accountant assumes floor(1 / rate), which is
+    never more.
     """
     rate = scheme.exact_rate(dataset_size)
     return 1 if rate is None else ceil(1 / rate)
@@ -120,8 +122,8 @@ def _samples_of(groups: list[Indices], rate: Fraction, stream: Stream) -> Iterat
 def batch_count(spec: CorrelatedSpec) -> int:
     """Return the number of batches through which a run of correlated noise cycles.
 
-    The number is at least `min_separation`, and large enough that no batch occurs more than `max_participations` times. It is at most the
-    number of steps. If a record may take part in every step, there is one batch with all records.
+    The number is at least `min_separation`, and large enough that no batch occurs more than `max_participations` times: 50 for 100 steps
+    and at most 2 participations. It is at most the number of steps. If a record may take part in every step, there is one batch.
     """
     for_participations = ceil(Fraction(spec.iterations, spec.max_participations))
     return min(max(spec.min_separation, for_participations), spec.iterations)
@@ -227,7 +229,8 @@ def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
     """Yield the records of each step.
 
     Args:
-        bins: Step numbers of the records: `repeats` numbers for record 0, then for record 1, and so on.
+        bins: Step numbers of the records: `repeats` numbers for record 0, then for record 1, and so on. With repeats = 2 and steps = 3,
+            [0, 2, 1, 2] gives the batches [0], [1], [0, 1].
         repeats: Number of steps of each record.
         steps: Total number of steps.
     """

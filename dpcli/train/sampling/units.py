@@ -1,6 +1,8 @@
 """The sampling of units of privacy that own several records, such as users.
 
-The number of records of each unit is bounded. The records of a unit are sampled and clipped either together or separately.
+The number of records of each unit is bounded, because the accountant prices a bounded number only. The records of a unit are sampled and
+clipped either together (`by_unit`, with the key records_per_unit of [train]) or separately (`with_bounded_units`, with
+privacy.max_contributions). step/prepare.py applies one of the two to the learning problem of the task when train.units names the owners.
 
 Source: user-level and example-level sampling, Charles et al. 2024, arXiv:2407.07737.
 """
@@ -65,7 +67,7 @@ def unit_rows(units: NDArray[np.generic], most: int, stream: Stream) -> UnitRows
 
 
 def _rank_in_unit(ordered: NDArray[np.generic]) -> Indices:
-    """Return the position of each value within its run of equal values, from 0."""
+    """Return the position of each value within its run of equal values, from 0: [7, 7, 9, 9, 9] gives [0, 1, 0, 1, 2]."""
     positions = np.arange(len(ordered))
     begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
     return np.asarray(positions - np.maximum.accumulate(np.where(begins, positions, 0)))

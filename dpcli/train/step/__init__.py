@@ -1,1 +1,1 @@
-"""The steps of DP-SGD: their preparation, the noisy gradient, and the optimizers."""
+"""The steps of DP-SGD: their preparation (prepare.py), the noisy gradient (loop.py), and the optimizers (optimizers.py)."""

@@ -4,8 +4,11 @@ A step draws a sample and clips the gradient of each record. It adds the clipped
 The noisy sum is the release of the step. The update of the weights and their moving average only post-process it. Adaptive clipping also
 releases a noisy count, which the accountant includes.
 
-Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile);
-De et al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
+`Trainer` takes the steps. It is given what a step needs: the engine that computes clipped sums (train/engine), the samples
+(sampling/batch_samplers.py), the noise (train/noise.py), and the processes of the run (run/ranks.py). step/prepare.py puts them together.
+
+Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile); De et
+al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from torch import Tensor, nn
 
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
-from dpcli.random.streams import Stream, normals
+from dpcli.random.streams import Stream, grid_of, normals, round_to_grid
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
 from dpcli.train.engine.method import trained_parameters
@@ -32,7 +35,7 @@ from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance
 from dpcli.train.tasks.user_code import call_on_records
-from dpcli.train.torch_internals import foreach_add, foreach_divide
+from dpcli.train.torch_internals import foreach_divide
 
 if TYPE_CHECKING:
     from dpcli.train.isolation.checked_sums import CheckedSums
@@ -103,8 +106,8 @@ class AdaptiveNorm:
             ranks: Processes of the run, which add their counts.
         """
         count = ranks.total(self.clip.centred_count(norms))
-        noise = np.float32(normals(1, self.stream)[0] * self.count_noise)  # single precision, like the noise of the gradients
-        noisy_count = ranks.broadcast(count + float(noise))
+        noisy_count = count + float(normals(1, self.stream, self.count_noise)[0])
+        noisy_count = ranks.broadcast(round_to_grid(noisy_count, grid_of(self.count_noise)))
         self.clip.update(0.5 + noisy_count / self.expected_batch)
 
 
@@ -130,9 +133,16 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
 
 
-def add_noise(sums: Mapping[str, Tensor], drawn: Mapping[str, Tensor], scale: float = 1.0) -> None:
-    """Add noise, multiplied by `scale`, to the sums of the same names, in place."""
-    foreach_add(list(sums.values()), [drawn[name].to(value) for name, value in sums.items()], alpha=scale)
+def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> None:
+    """Draw the noise of a step and add it, multiplied by `scale`, to the sums in place.
+
+    Noise is added in double precision, and the result is rounded to a grid. What the sum's own number format rounds further is then a
+    function of the rounded noisy sum.
+    """
+    drawn, grid = noise.next({name: value.shape for name, value in sums.items()}), grid_of(noise.drawn_std * scale)
+    for name, value in sums.items():
+        noisy = drawn[name].to(value.device).mul_(scale).add_(value)
+        value.copy_(round_to_grid(noisy, grid))
 
 
 def set_gradients(model: nn.Module, noisy: Mapping[str, Tensor], expected_batch: float) -> None:
@@ -150,6 +160,9 @@ Samples = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 class Trainer:
     """DP-SGD on one model and its records.
 
+    `advance` takes whole steps. A loop of the user's own (loop/steps.py) calls `draw`, `backward` and `count` instead, and updates the
+    weights by its own optimizer.
+
     Attributes:
         records: Tensors whose first dimension counts the records, or the units if units are sampled.
         rate: Function of a step's number, counted from 0, that returns the learning rate relative to the declared one; None if the caller's
@@ -159,6 +172,8 @@ class Trainer:
         average: Moving average of the weights; None if the file does not ask for it.
         radius: Radius of the ball around 0 onto which the weights are projected after each step; None for no projection.
         before_sums: Function that is called before each sum over private records, to charge for them.
+        step: Number of steps taken so far.
+        shapes: Shape of each trained parameter, by name.
         base_rates: Declared learning rate of each group of parameters; empty if `rate` is None.
     """
 
@@ -196,6 +211,7 @@ class Trainer:
         Args:
             until: Number of the last step, counted from 1.
             batches: Samples of record indices, drawn as the accountant assumes. A step is also taken for an empty sample.
+            noise: Noise that is added to the sum of each step.
             expected_batch: Public number by which the noisy sum is divided. It is never the number of records drawn.
             after: Function that is called after each step with the number of the step.
             stop_asked: Function that is called before each step and returns whether to stop there.
@@ -227,7 +243,7 @@ class Trainer:
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.reduce(sums.gradients)
         if self.ranks.first:
-            add_noise(total, noise.next(self.shapes), noise_scale)  # drawn once in every step, even for an empty batch
+            add_noise(total, noise, noise_scale)  # drawn once in every step, even for an empty batch
         set_gradients(self.model, self.ranks.broadcast_tensors(total), expected_batch)
         set_noise_variance(self.optimizer, noise, noise_scale / expected_batch)
         if self.adaptive_norm is not None:

@@ -1,6 +1,7 @@
 """The optimizers that [train] may declare, including AdamBC, and the schedules of their learning rates.
 
-An optimizer only post-processes noisy gradients, so its choice does not change the cost.
+An optimizer only post-processes noisy gradients, so its choice does not change the cost. A new one needs a line in OPTIMIZERS and its name
+in the key `optimizer` of plan/settings.py.
 """
 
 from __future__ import annotations

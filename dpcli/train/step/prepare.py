@@ -1,4 +1,10 @@
-"""The preparation of a run, which turns a plan, its data, model, optimizer and canaries into a trainer that can take steps."""
+"""The preparation of a run, which turns a plan, its data, model, optimizer and canaries into a trainer that can take steps.
+
+`prepare` is for the files of `dpcli train`: the task of [train] builds the learning problem. `assemble` is for `dpcli.private` too, whose
+caller passes the problem and the optimizer. Nothing is charged yet, so the preparation passes no private record to the model or its loss:
+`Prepared.rehearse` tries on synthetic records whatever could fail. With canaries, an audit inserts records or gradients of its own
+(replay/canaries.py). The key `engine` of [train] chooses the code that clips and sums (ENGINES).
+"""
 
 from __future__ import annotations
 
@@ -208,6 +214,14 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoin
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
     make_optimizer, rate = partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps)
     return assemble(plan, problem, make_optimizer, rate, streams, ranks, saved, folder)
+
+
+def prepare_trial(plan: TrainingPlan, streams: Streams, ranks: Ranks) -> Prepared:
+    """Return a run that leaves no file: without the canaries of an audit and without a saved state. Dry runs and replays use it.
+
+    Raises InputError as `prepare` does.
+    """
+    return prepare(replace(plan, canaries=0), streams, ranks, None, folder="")
 
 
 def assemble(

@@ -1,8 +1,9 @@
 """The records of a classification task as arrays: from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
 
-`_read` returns the records of a source, `_checked_records` checks them, and `arrays` combines the private and the public records. Messages
-of errors quote no value, because the records are private. `path` is the path of the training file, from whose folder relative names start,
-and `place` that of the data file, with which messages begin.
+`arrays` returns the private and the public records of a [train] table. It reads each source (`_read`) and checks its records
+(`_checked_records`). Messages of errors quote no value, because the records are private. `path` is the path of the training file, from
+whose folder relative names start, and `place` that of the data file, with which messages begin. A window (`rows`, `only`) restricts the
+records to blocks of a ledger (ledger/blocks/rows.py).
 """
 
 from __future__ import annotations
@@ -226,20 +227,17 @@ class CheckedRecords:
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """The private records, and the records that the file declares public.
+    """The records of a [train] table.
 
     Attributes:
-        inputs, labels, units: Private records, as in `CheckedRecords`.
-        public_inputs, public_labels: Public records; None if there are none.
+        private: Records on which the model is trained.
+        public: Records that the file declares public; None if there are none.
         classes: Declared number of labels.
     """
 
-    inputs: Array
-    labels: Array
-    public_inputs: Array | None
-    public_labels: Array | None
+    private: CheckedRecords
+    public: CheckedRecords | None
     classes: int
-    units: Array | None = None
 
 
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
@@ -250,16 +248,11 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
     classes = _classes(train, path)
     private = _checked_records(RecordSource(train.data, path, f"{path}: train.data", is_private=True), train, classes, rows)
     if train.public is None:
-        return Arrays(private.inputs, private.labels, None, None, classes, private.units)
+        return Arrays(private, None, classes)
     if train.public == "held-out":
         is_public = held_out(len(private.labels), train.held_out, private.units, path)
-        return Arrays(
-            inputs=private.inputs[~is_public],
-            labels=private.labels[~is_public],
-            public_inputs=private.inputs[is_public],
-            public_labels=private.labels[is_public],
-            classes=classes,
-        )
+        private, public = (CheckedRecords(private.inputs[rows], private.labels[rows]) for rows in (~is_public, is_public))
+        return Arrays(private, public, classes)
     public = _checked_records(RecordSource(train.public, path, f"{path}: train.public", is_private=False), train, classes, rows)
     if public.inputs.shape[1:] != private.inputs.shape[1:]:
         raise InputError(f"{path}: train.public: expected records of the same shape as the private records")
@@ -268,7 +261,7 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
             f"{path}: train.public: expected the columns of the private records in the same order; with train.columns, columns are "
             "read by name and may have any order"
         )
-    return Arrays(private.inputs, private.labels, public.inputs, public.labels, classes, private.units)
+    return Arrays(private, public, classes)
 
 
 def _classes(train: Classification, path: str) -> int:

@@ -1,8 +1,8 @@
-"""Augmentation of images by random views.
+"""Augmentation of images by random views: each view is the image, moved by some pixels or mirrored ([train.augment], class `View`).
 
 The loss of a record is the mean over several views, so the mean gradient of the views is clipped. A record still adds one clipped gradient,
 so the sensitivity remains C. Torch's generator draws the views, and they need not be secret. Given all draws, each record has a fixed loss,
-and the guarantee holds for any losses.
+and the guarantee holds for any losses. classification.py and custom.py apply `with_augmentation` to their learning problems.
 
 Source: De et al. 2022, arXiv:2204.13650, Section 3.3.
 """

@@ -1,7 +1,8 @@
 """The task "causal-lm": a language model predicts each token of a record from the earlier tokens.
 
-A record is a line, a paragraph, a row or a window of text, as the key `record` declares. The record is the unit of privacy unless the key
-`units` names a larger unit. If a text is cut into windows, each window is a record.
+`build` makes the learning problem (tasks/learning.py). lm_texts.py reads the records, and lm_models.py the model. A record is a line, a
+paragraph, a row or a window of text, as the key `record` declares. The record is the unit of privacy unless the key `units` names a larger
+unit. If a text is cut into windows, each window is a record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The task "classification" on arrays, tables and images, with its built-in models, losses and accuracy."""
+"""The task "classification" on arrays, tables and images, with its built-in models, losses and accuracy.
+
+`build` makes a learning problem (tasks/learning.py) of the [train] table. array_files.py reads the records. `path` is the path of the
+training file, with which messages begin. trained/classifier.py builds the model again from the `facts` that a run saves, and uses
+`model_of`, `require_scores` and `scores_of` too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.settings import BOUNDED
 from dpcli.train.plan.settings_classification import Classification
-from dpcli.train.tasks.array_files import Arrays, arrays
+from dpcli.train.tasks.array_files import CheckedRecords, arrays
 from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.encoding import input_names
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
@@ -106,25 +111,23 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
         rows: Window to which the private records are restricted; None for all records.
     """
     data = arrays(train, path, rows)
-    shape = data.inputs.shape[1:]
+    shape = data.private.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)
     require_scores(model, shape, data.classes, path)
-    records = pair(data.inputs, data.labels)
-    draw = partial(synthetic_examples, shape, data.classes)
     problem = Learning(
         model=model,
         loss=loss_of(train),
-        records=records,
-        measure=measure_of(model, data),
-        units=data.units,
-        draw=draw,
+        records=pair(data.private),
+        measure=measure_of(model, data.public),
+        units=data.private.units,
+        draw=partial(synthetic_examples, shape, data.classes),
         facts=facts(train, shape, data.classes, path),
     )
     return with_augmentation(problem, train, path)
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
-    """Return the facts about the model's inputs and outputs that are needed to build it again."""
+    """Return the facts about the model's inputs and outputs that are needed to build it again. A run saves them in its description."""
     result: dict[str, Any] = {"inputs": list(shape), "classes": classes, "shift": train.shift}
     if train.columns is not None:
         result["input_names"] = input_names(train)
@@ -152,16 +155,16 @@ def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path:
         raise InputError(f"{expected} in float32, found {scores.dtype}")
 
 
-def pair(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
+def pair(records: CheckedRecords) -> tuple[Tensor, Tensor]:
     """Return inputs and labels as tensors."""
-    return torch.from_numpy(np.ascontiguousarray(inputs)), torch.from_numpy(np.ascontiguousarray(labels))
+    return torch.from_numpy(np.ascontiguousarray(records.inputs)), torch.from_numpy(np.ascontiguousarray(records.labels))
 
 
 def synthetic_examples(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> Batch:
     """Return `count` synthetic records. Their inputs are uniform on [0, 1], and their labels are uniform."""
     inputs = stream.words(count * int(np.prod(shape))).astype(np.float64) / 2.0**64
     labels = stream.words(count) % np.uint64(classes)
-    return pair(inputs.astype(np.float32).reshape(count, *shape), labels.astype(np.int64))
+    return torch.from_numpy(inputs.astype(np.float32).reshape(count, *shape)), torch.from_numpy(labels.astype(np.int64))
 
 
 def loss_of(train: Classification) -> Loss:
@@ -181,11 +184,11 @@ def cross_entropy(model: nn.Module, batch: Batch, weights: Tensor | None = None)
     return nn.functional.cross_entropy(model(inputs), labels, weight=weights, reduction="none")
 
 
-def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
-    """Return a function that measures the accuracy on the public data. Without public data, the function returns no metrics."""
-    if data.public_inputs is None or data.public_labels is None:
+def measure_of(model: nn.Module, public: CheckedRecords | None) -> Callable[[], Metrics]:
+    """Return a function that measures the accuracy on public records. Without such records, the function returns no metrics."""
+    if public is None:
         return dict
-    inputs, labels = pair(data.public_inputs, data.public_labels)
+    inputs, labels = pair(public)
 
     def measure() -> Metrics:
         correct = scores_of(model, inputs).argmax(1) == labels

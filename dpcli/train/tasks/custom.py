@@ -1,6 +1,7 @@
 """The task "custom", whose model, records, loss and metric are the user's own functions.
 
-The module also builds the learning problem of a program that calls `dpcli.private`. `path` is the path of the training file, from whose
+The module also builds the learning problem (tasks/learning.py) of a program that calls `dpcli.private` (`callers_problem`). The user's
+functions are imported and called by user_code.py, and what they return is checked here. `path` is the path of the training file, from whose
 folder relative names start.
 """
 

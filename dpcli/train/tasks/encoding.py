@@ -1,6 +1,8 @@
-"""The encoding of table columns as numbers, which the training file declares.
+"""The encoding of table columns as numbers, which the training file declares in [train.columns] (`Feature` in the settings).
 
-The encoding of a record does not depend on other records. No message shows a value.
+With `min = 0, max = 100` the number 75 becomes the input 0.5. With `domain = ["CA", "NY"]` the text "NY" becomes the inputs 0, 1, 0, of
+which the last is for other texts. The encoding of a record does not depend on other records, not even by the type that they give to a
+column of a file (`cell_text`). No message shows a value.
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ class _Cells:
 
     def texts(self) -> list[str]:
         """Return the values as texts."""
-        return [text_of(value) for value in self.values]
+        return [cell_text(value) for value in self.values]
 
     def refusal(self, row: int, expected: str, problem: str) -> InputError:
         """Return the error for a row. Its message does not quote the value."""
@@ -169,18 +171,18 @@ def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
     """Encode a column of categories into `inputs`. Each declared value has an input."""
     assert feature.domain is not None
     codes = {plain(value): code for code, value in enumerate(feature.domain)}
-    code_of_others = len(codes) if feature.other == "code" else -1
+    code_of_others = len(codes) if feature.other == "code" else None
     for row, text in enumerate(cells.texts()):
         if text not in codes and feature.indicator and text in cells.missing:
             inputs[row, -1] = 1.0
             continue
         code = codes.get(text, code_of_others)
-        if code < 0:
+        if code is None:
             raise cells.refusal(row, "one of the declared values", 'another value: add it to domain, or declare other = "code"')
         inputs[row, code] = 1.0
 
 
-def text_of(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return the text that a value has in a .csv file. The value may come from any kind of file. None becomes ""."""
     plain_value = value.item() if isinstance(value, np.generic) else value
     if plain_value is None:

@@ -46,7 +46,7 @@ class ColumnTable(NamedTuple):
     rows: list[list[Any]]
 
 
-def text_of(place: str) -> str:
+def read_text(place: str) -> str:
     """Return the content of a text file in UTF-8 without its byte-order mark. Raises InputError for another encoding."""
     try:
         with open(place, encoding="utf-8-sig") as file:
@@ -198,7 +198,7 @@ def contains_day(day: int | None, only: RowWindow) -> bool:
 
 
 def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
-    """Return the place of a row for messages. This is the first line of the row in a .csv file, or the row's number in another file.
+    """Return the place of a row for messages: "people.csv:7" for the row that begins in line 7, "people.parquet: row 6" in another file.
 
     Args:
         row: Number of the row, from 0.
@@ -238,7 +238,7 @@ def _number_in_file(place: str, row: int, only: RowWindow) -> int:
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
     """Return the JSON value on each line that is not empty, restricted to the window `only` if it is given."""
     result = []
-    for line in text_of(place).split("\n"):
+    for line in read_text(place).split("\n"):
         if line.strip():
             try:
                 result.append(json.loads(line))

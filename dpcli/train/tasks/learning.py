@@ -1,7 +1,8 @@
 """The learning problem of a task: a model, private records, a loss for each record, and metrics on public data.
 
-Every task (classification, language, custom, ...) builds a `Learning` for the training loop. The loss must return one number per record,
-which depends on that record alone: clipping bounds a record's influence only then. `measure` reads data that were declared public.
+Every task (classification, language, custom, ...) builds a `Learning`, from which step/prepare.py makes a trainer. The loss must return one
+number per record, which depends on that record alone: clipping bounds a record's influence only then. `measure` reads data that were
+declared public.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Access to transformers and peft, which only language models need.
 
-The functions import these libraries, load models and tokenizers with or without the network, and silence the libraries' logs.
+The functions import these libraries, load models and tokenizers with or without the network, and silence the libraries' logs. Other modules
+use the libraries through `library`, so that a missing one always gives the same message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The language models that training uses.
+"""The language models that training uses, for the tasks "causal-lm" and "soft-prompt" and for their trained models (train/trained).
 
 The functions load models, add low-rank adapters and soft prompts, compute logits, and save adapters in the format of PEFT. `path` is the
 path of the training file: relative names start from its folder, and messages begin with it.

@@ -23,7 +23,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import CausalLm, Language
-from dpcli.train.tasks.files import column_table, in_blocks, json_lines, text_of
+from dpcli.train.tasks.files import column_table, in_blocks, json_lines, read_text
 from dpcli.train.tasks.lm_library import library, load_pretrained
 from dpcli.train.tasks.user_code import private_result, relative_to_file
 
@@ -129,7 +129,7 @@ def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
         raise InputError(f"{place}: expected a .csv, .jsonl or .parquet file with labels, found plain text")
     if train.units is not None and (train.cut_by != "window" or train.units not in cuts):
         raise InputError(f'{place}: train.units: expected line or paragraph with record = "window", found {train.units!r}')
-    content = text_of(place)
+    content = read_text(place)
     pattern = cuts.get(train.units or train.cut_by)
     texts: list[Text] = [content]
     if pattern is not None:

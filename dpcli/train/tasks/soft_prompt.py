@@ -1,5 +1,8 @@
 """The task "soft-prompt": a frozen language model with a trained prompt classifies texts. Its next token is the word of a label.
 
+With labels ["1", "2"], verbalizers ["bad", "good"] and template "{text} It was", the model reads the prompt (trained vectors, `Prompted` in
+lm_models.py) and "great soup It was", and the label is "2" if the score of the first token of "good" is higher than that of "bad".
+
 Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
 """
 
@@ -80,7 +83,7 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: s
     Raises InputError if two labels have the same token, or a token is not in the model's vocabulary.
     """
     words = train.verbalizers or train.labels
-    first_tokens = [next(iter(tokens.ids(word)), -1) for word in words]
+    first_tokens = [next(iter(tokens.ids(word)), -1) for word in words]  # -1 for a word without tokens, which is refused below
     if len(set(first_tokens)) < len(first_tokens):
         raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
     if not all(0 <= token < vocabulary_size for token in first_tokens):
@@ -105,7 +108,7 @@ def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, vocabulary
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
-    """Return the index of each label among the declared labels.
+    """Return the index of each label among the declared labels: "good" or 1 gives 1 if the declared labels are "bad" and "good".
 
     An integer counts as an index, unless a declared label is itself a number. Raises InputError for a label that is not declared.
     """

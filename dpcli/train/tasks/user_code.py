@@ -1,7 +1,7 @@
 """Calls of the user's own functions. They are imported from the folder of the training file, or from the current folder.
 
-A function that handles private records is called without showing its error messages, because these may quote a record. `path` is the path
-of the training file, from whose folder relative names start.
+A function is named "module:function". One that handles private records is called by `private_result` or `call_on_records`, which hide its
+error messages, because these may quote a record. `path` is the path of the training file, from whose folder relative names start.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ PREDICATE_TYPE = "urn:dpcli:private-training:v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 ROUNDING = 1e-9  # accepted relative difference of epsilon, because an accountant's rounding may differ between machines
 
-KIND = "an attestation that dpcli attest writes"
+KIND = "an attestation that dpcli attest writes"  # what a file must be, in words
 
 
 def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _proof_data(description: Description, plan: TrainingPlan, certificate: str) 
     return {**_resource("certificate", proof.digest), "epsilon": proof.epsilon, "delta": proof.delta}
 
 
-def text_of(statement: dict[str, Any]) -> bytes:
+def attestation_bytes(statement: dict[str, Any]) -> bytes:
     """Return the bytes of an attestation. Repeated attestations of a run have the same bytes."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
 

@@ -1,6 +1,7 @@
 """The trained model of a classification task, and readers of the records that it classifies.
 
-`place` is the source of the records, with which messages begin; `shape` is the shape of one record's inputs.
+The readers differ from those of training (tasks/array_files.py): here the records have no labels or owners, or they are ignored. `place` is
+the source of the records, with which messages begin; `shape` is the shape of one record's inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import DIGITS, Classification
 from dpcli.train.run.description import Description
-from dpcli.train.tasks.array_files import Arrays, arrays, arrays_in, digits, inputs_of, labelled_records
+from dpcli.train.tasks.array_files import arrays, arrays_in, digits, inputs_of, labelled_records
 from dpcli.train.tasks.classification import measure_of, model_of, require_scores, scores_of
 from dpcli.train.tasks.encoding import encode_columns
 from dpcli.train.tasks.files import column_table
@@ -118,8 +119,9 @@ class Classifier(TrainedModel):
         """
         if hasattr(inputs, "keys"):
             inputs = self._encoded(inputs, place)
-        trained_on = self._as_trained(inputs_of(inputs, self.train.shift, place), place)
-        scores = scores_of(self.module, torch.from_numpy(trained_on))
+        checked = inputs_of(inputs, self.train.shift, place)
+        self._require_as_trained(checked, place)
+        scores = scores_of(self.module, torch.from_numpy(checked))
         probabilities: NDArray[np.float64] = torch.softmax(scores.double(), 1).numpy()
         return probabilities
 
@@ -130,13 +132,12 @@ class Classifier(TrainedModel):
         columns = {name: list(table[name]) for name in self.train.columns if name in table}
         return encode_columns(columns, self.train, place)
 
-    def _as_trained(self, inputs: NDArray[Any], place: str) -> NDArray[Any]:
-        """Return inputs unchanged. Raises InputError unless their shape and range are those of training."""
+    def _require_as_trained(self, inputs: NDArray[Any], place: str) -> None:
+        """Raise InputError unless the shape and the range of inputs are those of training."""
         if inputs.shape[1:] != self.shape:
             raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {inputs.shape[1:]}")
         if self.train.columns is not None and (np.abs(inputs) > 1).any():
             raise InputError(f"{place}: inputs beyond [-1, 1], which train.columns cannot produce: give raw values by column")
-        return inputs
 
     def answers(self, question: ModelInput) -> Predictions:
         source = question.one_source()
@@ -144,13 +145,12 @@ class Classifier(TrainedModel):
         labels = None if self.train.labels is None else list(self.train.labels)
         return label_predictions(self.probabilities(inputs, source).tolist(), labels)
 
-    def measured(self, source: str, path: str) -> Metrics:
-        if path:
-            return measure_of(self.module, arrays(self.train, path, self.description.rows))()
-        table = labelled_records(source, self.train, self.classes, self.description.rows)
-        inputs = self._as_trained(table.inputs, source)
-        data = Arrays(inputs, table.labels, inputs, table.labels, self.classes)  # only the public records are measured
-        return measure_of(self.module, data)()
+    def measured(self, source: str, path: str | None) -> Metrics:
+        if path is not None:
+            return measure_of(self.module, arrays(self.train, path, self.description.rows).public)()
+        records = labelled_records(source, self.train, self.classes, self.description.rows)
+        self._require_as_trained(records.inputs, source)
+        return measure_of(self.module, records)()
 
 
 def classifier(train: Classification, description: Description) -> Classifier:

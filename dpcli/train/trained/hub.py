@@ -1,7 +1,7 @@
-"""Folders for the Hugging Face Hub. A folder has the weights, the tokenizer, the statement and a model card of a run.
+"""Folders for the Hugging Face Hub. A folder has the weights, the statement, the attestation and a model card of a run.
 
-A model of transformers is written by transformers, and read again for comparison. An adapter is written in the format of PEFT, and any
-other model in the format of `dpcli.load_model`. All of it was released by the run, so publishing the folder costs no epsilon.
+A model of transformers is written by transformers, with its tokenizer, and read again for comparison. An adapter is copied in the format of
+PEFT, and any other model in the format of `dpcli.load_model`. All of it was released by the run, so publishing the folder costs no epsilon.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpcli.ledger.blocks.rows import rows_from_content
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import Description, description_in, digest_of
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT, epsilon_at_delta
-from dpcli.train.trained.attestation import attestation, text_of
+from dpcli.train.trained.attestation import attestation, attestation_bytes
 
 CARD = "README.md"
 ATTESTATION = "dpcli-attestation.json"
@@ -41,13 +41,13 @@ class HubFolder:
         library: Name of the library that reads the folder.
         title: Title of the model card, which is the name of the pipeline.
         files: Names of the files of the model.
-        base: Model to which an adapter belongs; "" without an adapter.
+        base: Model to which an adapter belongs; None without an adapter.
     """
 
     library: str
     title: str
     files: tuple[str, ...]
-    base: str = ""
+    base: str | None = None
 
 
 def write_hub_folder(run: str, folder: str) -> HubFolder:
@@ -71,7 +71,7 @@ def write_hub_folder(run: str, folder: str) -> HubFolder:
         written = _write_weights(description, new)
         _copy(description, STATEMENT, new)
         with open(os.path.join(new, ATTESTATION), "xb") as file:
-            file.write(text_of(statement))
+            file.write(attestation_bytes(statement))
         with open(os.path.join(new, CARD), "x", encoding="utf-8") as text:
             text.write(model_card(description, written))
         os.rename(new, folder)
@@ -138,7 +138,7 @@ def model_card(description: Description, written: HubFolder) -> str:
     with open(description.path(STATEMENT), encoding="utf-8") as file:
         statement = file.read()
     front: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
-    if written.base:
+    if written.base is not None:
         front["base_model"] = written.base
     front["differential_privacy"] = {
         **{name: stated[name] for name in ("epsilon", "delta", "unit", "adjacency", "accountant")},
@@ -186,7 +186,7 @@ def _yaml(values: Mapping[str, object], indent: str = "") -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with a decimal point. YAML 1.1 would read 1e-05 as text."""
+    """Return a number with a decimal point, such as 1.0e-05. YAML 1.1 would read 1e-05 as text."""
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")
 

@@ -1,8 +1,8 @@
 """The trained models of the language tasks: a model that continues prompts, and a classifier of texts.
 
 If the run was private (`description.guarantee["private"]`), whatever the model writes is post-processing. An *adapter* holds the trained
-weights on top of the public model; a soft prompt holds trained vectors in front of the text. The random numbers here draw tokens, protect
-nobody, and may have a seed.
+weights on top of the public model; a *soft prompt* holds trained vectors in front of the text (tasks/lm_models.py). The random numbers here
+draw tokens, protect nobody, and may have a seed.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class TrainedLanguageModel(TrainedModel):
             rows.append((number, prompt, text))
         return Predictions(("row", "prompt", "text"), tuple(rows))
 
-    def measured(self, source: str, path: str) -> Metrics:
-        train = self.train if path else replace(self.train, public=_absolute(source))
+    def measured(self, source: str, path: str | None) -> Metrics:
+        train = replace(self.train, public=_absolute(source)) if path is None else self.train
         public = public_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return perplexity(self.module, public, self.train.physical_batch_size)
 
@@ -158,8 +158,8 @@ class TextClassifier(TrainedModel):
         probabilities = self.probabilities(texts, question.source or "--prompt")
         return label_predictions(probabilities.tolist(), list(self.train.labels))
 
-    def measured(self, source: str, path: str) -> Metrics:
-        train = self.train if path else replace(self.train, public=_absolute(source))
+    def measured(self, source: str, path: str | None) -> Metrics:
+        train = replace(self.train, public=_absolute(source)) if path is None else self.train
         public = labelled_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return accuracy(self.module, self.label_tokens, public, self.train.physical_batch_size)
 

@@ -1,4 +1,10 @@
-"""Functions that load and evaluate the model in a run's folder."""
+"""Functions that load and evaluate the model in a run's folder: `dpcli.load_model`, and the work of `dpcli evaluate`.
+
+The folder is enough: it holds the weights, a copy of the training file, and a description with the facts about the model. The task builds
+the model anew (the class variable `use` of its settings, plan/settings.py), and the weights of the run replace the initial ones. A folder
+may come from elsewhere, so files that differ from their SHA-256 in the description are refused, and the weights are in safetensors, a
+format that cannot contain code.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +108,7 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """
     model = load_model(run)
     if source is not None:
-        return ModelEvaluation(model.description, model.measured(source, ""), source, declared=False)
+        return ModelEvaluation(model.description, model.measured(source, None), source, declared=False)
     public = model.train.public
     if public is None:
         raise InputError(f"{run}: train.public: the file declares no data public: name data by dpcli evaluate RUN DATA")

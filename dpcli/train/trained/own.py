@@ -1,4 +1,8 @@
-"""The trained model of a custom task, which is the user's own torch module."""
+"""The trained model of a custom task, which is the user's own torch module.
+
+dpcli can only measure it, by the user's own metric. The module of a run of `dpcli.private` (task = "loop") is refused, because no file says
+how to build it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedMo
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OwnModel(TrainedModel):
-    """A trained module of the user's own. dpcli does not know the meaning of its outputs, so it gives no answers."""
+    """A trained module of the user's own. dpcli does not know the meaning of its outputs, so `answers` always raises InputError."""
 
     train: Custom
 
@@ -28,14 +32,15 @@ class OwnModel(TrainedModel):
             f'predict: expected the task classification or a language task, found "{self.train.task}": use dpcli.load_model in Python'
         )
 
-    def measured(self, source: str, path: str) -> Metrics:
+    def measured(self, source: str, path: str | None) -> Metrics:
         if self.train.metric is None:
             raise InputError(f"{self.description.folder}: train.metric: the file names no function that computes metrics")
         place = place_of(self.description, self.train.metric)
-        if not path and ":" not in source:
+        if path is not None:
+            return measure_of(self.train, path, self.module)()
+        if ":" not in source:
             raise InputError(f"{source}: expected module:function, which returns records for {self.train.metric}")
-        train = self.train if path else replace(self.train, public=source)
-        return measure_of(train, path or place, self.module)()
+        return measure_of(replace(self.train, public=source), place, self.module)()
 
 
 def own_model(train: Custom, description: Description) -> OwnModel:

@@ -1,8 +1,8 @@
 """The interface of trained models, with their inputs and their answers. This module does not import torch.
 
-A `TrainedModel` answers about records or prompts (`answers`) and measures itself on labelled data (`measured`). Whatever is computed from
-the model of a private run alone is post-processing and costs nothing more. A metric on private data would be another release, and nothing
-here charges or refuses it.
+A `TrainedModel` answers about records or prompts (`answers`, for `dpcli predict`) and measures itself on labelled data (`measured`, for
+`dpcli evaluate`). Each task has its own: classifier.py, language.py and own.py. Whatever is computed from the model of a private run alone
+is post-processing and costs nothing more. A metric on private data would be another release, and nothing here charges or refuses it.
 """
 
 from __future__ import annotations
@@ -106,11 +106,13 @@ class TrainedModel(Displayed, ABC):
         """Return the model's answer to each record or prompt. Raises InputError if it cannot answer."""
 
     @abstractmethod
-    def measured(self, source: str, path: str) -> Metrics:
+    def measured(self, source: str, path: str | None) -> Metrics:
         """Return the metrics of the task on labelled data. Raises InputError if the data cannot be read.
 
         Args:
-            path: Path of the training file if its [train] table names the source; "" if the user names it.
+            source: "digits", a file or module:function.
+            path: Path of the training file if its [train] table names the source, so that the source is relative to it; None if the user
+                names the source on the command line.
         """
 
 
@@ -128,10 +130,10 @@ def parquet_of(answers: Predictions) -> bytes:
 
 
 def place_of(description: Description, source: str) -> str:
-    """Return a path in the first folder that contains the source.
+    """Return the path of a training file that stands in the first folder with the source, so that a relative source is found there.
 
     The folders are the run's folder, the folder of the training file, and the current folder. If none contains the source, the path is in
-    the run's folder. Other functions resolve the source relative to this path.
+    the run's folder. Readers of [train] take the path in place of the training file's own, which may no longer exist.
     """
     folders = (description.folder, description.path(description.origin), os.getcwd())
     folder = next((folder for folder in folders if _holds(folder, source)), description.folder)

@@ -1,9 +1,13 @@
-"""The weights of a trained model. A run saves the trained weights, and a digest of the frozen weights."""
+"""The weights of a trained model. A run saves the trained weights, and a digest of the frozen weights.
+
+When a run ends, it saves `released_weights` and `frozen_digest`. `load_model` reads the saved weights (`read_weights`) and puts them into a
+model that it has built anew (`put_weights`). The digest detects a model whose frozen part, such as a pretrained model that was downloaded
+again, is no longer the one of the run.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 
 import torch
@@ -38,6 +42,7 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | N
     Args:
         weights: Trained weights, by name.
         frozen: Digest of the frozen weights; None if nothing was frozen.
+        place: File of the weights, with which messages begin.
 
     Raises:
         InputError: The model differs in names, shapes, types or frozen weights.
@@ -63,7 +68,7 @@ def read_weights(path: str) -> dict[str, Tensor]:
     from safetensors.torch import load
 
     try:
-        with open(os.fspath(path), "rb") as file:
+        with open(path, "rb") as file:
             return load(file.read())
     except (OSError, SafetensorError, ValueError, KeyError):
         raise InputError(f"{path}: expected a safetensors file, found one that cannot be read as such") from None

@@ -1,1 +1,1 @@
-"""Monitoring of training loops that dpcli did not create. Their sampling and their noise are compared with a file while they run."""
+"""Monitoring of training loops that dpcli did not create: their sampling (loader.py) and their noise (noise_measurement.py)."""

@@ -1,4 +1,8 @@
-"""The callback by which `dpcli.watch` observes Lightning's Trainer. Only `Watch.lightning_callback` imports it: it needs lightning."""
+"""The callback by which `dpcli.watch` observes Lightning's Trainer.
+
+Only `Watch.lightning_callback` in watch/watch.py imports this module, because it needs lightning. Lightning calls the methods at the times
+that their names say.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Statistical tests of whether the batches of a loader may come from the declared sampling scheme.
+"""Statistical tests of whether the batches of a loader may come from the declared sampling scheme, for `dpcli.watch` (watch/watch.py).
 
 `report_batches` makes a loader report the indices of its batches, and `batches_of` returns the test of a scheme. `DrawnBatches.add` gives a
-batch to the test. It returns a description of how the batches so far contradict the scheme, or "" if they do not.
+batch to the test. It returns a description of how the batches so far contradict the scheme, or None if they do not.
 
 The tests refuse a correct sampler with probability at most 10^-9, however long the run is. Passing them does not prove that a loader is
 correct.
@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch.utils.data import (
     DataLoader,
@@ -111,10 +111,10 @@ def base_loader(loader: Any) -> Any:
     return getattr(loader, "__dict__", {}).get("base_dataloader", loader)
 
 
-def torch_sampler_name(loader: Any) -> str:
-    """Return the class name of the sampler of single records if it is one of TORCH_SAMPLERS; "" otherwise."""
+def torch_sampler_name(loader: Any) -> str | None:
+    """Return the class name of the sampler of single records if it is one of TORCH_SAMPLERS; None otherwise."""
     sampler = getattr(batch_sampler_of(base_loader(loader)).sampler, "sampler", None)
-    return type(sampler).__name__ if isinstance(sampler, TORCH_SAMPLERS) else ""
+    return type(sampler).__name__ if isinstance(sampler, TORCH_SAMPLERS) else None
 
 
 def opacus_rate(loader: Any) -> float | None:
@@ -128,6 +128,7 @@ class DrawnBatches(ABC):
     """A test of the batches of a loader against a sampling scheme.
 
     Attributes:
+        any_order: Whether a sampler that goes through the data in passes may be correct.
         size: Number of records in the last batch.
         times: Number of draws of each record, shape (records,). PassBatches counts the draws in the current pass only.
         may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data. Only
@@ -135,6 +136,7 @@ class DrawnBatches(ABC):
         digests: Hashes of the earlier batches, which only `find_repetition` adds.
     """
 
+    any_order: ClassVar[bool] = False
     records: int
     rate: float
     count: int = 0
@@ -146,8 +148,8 @@ class DrawnBatches(ABC):
     def __post_init__(self) -> None:
         self.times = np.zeros(self.records, np.int64)
 
-    def add(self, batch: Indices) -> str:
-        """Add a batch to the test. Return a description of how the batches contradict the scheme; "" if they do not.
+    def add(self, batch: Indices) -> str | None:
+        """Add a batch to the test. Return a description of how the batches contradict the scheme; None if they do not.
 
         Args:
             batch: Indices of the records of the batch, shape (B,). No scheme draws a record twice in one batch.
@@ -162,12 +164,12 @@ class DrawnBatches(ABC):
         return self.contradiction(batch)
 
     @abstractmethod
-    def contradiction(self, batch: Indices) -> str:
-        """Return a description of how this batch, after the earlier ones, contradicts the scheme; "" if it does not."""
+    def contradiction(self, batch: Indices) -> str | None:
+        """Return a description of how this batch, after the earlier ones, contradicts the scheme; None if it does not."""
 
-    def power(self) -> str:
-        """Return in words the smallest excess of records that would have been found with probability 90 %; "" if it is not known."""
-        return ""
+    def power(self) -> str | None:
+        """Return in words the smallest excess of records that would have been found with probability 90 %; None if it is not known."""
+        return None
 
     @property
     def log_level(self) -> float:
@@ -177,8 +179,8 @@ class DrawnBatches(ABC):
         """
         return math.log(ALARM / (TESTS * self.count * (self.count + 1)))
 
-    def find_repetition(self, batch: Indices, log_chance_of_equality: float) -> str:
-        """Return a message if an earlier batch had the same records; "" otherwise.
+    def find_repetition(self, batch: Indices, log_chance_of_equality: float) -> str | None:
+        """Return a message if an earlier batch had the same records; None otherwise.
 
         Args:
             log_chance_of_equality: Logarithm of the probability that two independent batches are equal, or of an upper bound on it.
@@ -187,29 +189,29 @@ class DrawnBatches(ABC):
         is_repeated = digest in self.digests
         self.digests.add(digest)
         log_chance = math.log(max(1, self.count - 1)) + log_chance_of_equality
-        return "the records of an earlier batch again" if is_repeated and log_chance < self.log_level else ""
+        return "the records of an earlier batch again" if is_repeated and log_chance < self.log_level else None
 
-    def find_passes(self, batch: Indices) -> str:
-        """Return a message if the records are drawn too evenly for independent draws, as in passes over the data; "" otherwise."""
+    def find_passes(self, batch: Indices) -> str | None:
+        """Return a message if the records are drawn too evenly for independent draws, as in passes over the data; None otherwise."""
         least, most = int(self.times.min()), int(self.times.max())
         self.may_be_passes = self.may_be_passes and most - least <= 1
         if not self.may_be_passes:
-            return ""
+            return None
         # In passes, all numbers of draws are k or k + 1 for some k. A union bound over the count + 1 values of k gives the probability.
         log_chance = math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), LEAST_PROBABILITY))
         if log_chance < self.log_level:
             return f"every record {least} or {least + 1} times in {self.count} batches, as in passes over shuffled data"
-        return ""
+        return None
 
-    def find_frequent(self) -> str:
-        """Return a message if a record is drawn more often than the rate allows; "" otherwise.
+    def find_frequent(self) -> str | None:
+        """Return a message if a record is drawn more often than the rate allows; None otherwise.
 
         Such a record would lose more privacy than the file states.
         """
         most = int(self.times.max())
         share = most / self.count
         if share <= self.rate:
-            return ""
+            return None
         # The Chernoff bound: the divergence of Bernoulli(share) from Bernoulli(rate), with a union bound over the records.
         divergence = share * math.log(share / self.rate)
         if share < 1.0:
@@ -217,7 +219,7 @@ class DrawnBatches(ABC):
         log_chance = math.log(self.records) - self.count * divergence
         if log_chance < self.log_level:
             return f"one record {most} times in {self.count} batches of rate {self.rate:.4g}"
-        return ""
+        return None
 
     def _largest_pair_probability(self) -> float:
         """Return the largest probability with which a record's number of draws is one of two consecutive numbers."""
@@ -240,7 +242,7 @@ class PoissonBatches(DrawnBatches):
     total: int = 0
     sizes: set[int] = field(default_factory=set)
 
-    def contradiction(self, batch: Indices) -> str:
+    def contradiction(self, batch: Indices) -> str | None:
         self.total += len(batch)
         self.sizes.add(len(batch))
         mean = self.records * self.rate
@@ -253,13 +255,13 @@ class PoissonBatches(DrawnBatches):
         log_chance_of_equality = self.records * math.log1p(-2.0 * self.rate * (1.0 - self.rate))
         return self.find_repetition(batch, log_chance_of_equality) or self.find_frequent() or self.find_passes(batch)
 
-    def power(self) -> str:
+    def power(self) -> str | None:
         mean, log_ratio = self.count * self.records * self.rate, math.log(2.0) - self.log_level
         variance = mean * (1.0 - self.rate)
         # The distance at which Bernstein's bound equals the level.
         distance = log_ratio / 3.0 + math.sqrt(log_ratio**2 / 9.0 + 2.0 * log_ratio * variance)
         times = 1.0 + (distance + DEVIATIONS * math.sqrt(variance)) / mean
-        return f"records drawn {up(times, 2)} times as often" if times < 1.0 / self.rate else ""
+        return f"records drawn {up(times, 2)} times as often" if times < 1.0 / self.rate else None
 
     def _log_chance_of_total(self, mean: float) -> float:
         """Return the logarithm of Bernstein's bound on the probability that `total` is so far from its expectation."""
@@ -280,7 +282,7 @@ class FixedSizeBatches(DrawnBatches):
 
     largest_size: int = field(kw_only=True)
 
-    def contradiction(self, batch: Indices) -> str:
+    def contradiction(self, batch: Indices) -> str | None:
         if len(batch) > self.largest_size:
             return f"a batch of {len(batch)} records, more than the declared share"
         repetition = self.find_repetition(batch, -log_ways(self.records, len(batch)))
@@ -292,7 +294,7 @@ class FixedSizeBatches(DrawnBatches):
         # The counts of the records are negatively associated, so their joint probability is at most the product.
         if self.records * math.log(max(at_most_once, LEAST_PROBABILITY)) < self.log_level:
             return f"no record twice in {self.count} batches, as in a pass over shuffled data"
-        return ""
+        return None
 
 
 @dataclass(slots=True)
@@ -303,23 +305,26 @@ class PassBatches(DrawnBatches):
         length: Number of batches of a pass.
     """
 
+    any_order: ClassVar[bool] = True
     length: int = field(kw_only=True)
 
-    def contradiction(self, batch: Indices) -> str:
+    def contradiction(self, batch: Indices) -> str | None:
         if (self.count - 1) % self.length == 0:
             self.times[:] = 0
             self.times[batch] = 1
         if len(batch) and self.times[batch].max() > 1:
             return f"a record twice in a pass of {self.length} batches"
-        return ""
+        return None
 
 
 @dataclass(slots=True)
 class WholeBatches(DrawnBatches):
     """A test of an entry that claims no amplification by sampling. Any batch passes that has no record twice and no unknown index."""
 
-    def contradiction(self, batch: Indices) -> str:
-        return ""
+    any_order: ClassVar[bool] = True
+
+    def contradiction(self, batch: Indices) -> str | None:
+        return None
 
 
 def log_binomial(count: int, rate: float, k: int) -> float:

@@ -1,4 +1,10 @@
-"""The clipped sums of an Opacus optimizer and the noise that it adds, measured from its gradients and compared with the file."""
+"""The clipped sums of an Opacus optimizer and the noise that it adds, measured from its gradients and compared with the file.
+
+Opacus leaves in each parameter p, just before the weights change, the clipped sum (p.summed_grad) and the noisy gradient (p.grad), and
+often the gradients of all records (p.grad_sample). The noise is the noisy gradient, times a known divisor, less the sum; and the sum can be
+computed again from the gradients of the records. `Watch` in watch/watch.py registers the hook that measures every step
+(`MeasuredNoise.watch`), and stops the loop if a result contradicts the file. Other optimizers are not measured.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +58,8 @@ def opacus_in(layers: list[Any]) -> Any:
     return next((layer for layer in layers if isinstance(layer, module.DPOptimizer)), None)
 
 
-def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -> str:
-    """Return a description of the first setting of an Opacus optimizer that contradicts the file; "" if there is none.
+def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -> str | None:
+    """Return a description of the first setting of an Opacus optimizer that contradicts the file; None if there is none.
 
     Args:
         opacus_optimizer: Optimizer of Opacus. More noise than declared contradicts nothing.
@@ -64,7 +70,7 @@ def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -
         return f"noise multiplier {opacus_optimizer.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
     if opacus_optimizer.max_grad_norm != norm:
         return f"clipping norm {opacus_optimizer.max_grad_norm!r}, where the file declares {norm:g}"
-    return ""
+    return None
 
 
 @dataclass(slots=True)
@@ -92,7 +98,7 @@ class MeasuredNoise:
     first_numbers: list[Tensor] = field(default_factory=list)
     clipped_steps: int = 0
 
-    def watch(self, report: Callable[[str, str], None], batch_size: Callable[[], int | None]) -> Any:
+    def watch(self, report: Callable[[str, str | None], None], batch_size: Callable[[], int | None]) -> Any:
         """Register a hook that measures each step and reports the results of `measure_sum` and `measure`. Return its handle.
 
         Args:
@@ -107,8 +113,8 @@ class MeasuredNoise:
         return self.opacus_optimizer.original_optimizer.register_step_pre_hook(measure_step)
 
     @torch.no_grad()
-    def measure(self, optimizer: torch.optim.Optimizer) -> str:
-        """Measure the noise of the next step. Return a description of how it contradicts the file; "" if it does not.
+    def measure(self, optimizer: torch.optim.Optimizer) -> str | None:
+        """Measure the noise of the next step. Return a description of how it contradicts the file; None if it does not.
 
         A step contradicts the file if a setting of the optimizer does, or if a gradient has no clipped sum. Its noise contradicts the file
         if it is smaller than declared, equal in all numbers of a tensor, or equal to the noise of an earlier step. A parameter without a
@@ -116,7 +122,7 @@ class MeasuredNoise:
         """
         opacus_optimizer = self.opacus_optimizer
         problem = contradiction(opacus_optimizer, self.noise_multiplier, self.norm)
-        if problem:
+        if problem is not None:
             return f"an Opacus optimizer with {problem}"
         divisor = 1.0  # number by which Opacus divided the noisy sums
         if opacus_optimizer.loss_reduction == "mean":
@@ -133,9 +139,9 @@ class MeasuredNoise:
             noises[position] = noise.flatten() / (self.noise_multiplier * self.norm)
         for position, noise in noises.items():
             problem = self._small_noise(position, noise)
-            if problem:
+            if problem is not None:
                 return problem
-        return self._repeated_noise([*noises.values()]) if noises else ""
+        return self._repeated_noise([*noises.values()]) if noises else None
 
     @property
     def detectable_factor(self) -> float:
@@ -148,8 +154,8 @@ class MeasuredNoise:
         return max(factors)
 
     @torch.no_grad()
-    def measure_sum(self, optimizer: torch.optim.Optimizer, batch_size: int | None) -> str:
-        """Return a message if the sum of the next step is not the sum of the clipped gradients of the records; "" otherwise.
+    def measure_sum(self, optimizer: torch.optim.Optimizer, batch_size: int | None) -> str | None:
+        """Return a message if the sum of the next step is not the sum of the clipped gradients of the records; None otherwise.
 
         The sum is only measured if the optimizer clips by the norm over all parameters, and still has the gradients of all records.
         """
@@ -158,7 +164,7 @@ class MeasuredNoise:
         samples: list[Any] = [getattr(parameter, "grad_sample", None) for parameter in parameters]
         is_complete = all(isinstance(sample, Tensor) and len(sample) == batch_size for sample in samples)
         if not samples or not batch_size or not is_complete or type(self.opacus_optimizer).__name__ not in FLAT:
-            return ""
+            return None
         norms = torch.stack([sample.flatten(1).norm(dim=1) for sample in samples]).norm(dim=0)
         factors = (self.norm / (norms + FLAT_OFFSET)).clamp(max=1.0)
         distance = 0.0
@@ -168,10 +174,10 @@ class MeasuredNoise:
         self.clipped_steps += 1
         if math.sqrt(distance) > WRONG_SUM * self.norm * batch_size:
             return f"a sum that is not the sum of gradients clipped to {self.norm:g}"
-        return ""
+        return None
 
-    def _small_noise(self, position: int, noise: Tensor) -> str:
-        """Return a message if the noise of a tensor is smaller than declared or constant; "" otherwise."""
+    def _small_noise(self, position: int, noise: Tensor) -> str | None:
+        """Return a message if the noise of a tensor is smaller than declared or constant; None otherwise."""
         if len(noise) >= FEWEST_EQUAL and float(noise.max() - noise.min()) < EQUAL:
             return "the same noise in every number of a tensor"
         self.squares[position] = self.squares.get(position, 0.0) + float(noise.square().sum())
@@ -180,18 +186,18 @@ class MeasuredNoise:
         steps, numbers = self.steps[position], self.numbers[position]
         ratio = self.squares[position] / numbers
         if ratio >= 1.0:
-            return ""
+            return None
         log_chance, log_level = _log_chance(numbers, ratio), _log_level(steps, position)
-        return f"noise of {math.sqrt(ratio):.3g} times the declared size" if log_chance < log_level else ""
+        return f"noise of {math.sqrt(ratio):.3g} times the declared size" if log_chance < log_level else None
 
-    def _repeated_noise(self, noises: list[Tensor]) -> str:
-        """Return a message if an earlier step had the same noise in its first numbers; "" otherwise."""
+    def _repeated_noise(self, noises: list[Tensor]) -> str | None:
+        """Return a message if an earlier step had the same noise in its first numbers; None otherwise."""
         count_of_each = max(1, MOST_COMPARED // len(noises))
         first_numbers = torch.cat([noise[:count_of_each].cpu() for noise in noises])[:MOST_COMPARED]
         comparable = [earlier for earlier in self.first_numbers if len(earlier) == len(first_numbers) >= FEWEST_EQUAL]
         is_repeated = any(bool(((first_numbers - earlier).abs() < EQUAL).all()) for earlier in comparable)
         self.first_numbers.append(first_numbers)
-        return "the noise of an earlier step again" if is_repeated else ""
+        return "the noise of an earlier step again" if is_repeated else None
 
 
 def _log_chance(numbers: int, ratio: float) -> float:

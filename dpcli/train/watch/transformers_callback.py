@@ -1,4 +1,8 @@
-"""The callback by which `dpcli.watch` observes transformers' Trainer. Only `Watch.trainer_callback` imports it: it needs transformers."""
+"""The callback by which `dpcli.watch` observes transformers' Trainer.
+
+Only `Watch.trainer_callback` in watch/watch.py imports this module, because it needs transformers. transformers calls the methods at the
+times that their names say.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,12 @@ EQUAL_RATES = 1e-9  # largest relative difference of two sampling rates that cou
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An observation of one part of the steps. words: as `Watch.report` shows it. was_observed: False if nobody looked at the part."""
+    """An observation of one part of the steps.
+
+    Attributes:
+        words: The observation as `Watch.report` shows it.
+        was_observed: Whether the part was looked at. If not, the words say so.
+    """
 
     words: str
     was_observed: bool = True
@@ -63,7 +68,7 @@ class Watch(Displayed):
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.
         batches: Batches that the loader drew, plus one for each unwatched step, so that the number can be compared with `steps`.
-        wrong: First contradiction between the loop and the file, in words; "" if there is none.
+        wrong: First contradiction between the loop and the file, in words; None if there is none.
         drawn: Test of the loader's batches against the sampling scheme; None if there is none.
         noise: Measurement of the noise; None without an Opacus optimizer.
         handles: Handles that remove the registered hooks.
@@ -74,7 +79,7 @@ class Watch(Displayed):
     steps: int = 0
     unwatched: int = 0
     batches: int = 0
-    wrong: str = ""
+    wrong: str | None = None
     drawn: DrawnBatches | None = None
     noise: MeasuredNoise | None = None
     handles: list[Any] = field(default_factory=list)
@@ -82,7 +87,7 @@ class Watch(Displayed):
     __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
-        ending = "; contradicts the file: no guarantee" if self.wrong else ""
+        ending = "; contradicts the file: no guarantee" if self.wrong is not None else ""
         return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{ending}"
 
     def follow(self, optimizer: Any, loader: Any, accumulated: int = 1, taken: int = 0) -> None:
@@ -121,12 +126,12 @@ class Watch(Displayed):
     def complete(self) -> bool:
         """Return whether sampling, clipping and noise were observed in every step without a contradiction."""
         observed_all = all(part.was_observed for part in self.observed.values())
-        return observed_all and not self.wrong and not self.unwatched
+        return observed_all and self.wrong is None and not self.unwatched
 
     @property
     def report(self) -> str:
         """Return the observations in words, including the properties and the steps that were not observed."""
-        if self.wrong:
+        if self.wrong is not None:
             return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
         lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {part.words}" for name, part in self.observed.items())]
         faults = self._detectable_faults()
@@ -141,9 +146,8 @@ class Watch(Displayed):
         faults = []
         if self.noise is not None and self.noise.numbers:
             faults.append(f"noise too small by a factor of {up(self.noise.detectable_factor, 2)} in any tensor")
-        if self.drawn is not None and self.observed["sampling"].was_observed and self.drawn.power():
-            faults.append(self.drawn.power())
-        return faults
+        power = self.drawn.power() if self.drawn is not None and self.observed["sampling"].was_observed else None
+        return faults if power is None else [*faults, power]
 
     def trainer_callback(self) -> TrainerCallback:
         """Return a callback for transformers' Trainer(callbacks=[...]). Raises Unavailable if transformers is not installed."""
@@ -163,15 +167,7 @@ class Watch(Displayed):
         Raises:
             InputError: The loader contradicts the file.
         """
-        from dpcli.train.watch.loader import (
-            PassBatches,
-            PoissonBatches,
-            WholeBatches,
-            batches_of,
-            opacus_rate,
-            report_batches,
-            torch_sampler_name,
-        )
+        from dpcli.train.watch.loader import PoissonBatches, batches_of, opacus_rate, report_batches, torch_sampler_name
 
         if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
             return  # the entry, or the step, to which a batch belongs is unknown
@@ -183,9 +179,9 @@ class Watch(Displayed):
         scheme = self.plan.stages[0].entry.sampling
         takes_turns = scheme is not None and self.plan.stages[0].spec.takes_turns  # batches of groups have no test
         self.drawn = None if takes_turns else batches_of(scheme, self.plan.size, count)
-        any_order = not takes_turns and (self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches))
+        any_order = not takes_turns and (self.drawn is None or self.drawn.any_order)
         torch_sampler = torch_sampler_name(loader)
-        if torch_sampler and scheme is not None and not any_order:
+        if torch_sampler is not None and scheme is not None and not any_order:
             self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")
         rate = opacus_rate(loader)
         if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
@@ -207,7 +203,7 @@ class Watch(Displayed):
             return
         multiplier, norm = self.plan.stages[0].noise_multiplier, self.plan.train.clipping.norm
         problem = contradiction(opacus_optimizer, multiplier, norm)
-        if problem:
+        if problem is not None:
             self.refuse("noise", f"an Opacus optimizer with {problem}")
         self.observed["clipping"] = Observation(f"by Opacus to norm {norm:g}; Opacus' code was not checked")
         self.noise = MeasuredNoise(opacus_optimizer, multiplier, norm)
@@ -219,7 +215,7 @@ class Watch(Displayed):
         if self.drawn is None:
             return
         problem = self.drawn.add(batch)
-        if problem:
+        if problem is not None:
             self.refuse("sampling", problem)
         self.observed["sampling"] = Observation(CONSISTENT)
 
@@ -227,14 +223,14 @@ class Watch(Displayed):
         """Return the number of records of the step in progress; None if the loader is not tested, or drew no or several batches for it."""
         return self.drawn.size if self.drawn is not None and self.batches == self.steps else None
 
-    def _report_measurement(self, part: str, problem: str) -> None:
+    def _report_measurement(self, part: str, problem: str | None) -> None:
         """Store the result of a measurement. Raises InputError if it contradicts the file.
 
         Args:
             part: "clipping" or "noise".
-            problem: Description of how the part contradicts the file; "" if it does not.
+            problem: Description of how the part contradicts the file; None if it does not.
         """
-        if problem:
+        if problem is not None:
             self.refuse(part, problem)
         assert self.noise is not None
         if self.noise.clipped_steps:

@@ -110,7 +110,7 @@ def step(adjacency: Adjacency, rate: float, noise: float) -> Step:
 
 
 def two(first: Step, second: Step, epsilon: float) -> mp.mpf:
-    """delta of both."""
+    """Return delta of both steps together."""
     # Where the first loss leaves the second its infimum, the second's delta is not smooth.
     centres = [float(first.outcome(mp.mpf(epsilon) - least)) for least in (0, second.least) if least > -mp.inf]
     near = [centre + sign * 3.0**k for centre in centres for k in range(-14, 4) for sign in (1.0, -1.0)]
@@ -167,7 +167,7 @@ RATES, NOISES, DELTAS = st.floats(-8.0, -0.5), st.floats(-0.45, 1.5), st.floats(
 @pytest.mark.long
 @pytest.mark.parametrize("seed", tiered(range(24), 1, 6))
 def test_two_random_steps_agree_with_quadrature(seed: int) -> None:
-    """To 1e-8 of delta, which is what the quadrature has."""
+    """The oracle is a quadrature, which has 1e-8 of delta."""
     source = np.random.default_rng(seed)
     adjacency = (ADD_REMOVE, REPLACE_ONE)[seed % 2]
     parts = tuple((10.0 ** source.uniform(-8.0, -0.5), 10.0 ** source.uniform(-0.4, 1.3)) for _ in range(1 + seed // 2 % 2))
@@ -269,7 +269,7 @@ def test_few_nodes_widen_the_interval_and_no_more(
 
 @pytest.mark.parametrize("cases", by_tier(2, 3, 100))
 def test_two_and_three_steps_agree_with_contours(cases: int) -> None:
-    """In both directions and of different steps: the certified bounds on delta of two algorithms overlap."""
+    """The certified bounds on delta of two algorithms overlap, in both directions and for different steps."""
     source, compared, wide = random.Random(), 0, []
     seed = source.getrandbits(32)
     source.seed(seed)

@@ -1,4 +1,6 @@
-"""Units of many records: other accountants may use up a command's work, and the grid still answers."""
+"""Units of many records, whose losses are dear to compute: accountants that use up a command's work must not leave the file without a
+narrow answer. The expected epsilons are those of a lattice that shares no code with dpcli.
+"""
 
 from __future__ import annotations
 

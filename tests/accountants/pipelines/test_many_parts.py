@@ -1,4 +1,6 @@
-"""Compositions of many different parts: what must be refused is refused before it costs anything."""
+"""Compositions of many different parts: a question that takes too much work is refused before it costs anything, and grids for many losses
+are as good as for few. A function that must not be reached is replaced by one that fails.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def _never(*args: Any, **kwargs: Any) -> Any:
 
 
 def test_the_grid_refuses_what_it_cannot_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the work that is left; time alone makes it coarser."""
+    """The work that is left decides on a refusal; too little time only makes the grid coarser."""
     steps = tuple((Laplace(0.001 + 1e-6 * i), 1) for i in range(200))
     bound = PldProfile(steps, seconds=0.1).epsilon(1e-6)
     assert bound.lower is not None and bound.upper < 1.0
@@ -104,7 +106,7 @@ def test_atoms_lie_on_the_grid() -> None:
 
 @pytest.mark.parametrize("counts", [(1,), (3, 2), (40,), (16, 1), (9, 9, 3)])
 def test_factors_and_logarithms_are_the_same_convolution(counts: tuple[int, ...]) -> None:
-    """Against direct convolution; the error is within the bound that comes with it."""
+    """Both are compared with direct convolution; the error is within the bound that comes with it."""
     draws = np.random.default_rng(len(counts))
     parts = [(Lattice(1.0, 0.1, -2 * i, draws.dirichlet(np.ones(5)), 0.0, 0.0, 0.0, 0.0), n) for i, n in enumerate(counts)]
     plain = np.ones(1)

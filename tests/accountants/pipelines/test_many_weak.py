@@ -1,4 +1,6 @@
-"""Hundreds of different weak steps, and heavy tails beside losses that have none: against quadrature, each part cut alone, and the grid."""
+"""Hundreds of different weak steps, and heavy tails next to bounded losses, in the exact accountant, which cuts each loss into a small and
+a big part: against dense quadrature, against cuts of one part alone, and against the grid.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,13 @@ from tests.cases import by_tier, tiered
 
 
 def weak(count: int, seed: int) -> Steps:
-    """Different single steps, rates 1e-7 to 1e-3, noise .5 to 2."""
+    """Draw different single steps with rates of 1e-7 to 1e-3 and noise of .5 to 2."""
     source = random.Random(seed)
     return tuple((SampledGaussian(1.0 / source.uniform(0.5, 2.0), 10.0 ** source.uniform(-7.0, -3.0)), 1) for _ in range(count))
 
 
 def schedule(count: int) -> Steps:
-    """A rate, and noise that grows a little from step to step."""
+    """Return steps of one rate with noise that grows a little from step to step."""
     return tuple((SampledGaussian(1.0 / (0.8 + 0.3 * i / count), 1e-3), 1) for i in range(count))
 
 
@@ -65,7 +67,7 @@ def answered(steps: Steps, delta: float) -> tuple[float, float]:
 @pytest.mark.long
 @pytest.mark.parametrize("delta", tiered([1e-5, 1e-10], 1, 1))
 def test_a_hundred_weak_steps_are_answered(delta: float) -> None:
-    """As far apart as 1e-6 at most, and above what the single worst steps alone come to."""
+    """The interval is narrow, and its lower end is at least that of half of the steps."""
     for steps in (weak(100, SEED), schedule(100), weak(60, SEED) + STRONG):
         low, high = answered(steps, delta)
         fewer, _ = answered(steps[: len(steps) // 2], delta)
@@ -110,7 +112,7 @@ def test_many_that_hardly_differ_are_as_many_of_one(copies: int) -> None:
 
 
 def drawn(source: random.Random) -> tuple[Steps, float]:
-    """A few steps, some of them several times, in a part of the range."""
+    """Draw a few steps, some of them several times, in a part of the range."""
     low, noise = source.uniform(-8.0, -2.0), 10.0 ** source.uniform(-0.4, 1.0)
     high = min(low + source.uniform(0.0, 4.0), -0.8)
     steps = tuple(
@@ -227,7 +229,7 @@ def test_transforms_of_rows_are_those_of_a_dense_rule(tilt: float) -> None:
 
 
 def test_a_difference_of_products_keeps_its_digits() -> None:
-    """Where products differ by 1e-18 of themselves; counts through logarithms."""
+    """The products differ by 1e-18 of themselves; counts enter by logarithms."""
     less, beyond = np.full((3, 1), -1e-3 + 2e-3j), np.full((3, 1), 1e-19 - 2e-19j)
     rests, counts = np.full(3, 3e-19 + 0.0j), np.array([1.0, 40.0, 1.0])
     both, _, gap = _products_and_difference(less, beyond, rests, counts)
@@ -300,13 +302,13 @@ def test_rows_that_nothing_suits_are_cut_alone(monkeypatch: pytest.MonkeyPatch) 
 
 
 def beside_atoms(atoms: list[tuple[float, float]], rate: float, mu: float, epsilon: float) -> float:
-    """delta of a sampled Gaussian beside a loss with these (value, probability): E[delta(eps - L)]."""
+    """Return delta of a sampled Gaussian beside a loss with these (value, probability): E[delta(eps - L)]."""
     delta = one(rate, mu)
     return math.fsum(p * delta(epsilon - value) for value, p in atoms)
 
 
 def laplace_atoms(e0: float, cells: int = 4000) -> list[tuple[float, float]]:
-    """Laplace's loss: atoms at both ends, and e^{(l - e0)/2} / 4 between, by Simpson's rule."""
+    """Return Laplace's loss as atoms: those at both ends, and e^{(l - e0)/2} / 4 between, by Simpson's rule."""
     grid = np.linspace(-e0, e0, cells + 1)
     rule = np.where(np.arange(cells + 1) % 2 == 1, 4.0, 2.0)
     rule[[0, -1]] = 1.0

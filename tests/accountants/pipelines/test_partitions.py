@@ -1,4 +1,8 @@
-"""Parallel composition: one record is in one part, but a unit's records may be in several."""
+"""Disjoint parts of the data (`partition` in a file).
+
+One record is in one part, so that parts cost what the dearest of them costs; but a unit with several records may be in several. References:
+all records with the dearest part, and enumeration.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +69,7 @@ def test_what_may_move_between_parts_is_refused(contributions: int, parts: bool,
 
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_under_zero_out_a_blank_must_add_nothing(kind: str) -> None:
-    """Of every type, with and without the key by which noise is stated for one contribution."""
+    """Every type is tried with and without the key by which noise is stated for one contribution."""
     for stated in stated_both_ways(kind):
         priced = [Privacy(Adjacency.ZERO_OUT, delta=0.5), Privacy(Adjacency.ADD_REMOVE, delta=0.5)]
         files = [Pipeline(privacy, (Entry("it", kind, stated, partition="region"),)) for privacy in priced]
@@ -87,7 +91,7 @@ def stated_both_ways(kind: str) -> Iterator[Spec]:
 
 
 def parted(*entries: Entry) -> Pipeline:
-    """The first entry reads all records; each other one a part of its own."""
+    """Return the pipeline whose first entry reads all records, and each other one a part of its own."""
     common, *parts = entries
     inside = tuple(replace(entry, partition=PartitionKey("region", entry.name)) for entry in parts)
     return Pipeline(replace(Privacy(Adjacency.ADD_REMOVE), delta=1e-5), (common, *inside))
@@ -95,7 +99,7 @@ def parted(*entries: Entry) -> Pipeline:
 
 @pytest.mark.parametrize("files", by_tier(2, 3, 6))
 def test_parts_cost_what_all_records_cost_with_the_dearest_part(files: int) -> None:
-    """By every accountant, though which part is the dearest differs from one to another, and with delta."""
+    """Every accountant is asked, because the dearest part differs from one to another, and with delta."""
     seed = random.getrandbits(32)
     draw = random.Random(seed)
     kinds: tuple[Callable[[], Spec], ...] = (

@@ -45,7 +45,7 @@ def failure(stated: Stated) -> mp.mpf:
 
 
 def responses_delta(stated: Stated, epsilon: mp.mpf) -> mp.mpf:
-    """Delta of the randomised responses alone: the sum over how many answers of each statement are true."""
+    """Return delta of the randomised responses alone: the sum over how many answers of each statement are true."""
     total = mp.mpf(0)
     for trues in itertools.product(*(range(count + 1) for _, _, count in stated)):
         log_p = loss = mp.mpf(0)
@@ -64,14 +64,14 @@ def normal_delta(mu: float, epsilon: mp.mpf) -> mp.mpf:
 
 
 def mixed_delta(stated: Stated, mu: float, epsilon: mp.mpf) -> mp.mpf:
-    """Delta of one randomised response and normal noise."""
+    """Return delta of one randomised response and normal noise."""
     ((own, _, _),) = stated
     share = 1 / (1 + mp.exp(-mp.mpf(own)))
     return share * normal_delta(mu, epsilon - own) + (1 - share) * normal_delta(mu, epsilon + own)
 
 
 def drawn(source: random.Random) -> tuple[Steps, Callable[[mp.mpf], mp.mpf]]:
-    """Random steps with stated deltas, and their true delta as a function of epsilon."""
+    """Draw steps with stated deltas, and return them with their true delta as a function of epsilon."""
     if source.random() < 0.5:
         stated = [
             (round(source.uniform(0.05, 2.0), 3), float(f"{10 ** source.uniform(-12, -2):.3g}"), source.randint(1, 6))
@@ -152,7 +152,7 @@ def test_what_is_left_is_rounded_outward() -> None:
 
 
 def nested(mechanism: Mechanism) -> list[Steps]:
-    """The same steps as they are, as one group, and as the dearer one of two disjoint parts."""
+    """Return the steps as they are, as one group, and as the dearer one of two disjoint parts."""
     inner = ((mechanism, 3), (Gaussian(0.2), 5))
     cheap = Composed(((approx(0.1, 1e-9), 1),))
     return [inner, ((Composed(inner), 1),), ((Parallel((cheap, Composed(inner))), 1),)]

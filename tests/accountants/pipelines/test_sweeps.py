@@ -1,4 +1,6 @@
-"""Neighbouring settings: a little more noise, a lower rate, fewer steps or a larger delta never cost more, but for an interval's width."""
+"""Neighbouring settings: a little more noise, a lower rate, fewer steps or a larger delta never cost more, except by the width of an
+interval. Users compare such settings in sweeps, where a jump of the method would look like an effect of the noise.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ KINDS: tuple[Callable[[float, float], Mechanism], ...] = (
 
 
 def drawn(random: Random) -> tuple[str, tuple[Steps, float], tuple[Steps, float]]:
-    """What is changed, a setting of one to three parts, and its neighbour, which costs no more."""
+    """Draw (the name of what changes, a setting of one to three parts, its neighbour, which costs no more)."""
     parts = [
         (
             random.choice(KINDS),

@@ -1,4 +1,4 @@
-"""dpcli account: both streams, exit codes, formats."""
+"""Tests of dpcli account: both streams, exit codes, formats."""
 
 from __future__ import annotations
 

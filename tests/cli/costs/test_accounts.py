@@ -1,4 +1,4 @@
-"""dpcli account of several files: each on its own, and those of one dataset as if one file held them all."""
+"""Tests of dpcli account with several files: each alone, and those of one dataset as if they were one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli calibrate-sigma and calibrate."""
+"""Tests of dpcli calibrate-sigma and dpcli calibrate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A delta is too large for a dataset wherever it is stated: every command that takes one, and every table that may, tells DP105."""
+"""Tests that every command and table that takes a delta reports one that is too large for the dataset (DP105)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli diff."""
+"""Tests of dpcli diff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli explain."""
+"""Tests of dpcli explain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli plot: both streams, exit codes, files."""
+"""Tests of dpcli plot: both streams, exit codes, files."""
 
 from __future__ import annotations
 

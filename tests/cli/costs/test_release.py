@@ -1,4 +1,4 @@
-"""dpcli release on a terminal: what it prints, and its exit codes."""
+"""Tests of dpcli release on a terminal: its output and exit codes."""
 
 from __future__ import annotations
 

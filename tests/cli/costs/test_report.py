@@ -1,4 +1,4 @@
-"""dpcli report: streams, exit codes, forms, and what it loads."""
+"""Tests of dpcli report: both streams, exit codes, formats, and the modules that it loads."""
 
 from __future__ import annotations
 

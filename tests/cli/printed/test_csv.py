@@ -1,4 +1,4 @@
-"""csv is data: in every command that has it, stable names, numbers as the machine form has them, and no formula."""
+"""Tests of csv in every command that has it: stable names, numbers as in JSON, and no formula of a spreadsheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command with every format: -f and -o accept the same, no report that is judged is empty, and no exit code is without a reason."""
+"""Tests of every command in every format: -f and -o accept the same, and no exit code lacks a reason."""
 
 from __future__ import annotations
 

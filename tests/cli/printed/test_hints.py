@@ -1,4 +1,4 @@
-"""Errors that say what to write instead: flags of another place or name, files in place of commands, other names of accountants."""
+"""Tests of errors that say what to write instead: misplaced flags, files in place of commands, other names of accountants."""
 
 from __future__ import annotations
 

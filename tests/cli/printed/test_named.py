@@ -1,4 +1,4 @@
-"""No command writes a report over what its pipeline file names: data, scores, votes, and the file itself."""
+"""Tests that no command overwrites what its pipeline file names: data, scores, votes, and the file itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpcli explain` knows what dpcli prints: headings, names, verdicts, exit codes; and the words of lectures, however they are spelled."""
+"""Tests that `dpcli explain` knows the words that dpcli prints, and the words of lectures in any spelling."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpcli.gate.documents.gate import WORDS
 from dpcli.gate.verdicts import EXIT_CODES as VERDICTS
 from dpcli.ledger.grammar import ENTRIES
 from dpcli.ledger.plugin import FILTERS
-from dpcli.ledger.state import NEXT
+from dpcli.ledger.state import STATUS_AFTER
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.plugin import AGGREGATORS, DECODING
 from dpcli.release.plugin import MEASURES
@@ -151,7 +151,16 @@ def vocabulary() -> Iterator[str]:
     yield from DECODING
     yield from (load(target).title for target in ACCOUNTANTS.values())
     yield from (adjacency.value for adjacency in Adjacency)
-    yield from (*VERDICTS, *WORDS.values(), *ENTRIES, *NEXT.values(), "reserved", "NOT STATED", "NOT PRIVATE", "OVER BUDGET")
+    yield from (
+        *VERDICTS,
+        *WORDS.values(),
+        *ENTRIES,
+        *STATUS_AFTER.values(),
+        "reserved",
+        "NOT STATED",
+        "NOT PRIVATE",
+        "OVER BUDGET",
+    )
     yield from (*(code for code, _ in EXIT_CODES), "exit-codes", "exit code")
     yield from ("final-model", "all-checkpoints", "outputs", "error", "warning", "at least", "headline", "waiver")
 

@@ -1,4 +1,4 @@
-"""Standard output that is closed, or cannot take every character: the exit code stays the verdict's, and nothing is our bug."""
+"""Tests of standard output that is closed or cannot encode a character: the exit code stays, and there is no internal error."""
 
 from __future__ import annotations
 

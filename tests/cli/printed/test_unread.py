@@ -1,4 +1,4 @@
-"""Command lines that cannot be read: the reports they ask for hold the error, and nothing else is written over."""
+"""Tests of refused command lines: the reports that they ask for have the error, and no other file is overwritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ledger of blocks refuses is said in words of the command that was asked: no hint names a flag that it does not have."""
+"""Tests that a ledger's refusal of blocks is printed in words of the command: no hint names a flag that it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every bad file of the vectors, and those that cannot be text: the right rule, place and words, and never another exception."""
+"""Tests of every bad file of tests/vectors: the reader reports the right rule, place and words, and raises no other exception."""
 
 from __future__ import annotations
 

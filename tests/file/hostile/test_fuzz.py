@@ -1,4 +1,4 @@
-"""Whatever the bytes are, reading them ends in a pipeline or in an InputError."""
+"""Fuzz tests of the reader: any bytes give a pipeline or an InputError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worst files that fit the size limit are refused within 1 GB, and twice the file takes about twice the steps."""
+"""Tests of the worst files within the size limit: they are refused within 1 GB, and twice the file takes about twice the steps."""
 
 from __future__ import annotations
 

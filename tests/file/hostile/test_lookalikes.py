@@ -1,4 +1,4 @@
-"""What people give in place of a pipeline file: said what it is, with a command that reads it."""
+"""Tests of files that people give in place of a pipeline: the message says what the file is, and which command reads it."""
 
 from __future__ import annotations
 

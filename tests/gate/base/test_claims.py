@@ -1,4 +1,4 @@
-"""What a file says of its data or program makes it cheaper: told for every key of every type; more noise is not."""
+"""Tests that every claim about data or program that makes a file cheaper is reported, for every key and type; more noise is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other data under the same name: no number shows it, so the gate says it."""
+"""Tests of files that read other data under the same name: no number shows it, so the gate reports it."""
 
 from __future__ import annotations
 

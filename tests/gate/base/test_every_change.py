@@ -1,4 +1,4 @@
-"""Every key that a change may loosen is reported, and windows that move keep their width."""
+"""Tests that every key that a change may loosen is reported, and that windows that move keep their width."""
 
 from __future__ import annotations
 

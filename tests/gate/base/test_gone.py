@@ -1,4 +1,4 @@
-"""A pipeline of the base does not leave the gate unseen: whatever stands in its place, and wherever it went."""
+"""Tests that a pipeline of the base cannot disappear unseen, wherever it went and whatever is at its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline that a change touches is judged, or its absence is told."""
+"""Tests that a pipeline that a change touches is judged, or reported as not given to the gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that read the same data under several names: each sum lacks what the other files release, and that is told."""
+"""Tests of files that read the same data under several dataset names: the gate reports that no sum has the costs of all."""
 
 from __future__ import annotations
 

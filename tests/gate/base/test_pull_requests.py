@@ -1,4 +1,4 @@
-"""Pull requests that mean no good: the recipes of `dpcli init` start for each, and their own shell line refuses it or tells of it."""
+"""Tests of malicious pull requests: the workflows of `dpcli init` start for each, and their shell line refuses or reports it."""
 
 from __future__ import annotations
 

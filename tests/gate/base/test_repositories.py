@@ -1,4 +1,4 @@
-"""Work trees, clones and repositories inside of others; git and accountants are asked once for many files."""
+"""Tests of work trees, clones and repositories inside others; git and accountants are asked once for many files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on a rise; the tighter of the caps of file, policy and flags; and a base without an epsilon."""
+"""Tests of limits on a rise of epsilon, of the tightest cap of file, policy and flags, and of a base without an epsilon."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.model import Budget
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.caps import Outside, RiseLimits, max_rise
-from dpcli.gate.requirements import caps_in_force
+from dpcli.gate.caps import Outside, RiseLimits, caps_in_force, max_rise
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.cases import of_each
 from tests.command import dpcli

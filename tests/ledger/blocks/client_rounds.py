@@ -15,14 +15,13 @@ RHO = 1 / (2 * SIGMA**2)
 
 
 def opened(url: str, epsilon: float = 1.0, adjacency: str = "zero-out", filter: str = "zcdp", **more: Any) -> str:
-    """A ledger for clients, in which rho adds up unless another filter does."""
+    """Open a ledger whose unit is a client, by default with the zcdp filter, and return its URL."""
     terms = LedgerTerms(unit="client", adjacency=adjacency, epsilon=epsilon, delta=1e-6, filter=filter, schema="0" * 64, **more)
     init(url, DATASET, terms).close()
     return url
 
 
 def written(folder: Path, table: dict[str, Any] | None = None, entry: dict[str, Any] | None = None, **privacy: Any) -> str:
-    """The file, in a folder."""
     path = folder / "fed.toml"
     usual = {"noise_multiplier": SIGMA, "steps": 10_000}
     path.write_text(file({"clip": 1.0, "clients_per_round": 100, **(table or {})}, {**usual, **(entry or {})}, privacy))
@@ -40,6 +39,6 @@ def cap(url: str, name: str = "rho") -> float:
 
 
 def keys(url: str) -> list[str]:
-    """The keys of the runs, without the login that a database puts before each."""
+    """Return the keys of the runs, without the login with which the names of runs begin in a database."""
     with open_ledger(url, DATASET) as ledger:
         return [key.rpartition("//")[2] for key in ledger.state().runs]

@@ -1,4 +1,4 @@
-"""Where a run fits, and the picture of the blocks: never more than the ledger then grants."""
+"""Tests of `dpcli budget windows` (ledger/blocks/room.py) and of the calendar of blocks: a run fits where they say that it does."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.read import load, parse
+from dpcli.ledger.blocks.family import spelled_stretch
 from dpcli.ledger.blocks.room import block_room, window_words
 from dpcli.ledger.budget import budget
 from dpcli.ledger.documents.ledger_answers import receipt
@@ -54,27 +55,27 @@ def test_a_window_that_is_said_to_have_room_has(
     blocks = FAMILIES[by][1]
     found = block_room(ledger, run(cost / 10), blocks)
     room = {block for i, block in enumerate(blocks) if i != retired and used[i] + cost <= 10}
-    assert [block for stretch in found.stretches for block in stretch.blocks] == [b for b in found.within if b in room]
+    assert [block for stretch in found.stretches for block in stretch] == [b for b in found.within if b in room]
     assert set(found.within) == set(blocks) and found.share == cost / 10
     rank = ledger.state().open_terms().family.kind.rank  # type: ignore[union-attr]
     for stretch in found.stretches:
-        assert [rank(block) for block in stretch.blocks] == list(range(rank(stretch.blocks[0]), rank(stretch.blocks[-1]) + 1))
-        assert ledger.window([stretch.words]) == tuple(sorted(stretch.blocks))
+        assert [rank(block) for block in stretch] == list(range(rank(stretch[0]), rank(stretch[-1]) + 1))
+        assert ledger.window([spelled_stretch(stretch)]) == tuple(sorted(stretch))
     assert (found.widest is None) == (found.latest is None) == (not room)
     if found.widest is not None and found.latest is not None:
-        assert len(found.widest.blocks) == max(len(stretch.blocks) for stretch in found.stretches)
-        assert found.latest.blocks[-1] == max(room, key=rank)
+        assert len(found.widest) == max(len(stretch) for stretch in found.stretches)
+        assert found.latest[-1] == max(room, key=rank)
         with pytest.raises(Denied):
             ledger.spend(run(cost / 10), "too wide", window=blocks if len(room) < 6 else [blocks[retired]])
-        ledger.spend(run(cost / 10), "widest", window=[found.widest.words])
+        ledger.spend(run(cost / 10), "widest", window=[spelled_stretch(found.widest)])
     ledger.close()
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("by", BLOCKS)
 @pytest.mark.parametrize("cost", [0.3, 1.5])
-def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: float, tmp_path: Path) -> None:
-    """Blocks that are not listed go on for ever: those before and after the ones that were charged are whole, and it is said."""
+def test_unlisted_blocks_before_and_after_are_unused(by: str, cost: float, tmp_path: Path) -> None:
+    """Kinds such as days have blocks without end. All before the first and after the last charged block are unused."""
     url, blocks, file = str(tmp_path / "l.db"), FAMILIES[by][1], tmp_path / "run.toml"
     file.write_text(run_file(cost))
     with filled(url, by, [0, 2, 0, 9, 0, 0], 4) as ledger:
@@ -97,7 +98,6 @@ def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: flo
 
 @pytest.mark.long
 def test_the_commands(place: Place, tmp_path: Path) -> None:
-    """From the opening to the last window, as a user has it."""
     file = tmp_path / "run.toml"
     file.write_text(run_file(0.25))
     opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
@@ -131,7 +131,7 @@ def test_every_block_is_in_the_picture(by: str, tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_only_of_blocks(tmp_path: Path) -> None:
+def test_a_dataset_without_blocks_has_no_windows(tmp_path: Path) -> None:
     ledger = init(str(tmp_path / "l.db"), DATASET, replace(plain(), schema=""))
     assert calendar(ledger.state()) == ()
     with pytest.raises(InputError, match="not cut into blocks"):
@@ -145,7 +145,7 @@ def stating(window: str, epsilon: float = 0.25) -> str:
 
 
 def test_a_file_that_states_its_window(tmp_path: Path) -> None:
-    """It is charged there and nowhere else: a flag that says otherwise, and a dataset that is not cut, are refused."""
+    """It is charged on that window only. A contradicting --window is refused, and so is a dataset without blocks."""
     url, file = str(tmp_path / "l.db"), tmp_path / "run.toml"
     ledger = init(url, DATASET, replace(terms(), schema=""))
     file.write_text(stating('["2026-01-01..2026-01-02", "2026-01-05"]'))
@@ -182,7 +182,7 @@ def test_a_file_that_states_its_window(tmp_path: Path) -> None:
 def test_a_gate_asks_for_all_files_together(
     used: list[int], windows: list[tuple[set[int], int]], retired: int, tmp_path_factory: object
 ) -> None:
-    """What it says fits is what the ledger then takes, one after the other, block by block."""
+    """Files that the gate says fit together are then accepted by the ledger one after another."""
     url = str(tmp_path_factory.mktemp("gate") / "l.db")  # type: ignore[attr-defined]
     ledger, blocks = filled(url, "day", [*used, 0, 0], retired), FAMILIES["day"][1]
     files = [parse(stating(json.dumps([blocks[i] for i in sorted(w)]), cost / 10).encode(), "run.toml") for w, cost in windows]
@@ -203,18 +203,18 @@ def test_a_gate_asks_for_all_files_together(
 
 @pytest.mark.parametrize(("by", "far"), [("day", ("0001-01-01", "9999-12-30", "9999-12-31")), ("week", ("0001-W01", "9999-W51"))])
 def test_a_block_of_long_ago_makes_no_list_of_all_since(by: str, far: tuple[str, ...], tmp_path: Path) -> None:
-    """Anybody who may spend may charge the year 1."""
+    """A spender may charge a block in the year 1; the answer must not list the days since then."""
     with init(str(tmp_path / "l.db"), DATASET, replace(terms(by), schema="")) as ledger:
         for block in far:
             charge(ledger, block, "0.1", window=[block])
         found = block_room(ledger, run(0.1))
-        assert found.within == far[1:] and found.latest is not None and found.latest.blocks == far[1:]
+        assert found.within == far[1:] and found.latest is not None and found.latest == far[1:]
 
 
 @pytest.mark.parametrize("by", BLOCKS)
 @pytest.mark.parametrize("stated", ["last 1 day", "last 9 days", "last 2 weeks"])
 def test_the_last_days_are_those_before_the_day_of_the_ledgers_clock(by: str, stated: str, tmp_path: Path) -> None:
-    """As a schedule has them on that day, charged and told as the blocks that they are; on another day they are others."""
+    """ "last 28 days" gives the same blocks as in a schedule on that day, and other blocks on another day."""
     with init(str(tmp_path / "l.db"), DATASET, replace(terms(by), schema="")) as ledger:
         family = ledger.state().open_terms().family
         assert family is not None

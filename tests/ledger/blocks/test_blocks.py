@@ -1,4 +1,4 @@
-"""Blocks against brute force: each unit's own loss, whatever was read and however it was chosen, is at most the ledger's cap."""
+"""Tests of ledgers with blocks: by brute force over all units and choices, no unit's loss exceeds the ledger's cap."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ HISTORIES = st.lists(st.tuples(st.sets(st.integers(0, 5), min_size=1).map(sorted
 def test_no_unit_is_above_the_cap(
     name: str, delta: float, by: str, most: int, history: list[tuple[list[int], int]], retired: int
 ) -> None:
-    """Every set of at most max_blocks blocks that a unit's records may lie in, with the group theorem of the currency, exactly."""
+    """For every set of max_blocks blocks, which one unit may be in: its exact loss by the group theorem is within the cap."""
     found, blocks = terms(by, most, name, delta), FAMILIES[by][1]
     state, made = opening(found), list[tuple[set[str], Fraction]]()
     whole = {key: Fraction(value) for key, value in found.the_filter.caps(found.epsilon, found.delta).items()}
@@ -118,7 +118,7 @@ def log_odds(epsilon: float, count: int, side: int) -> tuple[float, float]:
 
 @given(most=st.integers(1, 3), adversary=st.integers(0, 2**32), epsilon=st.floats(0.5, 4.0))
 def test_whoever_chooses_from_outputs_learns_no_more(most: int, adversary: int, epsilon: float) -> None:
-    """Every path of outputs of runs and windows that are chosen from earlier outputs, with and without a unit: its exact loss."""
+    """Adaptive choice of runs and windows: on every path of outputs the exact loss of a unit is within the cap."""
     blocks = FAMILIES["day"][1][:4]
     unit = set(blocks[:most])
     worst = [0.0]
@@ -143,8 +143,8 @@ def test_whoever_chooses_from_outputs_learns_no_more(most: int, adversary: int, 
     assert worst[0] <= epsilon * (1.0 + 1e-12)
 
 
-def test_that_bound_is_reached() -> None:
-    """A cap of blocks that is not divided by max_blocks would be seen: the loss of a unit with three blocks comes to nearly all of it."""
+def test_the_bound_for_a_unit_in_several_blocks_is_reached() -> None:
+    """A unit in three blocks loses nearly all of the cap. So the caps of blocks have to be divided by max_blocks."""
     state: LedgerState | None = opening(terms("day", 3, epsilon=3.0))
     loss, window = 0.0, FAMILIES["day"][1][:3]
     for _ in range(4):
@@ -162,7 +162,7 @@ def test_that_bound_is_reached() -> None:
     drawn=st.booleans(),
 )
 def test_rho_of_a_group_grows_with_its_square_at_most(steps: int, logits: list[list[float]], shift: float, drawn: bool) -> None:
-    """Chains of outputs, each rho from the next: drawn at random, or a normal one that moves, which takes all of it."""
+    """Chains of distributions, each with rho to the next. Shifted normal distributions reach the bound."""
     import numpy as np
 
     line = np.linspace(-9.0, 9.0, 2000)
@@ -182,7 +182,7 @@ def test_rho_of_a_group_grows_with_its_square_at_most(steps: int, logits: list[l
 # What is refused.
 
 
-def test_where_nothing_is_proved_nothing_is_opened(tmp_path: Path) -> None:
+def test_terms_without_a_proved_guarantee_open_no_ledger(tmp_path: Path) -> None:
     def opened(name: str, delta: float, most: int) -> None:
         try:
             found = terms("day", most, name, delta)
@@ -201,7 +201,6 @@ def test_where_nothing_is_proved_nothing_is_opened(tmp_path: Path) -> None:
 
 
 def by_hand(found: LedgerTerms) -> None:
-    """The opening entry that somebody forged, read."""
     content = {"kind": "open", "terms": found.content(), "caps": dict(found.the_filter.caps(found.epsilon, found.delta))}
     LedgerState(DATASET).apply(seal({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, LedgerState(DATASET).head))
 
@@ -279,7 +278,7 @@ FAR = {"day": "0001-01-01..9999-12-31", "week": "0001-W01..9999-W52", "hash": "0
 
 @pytest.mark.parametrize("by", FAR)
 def test_a_range_that_is_too_long_is_not_written_down_first(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line in a file that somebody sends would take minutes and gigabytes."""
+    """One line in a file by somebody else would otherwise take minutes and gigabytes."""
     found = BlockFamily(**{**family(by), **({"count": 10**6} if by == "hash" else {})})
     monkeypatch.setattr(type(found.kind), "between", lambda *ends: pytest.fail("all of them"))
     with pytest.raises(InputError, match=f"expected a window of 1 to {MOST_IN_WINDOW} blocks, found {FAR[by]}"):
@@ -290,8 +289,8 @@ def test_every_kind_that_has_an_order_has_a_far_range() -> None:
     assert set(FAR) == {by for by in BLOCKS if BlockFamily(**family(by)).kind.ordered}
 
 
-def test_the_whole_is_verified(place: Place) -> None:
-    """A window is part of the run: of its key, of its price, of what a void gives back, and of what `verify` adds up."""
+def test_a_window_counts_in_every_request_and_in_verify(place: Place) -> None:
+    """The window counts when a key is repeated, when a run is priced or voided, and when `verify` adds up."""
     ledger = init(place.url, DATASET, replace(terms(max_blocks=2), schema=""))
     first, second, third = FAMILIES["day"][1][:3]
     assert not ledger.spend(run(0.3), "a", window=[f"{first}..{second}"]).repeated
@@ -350,7 +349,7 @@ def test_what_no_sound_ledger_holds_is_neither_read_nor_let_in(place: Place) -> 
 
 
 def test_a_ledger_without_blocks_is_stored_as_before(place: Place) -> None:
-    """Its entries and its checkpoint have the names that they had, and it takes no window."""
+    """Its entries and checkpoint have no new fields, and a window is refused."""
     ledger = init(place.url, DATASET, replace(plain(), schema=""))
     charge(ledger, "a")
     with pytest.raises(InputError, match="not cut into blocks"):
@@ -372,7 +371,7 @@ def test_a_ledger_without_blocks_is_stored_as_before(place: Place) -> None:
 
 
 def test_caps_that_were_not_divided_are_found(tmp_path: Path) -> None:
-    """By whoever writes an opening by hand: a block with the cap of the whole unit."""
+    """A hand-written opening gives each block the cap of a whole unit, which `verify` reports."""
     path = str(tmp_path / "l.db")
     init(path, DATASET, replace(plain(), schema="")).close()
     store = open_store(path)

@@ -1,4 +1,4 @@
-"""A plan against what then happens: every run accepted or refused, the balance at the end, and each change that is said to fit."""
+"""Tests of plans (ledger/planning): charging the schedule gives the planned answers and balance, and every proposed change fits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ def windows(by: str) -> st.SearchStrategy[str | tuple[str, ...] | None]:
 
 
 def opened(url: str, by: str, most: int = 1, name: str = DATASET) -> Ledger:
-    """A new ledger, on which something is spent and something retired already."""
     found = terms(by, most) if by else plain()
     ledger = init(url, name, replace(found, schema=""))
     if by:
@@ -85,7 +84,7 @@ def made(ledger: Ledger, plan: BudgetPlan) -> list[bool]:
         said = ""
         assert ledger.window(run.window) == run.window
         try:
-            ledger.spend(load(plan.schedule.runs[run.place].file), f"made {i}", window=run.window)
+            ledger.spend(load(plan.schedule.runs[run.position].file), f"made {i}", window=run.window)
         except Denied as no:
             said = str(no)
         assert run.why in said, (run.why, said)
@@ -117,7 +116,7 @@ def test_a_plan_is_what_happens(by: str, data: st.DataObject, tmp_path_factory: 
 @pytest.mark.sampled(1)
 @of_each("by", KINDS)
 def test_a_plan_is_what_happens_in_every_store(by: str, place: Place, tmp_path: Path) -> None:
-    """The same with fresh schedules of many runs, which some store may add up otherwise."""
+    """Random schedules: the runs that a plan says fit are the ones that each kind of store accepts."""
     seed = random.randrange(10**9)
     draw = random.Random(seed)
     for i in range(3):
@@ -130,7 +129,6 @@ def test_a_plan_is_what_happens_in_every_store(by: str, place: Place, tmp_path: 
 
 
 def drawn(draw: random.Random, by: str, file: Path) -> ScheduledRun:
-    """A run that is repeated, over a window that the blocks allow."""
     named = tuple(sorted(draw.sample(FAMILIES[by][1], draw.randint(1, 3)))) if by else ()
     moving = f"last {draw.randint(2, 9)} {draw.choice(['days', 'weeks'])}"
     window = None if not by else moving if by in OF_CALENDAR and draw.random() < 0.7 else named
@@ -139,9 +137,8 @@ def drawn(draw: random.Random, by: str, file: Path) -> ScheduledRun:
 
 
 def changed(folder: Path, plan: BudgetPlan, change: str) -> Schedule:
-    """The schedule with a change as it is told."""
     assert plan.refused is not None
-    place = plan.refused.place
+    place = plan.refused.position
     run = plan.schedule.runs[place]
     if found := re.match(r"count = (\d+) ", change):
         return plan.schedule.with_run(place, replace(run, last=None, count=int(found[1])))
@@ -200,7 +197,7 @@ def test_the_day_on_which_a_budget_is_used_up(tmp_path: Path) -> None:
 
 
 def test_noise_that_fits_a_whole_plan(tmp_path: Path) -> None:
-    """What is said to fit is stated in the file, and made."""
+    """The proposed noise is written into the file of the runs, and all of them fit."""
     text = run_file().replace('type = "pure-dp"\nepsilon = 0.01', 'type = "laplace"\nscale = 2.0\nsensitivity = 1.0')
     file = tmp_path / "noisy.toml"
     file.write_text(text)
@@ -237,7 +234,7 @@ def test_days(rhythm: Rhythm, first: date, days: Sequence[str]) -> None:
     day=st.dates(date(1990, 1, 1), date(2100, 1, 1)),
 )
 def test_a_window_that_moves_holds_every_day_of_its_stretch(by: str, count: int, unit: str, day: date) -> None:
-    """Blocks that follow one another, up to the day before the run, and not one more than needed."""
+    """The blocks of "last N days" cover exactly the days up to the day before the run."""
     kind = replace(terms(by), schema="").family.kind  # type: ignore[union-attr]
     blocks = Trailing(count, unit).blocks(kind, day)
     days = [day - timedelta(back) for back in range(count * (7 if unit == "week" else 1), 0, -1)]
@@ -262,8 +259,8 @@ def test_days_and_blocks_are_one_calendar(by: str) -> None:
             Trailing(4, "week").blocks(kind, FIRST)
 
 
-def test_what_no_ledger_takes(tmp_path: Path) -> None:
-    """The file of the run, and what is wrong with it; before anything is walked."""
+def test_windows_that_no_ledger_accepts_are_refused(tmp_path: Path) -> None:
+    """Windows that every ledger would refuse are reported with the file of the run, before the schedule is walked."""
     with init(str(tmp_path / "l.db"), DATASET, replace(terms("day"), schema="")) as ledger:
         for window, said in {
             None: "expected the blocks of",

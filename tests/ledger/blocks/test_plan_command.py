@@ -1,4 +1,4 @@
-"""dpcli budget plan and the pictures of budget show, as a user has them: every format, every kind of block, both databases."""
+"""Tests of the command `dpcli budget plan` and of pictures: every format and every kind of block, in a file and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -134,7 +134,6 @@ def test_no_file_of_the_plan_is_written_over(tmp_path: Path) -> None:
 
 
 def test_a_declared_set(tmp_path: Path) -> None:
-    """Of runs that were declared, as many fit as were declared."""
     url, path = str(tmp_path / "l.db"), schedule(tmp_path, "", 3, 0.1)
     opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--mode", "declared")
     declared = f"{tmp_path}/runs/weekly.toml:2"
@@ -170,7 +169,7 @@ def schedule_kept(folder: Path) -> str:
 @pytest.mark.long
 @of_each("by", KINDS)
 def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path: Path) -> None:
-    """A plan asks about the cap: nobody is charged, and nobody's quota is looked at."""
+    """A plan says whether runs fit within the cap. It does not know who will make them, so it warns about quotas."""
     name = f"data by {by or 'none'}"
     init(place.url, name, replace(terms(by) if by else plain(), schema="", two_person=True)).close()
     with by_name(place, "ada", dataset=name) as ada, by_name(place, "eve", dataset=name) as eve:

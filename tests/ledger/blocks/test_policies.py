@@ -1,4 +1,4 @@
-"""The policies of `dpcli budget plan` beside the algorithms of their papers, beside every set of runs, and on their stated terms."""
+"""Tests of ledger/planning/policies.py: by plain programs of the papers' algorithms, and by trying every set of runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def drawn(draw: random.Random, blocks: Sequence[str]) -> tuple[LedgerState, list
 
 
 def planned(state: LedgerState, wishes: Sequence[Wish]) -> BudgetPlan:
-    """The plan of dpcli, in the order of the days."""
     tables = tuple(ScheduledRun(f"{i}.toml", wish.day) for i, wish in enumerate(wishes))
     priced = tuple(
         PricedRun(table, run(), Cost({name: str(float(cost)) for name, cost in wish.cost.items()}, ""), 0.0, wish.window)
@@ -72,7 +71,6 @@ Room = dict[tuple[str, str], Fraction]
 
 
 def room_of(state: LedgerState, wishes: Iterable[Wish]) -> Room:
-    """What is left of each amount on each block."""
     left = {}
     for block in {block for wish in wishes for block in wish.window or ("",)}:
         for name, cap in CAPS.items():
@@ -86,7 +84,6 @@ def needs(wish: Wish) -> Room:
 
 
 def taken(order: Iterable[int], wishes: Sequence[Wish], room: Room) -> dict[int, date]:
-    """The runs that fit if they are offered in an order, with their days."""
     left, granted = dict(room), {}
     for i in order:
         if all(cost <= left[key] for key, cost in needs(wishes[i]).items()):
@@ -135,7 +132,7 @@ def by_unlock(wishes: Sequence[Wish], room: Room, shares: int) -> dict[int, date
 
 
 def granted_by(plan: BudgetPlan) -> dict[int, date]:
-    return {run.place: run.granted for run in plan.runs if run.granted is not None}
+    return {run.position: run.granted for run in plan.runs if run.granted is not None}
 
 
 def assert_fair(wishes: Sequence[Wish], room: Room, shares: int, granted: dict[int, date], name: str) -> None:
@@ -170,7 +167,7 @@ def assert_as_in_the_papers(draw: random.Random, name: str) -> None:
         assert_fair(wishes, room, plan.shares, granted_by(plan), name)
     for policy in POLICIES:
         plan = plan_by_policy(first_come, policy)
-        assert plan == plan_by_policy(first_come, policy) and [one.place for one in plan.runs] == [*range(len(wishes))], name
+        assert plan == plan_by_policy(first_come, policy) and [one.position for one in plan.runs] == [*range(len(wishes))], name
         assert plan.fitting <= most, name
         total = {key: sum(needs(wishes[i]).get(key, 0) for i in granted_by(plan)) for key in room}
         assert all(total[key] <= max(room[key], 0) for key in room), name
@@ -186,7 +183,7 @@ def test_the_policies_of_small_schedules_are_those_of_their_papers(count: int) -
 
 
 def test_a_retired_block_is_denied_by_every_policy() -> None:
-    """The run of a retired block is denied by the ledger, however it is ordered, and the others are granted."""
+    """In whatever order the runs are granted, those on a retired block are denied and the others fit."""
     state = after(opening(terms()), {"kind": "retire", "window": [BLOCKS[0]], "why": "gone"})
     wishes = [Wish(FIRST, {"epsilon": Fraction("0.4"), "delta": Fraction(0)}, (block,)) for block in (BLOCKS[0], BLOCKS[1]) * 2]
     for policy in POLICIES:
@@ -216,7 +213,7 @@ count = 8
 
 @pytest.mark.long
 def test_elephants_and_mice_by_the_command(tmp_path: Path) -> None:
-    """One large run, which comes first and takes what eight small ones need."""
+    """The first run is large, and takes the budget that eight small runs need."""
     url, path = str(tmp_path / "l.db"), tmp_path / "plan.toml"
     init(url, DATASET, replace(plain(), schema="")).close()
     path.write_text(SCHEDULE)

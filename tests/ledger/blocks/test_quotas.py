@@ -1,4 +1,4 @@
-"""Quotas per person and team: the same answers from a file, from a database, and from a dictionary."""
+"""Tests of quotas per person and team: a file, a database and a plain dictionary give the same answers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_team_shares_one_quota_and_keeps_those_of_its_members(place_of_two: Pl
 @pytest.mark.long
 @of_each("full", range(3))
 def test_a_quota_holds_on_each_block(full: int, place: Place) -> None:
-    """Whichever block of a window is full decides, wherever it stands among them."""
+    """If the quota is used up on one block, a run on a window with this block is denied."""
     name = f"data {full}"
     init(place.url, name, replace(terms(), blocks=DAYS)).close()
     with by(place, "ada", dataset=name) as ada, by(place, "eve", dataset=name) as eve:
@@ -198,7 +198,7 @@ def _file(url: str) -> Place:
 
 
 def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint that says nothing of persons is as good as ever, and falls back to all entries at the first quota alone."""
+    """A checkpoint without spending by person stays usable. Only the first quota makes readers read all entries."""
     url = str(tmp_path / "l.db")
     monkeypatch.setattr(checkpoint, "EVERY", 3)
     init(url, DATASET, terms()).close()
@@ -224,7 +224,7 @@ def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest
 def test_a_quota_after_totals_of_before_however_it_is_set(
     two_person: bool | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever sets or approves it reads all entries, and notes at once what each person has charged."""
+    """The first quota writes a checkpoint with the spending of each person, also if it was proposed and approved."""
     url = str(tmp_path / "l.db")
     monkeypatch.setattr(checkpoint, "EVERY", 3)
     init(url, DATASET, replace(terms(), two_person=two_person)).close()
@@ -306,7 +306,7 @@ def test_flags_that_name_no_quota(asked: tuple[Any, ...], message: str) -> None:
 
 @given(digits=st.integers(0, 10**6), exponent=st.integers(-(10**9), 10**9) | st.integers(-12, 3))
 def test_a_share_of_any_size_is_that_or_refused(digits: int, exponent: int) -> None:
-    """Never another one, however far its exponent is from what can be written out."""
+    """A share is kept exactly or refused, whatever its exponent."""
     text = f"{digits}e{exponent}"
     try:
         spelled = quota_from_flags("a", None, (), text, "0.8").share
@@ -336,7 +336,7 @@ def test_a_share_has_one_spelling(share: str, spelled: str) -> None:
 
 @of_each("share, cost", [("0.5", "0.1"), ("0.3", "0.1"), ("0.25", "0.1"), ("0", "0.1"), ("1", "0.3")])
 def test_what_still_fits_is_what_whoever_ran_last_may_charge(share: str, cost: str, tmp_path: Any) -> None:
-    """As many of the last run as are said are granted, and not one more."""
+    """The ledger accepts exactly as many repetitions of the last run as it says, given the quota of its author."""
     url = str(tmp_path / "ledger.db")
     init(url, DATASET, terms()).close()
     with Ledger(open_store(url), DATASET, who="ada") as ada:
@@ -370,7 +370,7 @@ MEMBERS = [*OF_ALL, ("ana",), ("ana", "ben", "cyd"), (getuser(),), ()]
 
 @of_each("members, share", [*((members, "0.5") for members in MEMBERS), *((members, "1") for members in OF_ALL)])
 def test_a_quota_of_names_that_nobody_signs_with_says_so(members: tuple[str, ...], share: str, tmp_path: Any) -> None:
-    """A slip in a name would leave the person free, without a word."""
+    """A misspelt name would leave the intended person without a limit."""
     place = str(tmp_path / "l.db")
     with closing(init(place, DATASET, terms()).store):
         pass

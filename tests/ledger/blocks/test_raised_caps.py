@@ -1,4 +1,4 @@
-"""What a ledger guarantees whose cap is amended, against the best adversary: over every filter and every way to raise a cap."""
+"""Tests of what a ledger guarantees after its cap was amended, against the best adversary (tests/ledger/adversary.py) of each filter."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def amended(name: str, way: str, place: Path) -> Ledger:
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_guaranteed_holds_against_the_best_adversary(name: str, way: str, tmp_path: Path) -> None:
-    """With a ceiling the adversary raises when it likes. On somebody's word the cap was never the smaller one to anybody who chose."""
+    """With a ceiling, or a statement that no outputs were seen, the raised cap holds for every adversary."""
     with amended(name, way, tmp_path / "l.db") as ledger:
         state = ledger.state()
         assert state.guarantee == way and verify(ledger).problems == ()
@@ -85,7 +85,7 @@ def test_what_is_guaranteed_holds_against_the_best_adversary(name: str, way: str
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_cap_that_is_raised_after_outputs_bounds_nothing(name: str) -> None:
-    """The first cap is exceeded by those who might have raised it; of the cap in force, more is realised than by any fixed one."""
+    """An adversary exceeds the first cap, and realises more of the raised cap than of a fixed one."""
     assert realised(name, (CAPS[0], CAPS[0]), raised=True) > 100.0 * DELTA
     in_force, fixed = realised(name, CAPS, raised=True), realised(name, (CAPS[1], CAPS[1]), raised=True)
     assert in_force >= fixed  # approx-dp: no more than the deltas that are spent
@@ -107,7 +107,7 @@ RAISED = {
 @pytest.mark.parametrize("way", WAYS[1:])
 @pytest.mark.parametrize("caps", RAISED, ids=lambda caps: f"from {caps[0]} to {caps[-1]} in {len(caps)}")
 def test_what_a_ledger_says_where_caps_were_raised_step_by_step(caps: tuple[float, ...], way: str, tmp_path: Path) -> None:
-    """The ledger tells of no epsilon, or of the last one; that one holds against whoever stops where they like."""
+    """It guarantees no epsilon, or the last cap (with a ceiling or a statement), which holds for every stopping rule."""
     delta, in_force, first = RAISED[caps]
     rule = opened_filter("gdp", caps[0], delta, {})
     squares = [float(rule.caps(cap, delta)["mu_squared"]) for cap in caps]
@@ -129,7 +129,7 @@ def test_what_a_ledger_says_where_caps_were_raised_step_by_step(caps: tuple[floa
 
 @pytest.mark.parametrize("name", [name for name, target in FILTERS.items() if "delta" in load(target).currency])
 def test_the_delta_of_an_entry_is_the_one_that_it_states(name: str) -> None:
-    """Whole, however many mechanisms share it: no filter splits a delta anew for each file, which an output could then choose."""
+    """However many mechanisms share it: splitting a delta by file would let outputs choose the split."""
     rule = opened_filter(name, CAPS[1], 1e-4, {})
     for delta in (1e-6, 3e-7):
         for count in (1, 2, 7):

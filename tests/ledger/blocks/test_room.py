@@ -1,4 +1,4 @@
-"""What remains: closed forms that must never promise more than the ledger then grants, and what would fit."""
+"""Tests of what a ledger says is left: the runs and changes that are said to fit are granted, and slightly larger ones denied."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_pure_epsilon_that_is_said_to_fit_does(name: str, epsilon: float, sp
 @pytest.mark.parametrize("name", FILTERS)
 @given(spent=st.decimals(Decimal("1e-20"), Decimal("0.9"), places=20))
 def test_the_pure_epsilon_that_is_said_fits_to_the_last_digit(name: str, spent: Decimal) -> None:
-    """Whatever is left, of more digits than a double has."""
+    """Also if the rest of the budget has more digits than a double."""
     found = opened_filter(name, 1.0, 1e-6, {})
     caps = amounts.read(found.caps(1.0, 1e-6))
     terms = LedgerTerms("example", "add-remove", 1.0, 1e-6, filter=name, parameters=dict(found.parameters()))
@@ -147,7 +147,7 @@ def test_a_quote_spends_nothing(tmp_path) -> None:
 
 @of_each("cost", ["3E-30", "7E-330", "0.1", "0.30000000000000004", "1E-9"])
 def test_a_count_of_runs_is_exact_however_long(tmp_path: Path, cost: str) -> None:
-    """A quotient that is rounded to 28 digits is off by many runs where there are more."""
+    """Rounding the quotient to 28 digits would miscount if more runs fit than that."""
     from tests.ledger.filters import setting
 
     ledger = init(str(tmp_path / "l.db"), setting.DATASET, setting.terms())
@@ -198,8 +198,8 @@ max_rows = 1
 
 
 @of_each("key, power, spent", [(*key, spent) for key in (("epsilon", 1), ("rho", 2)) for spent in (0.1, 0.9)])
-def test_what_would_fit_of_a_query_is_no_key_that_its_file_lacks(key: str, power: int, spent: float, tmp_path: Path) -> None:
-    """And does fit, put into the key that it has: noise grows as epsilon falls, and as the root of rho."""
+def test_the_change_that_fits_a_query_names_no_key_that_the_file_lacks(key: str, power: int, spent: float, tmp_path: Path) -> None:
+    """The proposal is a factor for the noise. Applied to the key that the file has, the run fits."""
     with opened(str(tmp_path / "ledger.db"), "zcdp", 1.0) as ledger:
         left = float(ledger.state().left()["rho"]) * (1.0 - spent)
         ledger.spend(parse(QUERY.format(cost=f"rho = {left / (1.0 - spent) * spent!r}").encode(), "first.toml"), "first")
@@ -228,10 +228,7 @@ TABLES = dict(queries())
 @pytest.mark.long
 @of_each("label, count", [(label, count) for label in TABLES for count in (1, 2)])
 def test_what_would_fit_of_queries_is_said_of_all_of_them_and_fits(label: str, count: int, tmp_path: Path) -> None:
-    """Whatever they measure: one of two queries alone, or one of the mechanisms of a query, is nothing that a file can make noisier.
-
-    In a ledger that prices them at a glance, where it prices them at all.
-    """
+    """A file cannot make one query or one mechanism of a query noisier, so the factor is for all of them."""
     tables = (TABLES[label],) * count
     try:
         opened_filter("zcdp", 0.2, 1e-2, {}).cost(asked_of(0.3, *tables), 1e-3)
@@ -263,7 +260,6 @@ def assert_that_all_fit(name: str, tables: Sequence[Mapping[str, Any]], folder: 
 
 
 def test_where_no_mechanism_alone_can_fit_all_of_them_are_said_to_need_noise(tmp_path: Path) -> None:
-    """Two of the same, of which one alone is too much."""
     from dataclasses import replace
 
     def twice(multiplier: float) -> Pipeline:

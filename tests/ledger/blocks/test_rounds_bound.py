@@ -1,4 +1,4 @@
-"""`dpcli.rounds`: one release for one charge, one file for one key, and what was charged read from the ledger."""
+"""Tests of `dpcli.rounds`: one release for each charge, one file for each key, and no client takes part more often than is paid for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,6 @@ def url(tmp_path: Path) -> str:
 def plan(
     folder: Path, more: str = "", table: dict[str, Any] | None = None, entry: dict[str, Any] | None = None, **privacy: Any
 ) -> str:
-    """A file with the entry that a round performs and others."""
     usual = {"clip": 1.0, "mechanism": "rounds", **(table or {})}
     (folder / "fed.toml").write_text(
         file(usual, {"noise_multiplier": SIGMA, "steps": 1000, **(entry or {})}, privacy) + "\n" + more
@@ -48,7 +48,6 @@ def plan(
 
 
 def releases(acts: list[Callable[[], Any]]) -> list[Any]:
-    """What was released of those that were not refused."""
     found = []
     for act in acts:
         try:
@@ -67,11 +66,9 @@ def test_threads_get_one_release_of_a_round(url: str, tmp_path: Path) -> None:
             start.wait()
             found.extend(releases([lambda: one.release({index: np.ones(50_000) for index in range(20)}, 50_000)]))
 
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(4):
+                threads.submit(ask)
         assert len(found) == 1
 
 
@@ -135,7 +132,6 @@ NO_CLIENTS = [
 
 
 def brief(value: object) -> str:
-    """For the name of a test: of a number that Python does not print its length."""
     return f"{value.bit_length()} bits" if isinstance(value, int) else repr(value)[:20]
 
 
@@ -197,7 +193,7 @@ def test_what_is_no_update_is_refused_and_not_quoted(update: Any, url: str, tmp_
 
 @of_each("update", [[1e-320, 1.0], [1e-200, 1e-200], [1e308, 1e308], [float("inf"), 1.0], [5e-324, 5e-324], "huge"])
 def test_numpy_says_nothing_of_an_update(update: Any, url: str, tmp_path: Path) -> None:
-    """Whoever has errors of floating point raised, or warnings told, learns nothing from a round that fails or from its log."""
+    """Neither floating-point errors raised by the caller's settings nor warnings reveal anything about an update."""
     sent = np.array([1e300, 1.0], np.longdouble) * np.longdouble(1e300) if update == "huge" else update
     run = dpcli.rounds(written(tmp_path), url, tmp_path.name)
     with np.errstate(all="raise"):
@@ -239,7 +235,6 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.long
 @of_each("what, change, chunk", [(*change, chunk) for change in CHANGES for chunk in (1, 2)])
 def test_a_key_is_of_one_file(what: str, change: dict[str, Any], chunk: int, tmp_path: Path) -> None:
-    """Whatever of it changes, and however many rounds its charges are of."""
     url = opened(str(tmp_path / "l.db"), 1e3)
     first = dpcli.rounds(plan(tmp_path, COUNT.format(0.005)), url, "k")
     for _ in range(2):
@@ -256,7 +251,7 @@ def test_a_key_is_of_one_file(what: str, change: dict[str, Any], chunk: int, tmp
 
 
 def test_two_files_that_begin_under_one_key_at_once_both_pay(url: str, tmp_path: Path) -> None:
-    """Neither saw a charge of the other when it began: what else each releases is charged, or nothing of it is released."""
+    """Both start before either charged. The second is refused at its first charge."""
     runs = []
     for number, rho in enumerate((0.005, 0.5)):
         (tmp_path / str(number)).mkdir()
@@ -285,7 +280,7 @@ def test_another_window_needs_another_key(tmp_path: Path) -> None:
 
 
 def test_on_blocks_a_blank_adds_nothing(tmp_path: Path) -> None:
-    """A client that is blanked may move between blocks: what tells a blank from nobody is not charged on them."""
+    """A blanked client may move to another block, so a mechanism that counts blanks is not accepted on blocks."""
     url = opened(str(tmp_path / "weeks.db"), 1e3, blocks=family("week"))
     with pytest.raises(InputError, match="may move between blocks"):
         dpcli.rounds(plan(tmp_path, COUNT.format(0.005), window=["2026-W01"]), url, "k").round()
@@ -308,7 +303,7 @@ def headline(folder: Path, steps: int, more: str = "") -> float:
 
 
 def test_what_was_charged_is_read_from_the_ledger(url: str, tmp_path: Path) -> None:
-    """Other chunks, several objects, forks, failures and gaps: every charge under the key counts."""
+    """All charges under the key count, whichever object, chunk size or fork made them."""
     path = plan(tmp_path)
     a, b = dpcli.rounds(path, url, "k", chunk=10), dpcli.rounds(path, url, "k")
     due = 0
@@ -330,7 +325,6 @@ def test_what_was_charged_is_read_from_the_ledger(url: str, tmp_path: Path) -> N
 
 
 def test_entries_of_other_keys_are_not_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond those since the last checkpoint, however many there are."""
     monkeypatch.setattr(checkpoint, "EVERY", 4)
     path, seen = plan(tmp_path), list[str]()
     run, other = dpcli.rounds(path, url, "k"), dpcli.rounds(path, url, "k2")
@@ -399,7 +393,7 @@ def test_a_client_takes_part_as_far_apart_as_is_charged(url: str, tmp_path: Path
 
 
 def test_passes_of_a_server_that_limits_more_are_counted(url: str, tmp_path: Path) -> None:
-    """Priced by its passes: a client that is sent in twice in one of them is refused."""
+    """The price is by passes, so a client that takes part twice in one pass is refused."""
     table = {"sampling": "cyclic", "clients_per_round": 25, "rounds": 12, "min_separation": 2}
     run = dpcli.rounds(plan(tmp_path, table=table, entry={"steps": 3}), url, "k")
     turns = [run.round() for _ in range(4)]
@@ -409,7 +403,7 @@ def test_passes_of_a_server_that_limits_more_are_counted(url: str, tmp_path: Pat
 
 
 def test_a_client_is_once_in_a_pass_that_is_shuffled(url: str, tmp_path: Path) -> None:
-    """Passes follow one another, so that it may be in two rounds that do: but not before the second pass is paid for."""
+    """It may be in adjacent rounds of two passes, but only once the second pass is paid for."""
     table = {"sampling": "shuffle", "clients_per_round": 25, "rounds": 12, "max_participations": 3}
     run = dpcli.rounds(
         plan(tmp_path, table=table, entry={"steps": 12, "sampling": {"scheme": "shuffle", "batch_size": 25}}), url, "k"
@@ -447,10 +441,7 @@ KEPT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.sampled(0, 2)
 @pytest.mark.parametrize(("table", "entry"), KEPT)
 def test_no_client_takes_part_more_often_than_was_paid_for(table: dict[str, Any], entry: dict[str, Any], tmp_path: Path) -> None:
-    """A server that sends one client wherever that is let in: with several objects, in any order of releases, until the ledger says no.
-
-    What its releases cost is one Gaussian each: they may not add up to more than was charged, whenever one looks.
-    """
+    """A server uses one client whenever it is accepted: its releases never cost more than was charged so far."""
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
     for number in range(3):
         draw = random.Random(f"{seed} {number}")
@@ -510,7 +501,7 @@ def test_a_fork_counts_and_pays_for_its_own_rounds(url: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("generations", [1, 2])
 def test_a_fork_that_has_the_number_of_its_parent_is_another_process(generations: int, url: str, tmp_path: Path) -> None:
-    """As in a namespace of its own, or where an ancestor ended and its number was given again."""
+    """Process numbers are reused, and repeat in other PID namespaces."""
     run, number = dpcli.rounds(limited(tmp_path, most=1, steps=1), url, "k"), os.getpid()
     turn = run.round()
     run.round().release({7: [1.0]}, 1)
@@ -530,7 +521,7 @@ def test_a_fork_that_has_the_number_of_its_parent_is_another_process(generations
 
 
 def test_a_fork_that_could_not_begin_begins_again(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds nothing against its own rounds that its parent counted or drew, and looks at what was charged under its key."""
+    """It forgets the counts of its parent, and reads the charges under its key."""
     run = dpcli.rounds(limited(tmp_path, most=1, steps=1), url, "k")
     run.round().release({7: [1.0]}, 1)
     rounds_of: Any = sys.modules[dpcli.Rounds.__module__]

@@ -1,4 +1,4 @@
-"""The schedule file: what it may say, what is refused and where, and the order of its days."""
+"""Tests of the schedule file (ledger/planning/schedule.py): what is read, what is refused and where, and the order of the days."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_example_of_the_manual_is_read(tmp_path: Path) -> None:
         ("run = 1", "format"),
     ],
 )
-def test_what_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_schedules_are_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidFile) as refused:
         read(tmp_path, text)
     assert said in str(refused.value), str(refused.value)
@@ -100,7 +100,7 @@ def test_runs_are_in_the_order_of_their_days(runs: list[tuple[int, str | None, i
 
 
 def test_lint_says_what_the_reader_says(tmp_path: Path) -> None:
-    """Given by name, or found in a folder; a gate passes it over, which judges pipelines alone."""
+    """For a schedule file that is named or found in a folder. A gate skips schedules."""
     path = tmp_path / "schedule.toml"
     path.write_text(HEAD + "from = 2026-02-02\n")
     assert dpcli("lint", str(path)).code == 0

@@ -1,4 +1,4 @@
-"""Stores whose processes die at a named point, and children that are killed."""
+"""Stores that kill their process at a named point, and child processes that are killed."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ class Deadly:
 
 
 class DeadlyTail:
-    """The end of a chain; dies after a row was added."""
-
     def __init__(self, inner: Tail, store: Deadly) -> None:
         self.inner, self.store = inner, store
 
@@ -59,7 +57,7 @@ class DeadlyTail:
 
 
 def killed(task: Callable[[], object]) -> bool:
-    """Whether a child that does it was killed; anything but that or a clean end fails."""
+    """Return whether a child process that calls `act` was killed. Any end except this and a clean one fails the test."""
     _, status = os.waitpid(started(lambda: task() and None), 0)
     code = os.waitstatus_to_exitcode(status)
     assert code in (0, -signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""SQLite on a disk that remembers: every change in order, and every disk that a power failure at any moment may leave.
+"""SQLite on a recorded disk: a log of every change in order, and every content of the disk that a power failure may leave.
 
 The model is the one of https://www.sqlite.org/atomiccommit.html. What was written is safe once its file was synced; until then it may be
-there wholly, in part, in any order, or not at all. A name (a file made, linked or removed) is safe once its directory was synced, and
+there completely, in part, in any order, or not at all. A name (a file made, linked or removed) is safe once its directory was synced, and
 until then may be as it was or as it became; syncing a file does not save its name. SQLite syncs the directory at the first sync of a new
 journal, and with synchronous = EXTRA after the journal was removed.
 """
@@ -106,8 +106,6 @@ class Disk:
 
 
 class Event(Protocol):
-    """One thing that happened."""
-
     def on(self, disk: Disk) -> None: ...
 
 
@@ -220,8 +218,6 @@ class RecordingFile(apsw.VFSFile):
 
 
 class RecordingVFS(apsw.VFS):
-    """The system's files, logged."""
-
     def __init__(self, name: str, log: Log) -> None:
         super().__init__(name, "")
         self._log = log

@@ -1,4 +1,4 @@
-"""A dataset that moves: byte for byte, to either kind of ledger, whatever dies meanwhile; one copy can be charged, and nothing is lost."""
+"""Tests of moving a dataset (ledger/stores/copying.py): unchanged entries, and at most one copy that can be charged, also after a crash."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ WAYS = ("sqlite to postgres", "sqlite to sqlite", "postgres to sqlite", "postgre
 
 @pytest.fixture(scope="module")
 def second(cluster: Cluster) -> Iterator[Database]:
-    """Another database of the same server."""
     with installed(cluster) as database:
         yield database
 
@@ -84,7 +83,6 @@ def rows(place: Place) -> list[tuple[int, str, str]]:
 
 
 def open_places(*places: Place) -> list[str]:
-    """Those at which a charge is granted."""
     found = []
     for place in places:
         try:
@@ -102,7 +100,7 @@ def open_places(*places: Place) -> list[str]:
 @pytest.mark.sampled(0, 2)
 @pytest.mark.long
 def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(way: tuple[Place, Place]) -> None:
-    """An anchor from before holds for the copy, and an upgrade passes what has moved."""
+    """An anchor from before the move fits the copy, and an upgrade skips the moved dataset."""
     source, target = way
     before = lived(source)
     entries = rows(source)
@@ -152,7 +150,7 @@ WITHOUT_LEDGER = ("init", "copy", "overview", "upgrade")  # those that say it ot
     indirect=True,
 )
 def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tmp_path: Path) -> None:
-    """And never that it has moved, or that anything fits; of the ledger that it comes from, what completes the move."""
+    """At the copy, no command says that the dataset has moved or that a run fits. The origin says how to complete the move."""
     source, target = way
     governed(source)
     with by(source, "eve") as eve:
@@ -339,7 +337,7 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
     ],
 )
 def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, int], tmp_path: Path) -> None:
-    """Whatever is left beside, as a draft or under its name, is charged in one place at most, as it is and after the same command."""
+    """Whatever files the dead process left, at most one place accepts charges, also after the move is repeated."""
     source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
     lived(source)
     die_moving(source, target, point[0], before=point[2], turn=point[3])
@@ -365,7 +363,6 @@ def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, i
 
 
 def left(folder: Path) -> list[Path]:
-    """The copy, and drafts of it."""
     return sorted(path for path in folder.iterdir() if path.name == "b.db" or path.name.startswith(".b.db"))
 
 
@@ -418,7 +415,6 @@ LATER = ("_prepare", "open")  # in a long run
 def test_who_fails_after_it_was_closed_here_says_so(
     way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, point: str, closed: bool
 ) -> None:
-    """Twice at the same point, for one reason and for another."""
     source, target = way
     lived(source)
 
@@ -488,7 +484,7 @@ def test_what_is_not_the_same_chain_stays_as_it_is(way: tuple[Place, Place]) -> 
 
 
 def test_an_older_backup_of_a_file_goes_on(tmp_path: Path) -> None:
-    """It is a beginning of the same chain."""
+    """An older backup at the target has the start of the same chain, so the move completes it."""
     source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
     lived(source)
     Path(target.url).write_bytes(Path(source.url).read_bytes())
@@ -555,7 +551,7 @@ def test_a_second_name_for_the_same_data_is_refused(way: tuple[Place, Place]) ->
 
 @pytest.mark.long
 def test_a_copied_ledger_reads_from_its_totals(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Totals are noted as it is opened in a file, and never where the last entry says that it has moved."""
+    """A copy in a file has a checkpoint when it opens. A dataset that has moved gets none."""
     source, target = way
     monkeypatch.setattr("dpcli.ledger.checkpoint.EVERY", 1)
     lived(source)
@@ -595,7 +591,7 @@ def proposed(source: Place, target: Place, why: str = "a server of our own") -> 
 
 @pytest.mark.sampled(1)
 def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
-    """Where nobody else looks he could approve what he asks for: another person has to approve the place."""
+    """At a target where nobody else looks he could approve his own requests, so another person approves the target."""
     source, target = way
     governed(source)
     with pytest.raises(InputError, match="--reason: state why"):
@@ -709,7 +705,7 @@ QUOTA = {"kind": "quota", "of": "person", "name": "sam", "members": ["sam"], "sh
 
 @pytest.mark.long
 def test_old_entries_go_into_no_dataset_that_is_there(people: Database) -> None:
-    """Not even for the owner, with a chain that follows."""
+    """`take` refuses an existing dataset, even to the owner and with an entry that follows its chain."""
     with open_ledger(people.url, DATASET) as ledger:
         state = ledger.state()
     row = forged(state, "somebody else", SPEND)
@@ -722,7 +718,7 @@ def test_old_entries_go_into_no_dataset_that_is_there(people: Database) -> None:
 
 @pytest.mark.long
 def test_a_team_goes_along_where_it_is_known(people: Database, second: Database) -> None:
-    """Else nobody would see what is copied, or everybody."""
+    """Without the team, nobody or everybody would see the copy."""
     second.without_datasets()
     with people.cluster.connect() as connection:
         for role in ("reds", "blues"):
@@ -757,7 +753,7 @@ def test_a_spender_copies_nothing(people: Database, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database) -> None:
-    """Whoever begins a copy by hand, and leaves it there."""
+    """An administrator begins a copy by hand and leaves it incomplete."""
     with open_ledger(people.url, DATASET) as ledger:
         opening = {**ledger.entries()[0].content, "who": "somebody"}
     for name in ("dataset", "seq", "previous", "ledger"):
@@ -938,7 +934,7 @@ def test_a_copy_that_was_damaged_before_it_was_opened_stays_closed(damage: str, 
 
 
 def test_a_draft_is_no_ledger(tmp_path: Path) -> None:
-    """Whoever dies between the commit of a new file and its name leaves a whole ledger, beside the one that the next try makes."""
+    """A process that dies before it names the new file leaves a whole ledger, which must not be used."""
     source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
     lived(source)
 

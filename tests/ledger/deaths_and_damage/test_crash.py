@@ -1,7 +1,7 @@
-"""Power failures: at every moment of a ledger's life, every disk that one may leave is opened again.
+"""Tests of power failures: after every step of its use, a ledger is opened on every disk that a failure may leave (recording_vfs.py).
 
-An acknowledged entry is never lost, a chain never broken, and what was not acknowledged is there whole or not at all. With a weaker
-setting of `synchronous` the same enumeration loses acknowledged spends, so it can tell.
+No acknowledged entry is lost, no chain is broken, and an entry without acknowledgement is complete or absent. With a weaker setting of
+`synchronous` the same enumeration loses acknowledged entries, so that it would notice a loss.
 """
 
 from __future__ import annotations

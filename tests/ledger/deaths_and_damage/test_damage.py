@@ -1,4 +1,4 @@
-"""Files that are no ledger, or no longer a whole one: exit code 4, a message of their own, and nothing written."""
+"""Tests of files that are no ledger or are damaged: exit code 4, a message for each fault, and nothing written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ CUT_OFF = "the file was cut off: it has fewer pages than its header states; rest
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with four charges."""
     path = tmp_path_factory.mktemp("made") / "ledger.db"
     ledger = init(str(path), DATASET, terms())
     for i in range(4):
@@ -49,7 +48,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(made: Path, tmp_path: Path) -> Path:
-    """A copy of it, and a run file beside it."""
     return again(made, tmp_path)
 
 
@@ -62,7 +60,6 @@ def again(made: Path, folder: Path, *within: str) -> Path:
 
 
 def snapshot(folder: Path) -> dict[str, object]:
-    """Everything about what is in a folder."""
     found: dict[str, object] = {}
     for path in sorted(folder.iterdir()):
         info = path.lstat()
@@ -200,7 +197,7 @@ def flips(size: int) -> Iterator[tuple[int, int]]:
 @pytest.mark.long
 @pytest.mark.parametrize("one_of", [5, pytest.param(1, marks=pytest.mark.long)])
 def test_one_flipped_bit_never_changes_the_answer(one_of: int, place: Path) -> None:
-    """With three entries on the last page a flipped count of its cells hides one or two, and the chain before them is whole."""
+    """A flipped count of cells on the last page can hide entries and leave a valid chain before them."""
     ledger = open_ledger(str(place))
     for i in (4, 5):
         charge(ledger, f"run {i}", why="because " * 60)
@@ -238,7 +235,7 @@ def test_a_spend_on_a_damaged_file_is_refused_or_sound(one_of: int, place: Path)
 
 
 def test_an_entry_that_moved_to_another_dataset_is_missed(place: Path) -> None:
-    """From its own dataset and from that whose name it has; a third one is as it was."""
+    """Its own dataset and the one it was moved to are reported as damaged; a third one still works."""
     ledger = init(str(place), "third", terms())
     ledger.store.close()
     past_guards(str(place), f"UPDATE entry SET dataset = 'elsewhere' WHERE seq = 5 AND dataset = '{DATASET}'")
@@ -254,7 +251,6 @@ def test_an_entry_that_moved_to_another_dataset_is_missed(place: Path) -> None:
 
 
 def told(made: Path, change: Callable[[Path], object], folder: Path, number: int, message: str) -> None:
-    """By whoever looks and whoever charges; and nothing is written."""
     change(place := again(made, folder, str(number)))
     before = snapshot(place.parent)
     for result in (show(place), spend(place)):
@@ -330,7 +326,6 @@ def unprivileged(question: Callable[[], Result]) -> Result:
 
 
 def in_child(question: Callable[[], Result]) -> Result:
-    """A question asked in a child of this process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -402,7 +397,7 @@ def test_a_full_database(place: Path) -> None:
 
 
 def test_a_file_that_may_not_grow(place: Path) -> None:
-    """A limit on the size of files stands for a disk that fills up in the middle of a transaction."""
+    """A limit on the size of files simulates a disk that fills up during a transaction."""
     truth = answers(place)
     for size in (100, 2048, 9000, place.stat().st_size):
 
@@ -423,7 +418,6 @@ def test_a_file_that_may_not_grow(place: Path) -> None:
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter on this tree."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -446,7 +440,7 @@ def test_a_ledger_locked_by_another_process(place: Path, monkeypatch: pytest.Mon
 
 
 def test_opening_a_ledger_twice_drops_no_lock(place: Path) -> None:
-    """POSIX: closing any descriptor of a file drops all locks that the process holds on it."""
+    """Under POSIX, closing any descriptor of a file drops all locks of the process on it."""
     code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.05, isolation_level=None).execute('BEGIN IMMEDIATE')"
     ledger = open_ledger(str(place))
     with ledger.store.writing(DATASET):

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a charge: who is interrupted is told whether the charge stands, as far as anybody knows."""
+"""Tests of Ctrl-C during a charge: the message says whether the charge was written, as far as dpcli can know."""
 
 from __future__ import annotations
 

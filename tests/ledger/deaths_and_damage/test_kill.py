@@ -1,4 +1,4 @@
-"""SIGKILL, at random and at named points: nothing acknowledged is lost, nothing is charged twice, the cap is reached and never passed."""
+"""Tests with SIGKILL at random and at named points: no acknowledged entry is lost, none is charged twice, and the cap holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backup that is put in the place of a later ledger: sound in itself, found by an anchor, on both databases; and what to do then."""
+"""Tests of a restored backup: it is valid in itself, an anchor reveals it, and the lost runs can be charged again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def anchored(place: Place, path: Path) -> str:
 
 @pytest.fixture
 def lived(place: Place) -> Place:
-    """A ledger with some entries."""
     with init(place.url, DATASET, terms()) as ledger:
         charge(ledger, "first", "0.1")
         charge(ledger, "long", "0.1", kind="reserve", expires="2999-01-01T00:00:00Z")
@@ -116,7 +115,7 @@ def test_a_backup_from_before_a_move_is_open_and_the_anchor_of_the_copy_finds_it
 
 
 def test_a_backup_of_a_file_while_somebody_charges_is_whole(tmp_path: Path) -> None:
-    """By SQLite's own means, as `.backup` of its shell does it."""
+    """The backup is made with SQLite's backup API, as the shell's `.backup` does."""
     path = str(tmp_path / "l.db")
     init(path, DATASET, terms(1000.0)).close()
 

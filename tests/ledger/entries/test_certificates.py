@@ -1,4 +1,4 @@
-"""The certificate that a charge names: kept in a file and in a database, which need no other definitions for it."""
+"""Tests of the certificate that a charge names: a file and a database keep it without new definitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def named(ledger: Ledger) -> dict[str, str | None]:
 
 
 @ON_BOTH
-def test_it_is_kept_in_the_entry(place: Place) -> None:
+def test_the_certificate_is_kept_in_the_entry(place: Place) -> None:
     with init(place.url, "visits", TERMS) as ledger:
         ledger.spend(pure(0.1), "plain", 0.0)
         ledger.spend(pure(0.1), "named", 0.0, certificate=DIGEST)
@@ -46,7 +46,7 @@ def test_it_is_kept_in_the_entry(place: Place) -> None:
     ],
 )
 def test_what_has_another_shape_is_no_certificate(detail: str) -> None:
-    """It stands at the end, after a semicolon or alone, as 64 small hexadecimal digits."""
+    """A certificate is 64 lower-case hexadecimal digits at the end of the detail, alone or after a semicolon."""
     assert certificate_of({"detail": detail}) is None
     assert certificate_of({"detail": f"epsilon 1; certificate sha256:{DIGEST}"}) == DIGEST
     assert certificate_of({}) is None

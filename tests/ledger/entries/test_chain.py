@@ -1,4 +1,4 @@
-"""The chain and its replay: any change of any byte is found, and entries that no sound ledger holds are refused."""
+"""Tests of the hash chain and its replay: every changed byte is found, and entries that dpcli never writes are refused."""
 
 from __future__ import annotations
 

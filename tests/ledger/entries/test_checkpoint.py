@@ -1,4 +1,4 @@
-"""Totals noted beside the chain: whoever begins at them knows what whoever reads everything knows, and what is amiss with them is seen."""
+"""Tests of checkpoints: a reader who begins at one gets the same state as a reader of all entries, and a wrong one is noticed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,11 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole(url: str, dataset: str = DATASET) -> LedgerState:
-    """What all entries add up to, by the fold alone."""
     with open_ledger(url, dataset) as ledger:
         return folded(ledger)
 
 
 def begun(url: str) -> Ledger:
-    """By somebody who has read nothing yet."""
     return Ledger(open_store(url), DATASET, now=lambda: NOW)
 
 
@@ -59,7 +57,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def place(often: None, made: str, tmp_path: Path) -> str:
-    """A copy of that file."""
     return again(made, tmp_path)
 
 
@@ -102,7 +99,7 @@ def rewritten(path: str, **changes: object) -> None:
     past_guards(path, ("UPDATE checkpoint SET body = ?, digest = ? WHERE dataset = ?", (body, digest(body), DATASET)))
 
 
-def test_what_is_read_does_not_grow(often: None, tmp_path: Path) -> None:
+def test_the_number_of_rows_read_does_not_grow(often: None, tmp_path: Path) -> None:
     path = str(tmp_path / "ledger.db")
     init(path, DATASET, terms()).close()
     counts = []
@@ -134,7 +131,7 @@ FORGED: dict[str, dict[str, Any]] = {
 
 
 def test_verify_finds_totals_that_are_not_those_of_the_entries(place: str, tmp_path: Path) -> None:
-    """Whoever writes a fitting digest may write anything: `verify` adds up again."""
+    """A forger can compute the digest too, so `verify` adds up all entries again."""
 
     def found(name: str) -> None:
         rewritten(path := again(place, tmp_path, name), **FORGED[name])
@@ -172,7 +169,7 @@ def test_a_checkpoint_with_fitting_digests_is_found_by_verify(place: str, tmp_pa
 
 
 def test_an_anchored_charge_reads_from_the_checkpoint(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing reads all entries; an anchor of another history is refused all the same."""
+    """The anchor is checked without reading all entries, and one of another chain is still refused."""
     (tmp_path / "run.toml").write_text(run_file(0.001))
     anchor = json.loads(dpcli("budget", "anchor", place, "--dataset", DATASET, "-f", "json").out)
     more = (place, str(tmp_path / "run.toml"), "--dataset", DATASET, "--anchor", str(tmp_path / "anchor.json"))
@@ -276,7 +273,7 @@ def test_another_history_under_the_same_totals_is_refused(place: str) -> None:
 
 
 def test_keys_are_known_for_ever(place: str) -> None:
-    """Those of before the checkpoint: charged once, in conflict with another body, and moved no more once they have ended."""
+    """Keys from before the checkpoint: a repeated run is charged once, another run is refused, and an ended run stays as it is."""
     for key in ("spent 0", *ODD):
         assert charge(open_ledger(place, DATASET), key, "0.1").repeated
     before = whole(place).spent
@@ -296,7 +293,7 @@ def test_keys_are_known_for_ever(place: str) -> None:
     [("start", "started", "void"), ("void", "voided", "commit"), ("commit", "ended", "void"), ("reserve", "ended", "void")],
 )
 def test_a_move_that_the_index_has_lost_is_not_undone(lost: str, key: str, moves: str, place: str) -> None:
-    """As where a page of it is damaged: no void of what has begun or ended."""
+    """If a damaged index hides the start or end of a run, the run cannot be voided."""
     truth = whole(place).spent
 
     class Blind(SqliteStore):
@@ -310,7 +307,7 @@ def test_a_move_that_the_index_has_lost_is_not_undone(lost: str, key: str, moves
 
 @pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.long)])
 def test_one_flipped_bit_never_makes_a_total_smaller(one_of: int, place: str) -> None:
-    """In a file that is too long to be read by everybody who opens it."""
+    """In a long file, of which a reader reads only the entries after the checkpoint."""
     content, truth, counts = Path(place).read_bytes(), whole(place), {"as before": 0, "refused": 0}
     pages = range(0, len(content), 4096)
     flips = [(at, 1 << at % 8) for at in range(0, len(content), 97)]
@@ -357,8 +354,8 @@ def test_denials_are_the_same_to_the_last_digit(place: str) -> None:
     assert not charge(open_ledger(place, DATASET), "all of it", str(left)).repeated
 
 
-def test_the_commands_say_what_they_said(place: str, tmp_path: Path) -> None:
-    """With the totals and without: byte for byte."""
+def test_commands_print_the_same_with_and_without_a_checkpoint(place: str, tmp_path: Path) -> None:
+    """Byte for byte."""
     (tmp_path / "run.toml").write_text(run_file(0.001))
     copy = str(tmp_path / "copy.db")
     shutil.copy(place, copy)

@@ -1,4 +1,4 @@
-"""The largest size of an entry: 64 KB of its canonical text, in a file and in a database, which checks it in SQL as well."""
+"""Tests of the largest size of an entry, 64 KB of canonical text: a file and the SQL of a database refuse the same entries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_longer_entry_is_refused_with_its_size_and_the_limit(place: Place) -> 
 
 
 def test_the_database_refuses_one_byte_more(database: Database) -> None:
-    """Whoever calls its function, and before it reads the text."""
+    """Whatever client calls it. The size is checked before the text is parsed."""
     init(database.url, DATASET, terms()).close()
     sam = by(database, "sam", "dpcli_spender")
     content = {"kind": "spend", "key": "sam's", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.01", "delta": "0"}}

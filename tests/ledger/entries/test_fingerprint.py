@@ -1,4 +1,4 @@
-"""The fingerprint of a dataset's files, and ledgers that are opened with it."""
+"""Tests of the fingerprint of data files, and of ledgers that are opened with one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_order_names_and_repetition_do_not_matter(contents: list[bytes], tmp_pat
 
 
 def test_one_file_has_its_own_sha256(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As sha256sum prints it, whatever the size of the pieces that are read."""
+    """The fingerprint is what sha256sum prints, whatever the size of the pieces in which the file is read."""
     (tmp_path / "a").write_bytes(content := os.urandom(10_000))
     for piece in (1, 7, 4096, 1 << 20):
         monkeypatch.setattr(opening, "PIECE", piece)
@@ -122,7 +122,7 @@ def test_one_fingerprint_is_stated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("stated", "code"), [(None, 0), ("clicks", 0), ("visits", 2), ("Clicks", 2)])
 def test_declared_runs_of_another_dataset_open_nothing(stated: str | None, code: int, tmp_path: Path) -> None:
-    """The ledger would take none of them."""
+    """The ledger would refuse each of these runs."""
     (file := tmp_path / "run.toml").write_text(
         run_file().replace("[privacy]", "[privacy]" if stated is None else f'[privacy]\ndataset = "{stated}"')
     )
@@ -150,7 +150,7 @@ def test_a_hash_in_capitals_is_the_same_data(first: str, second: str, place: Pla
 
 
 def test_the_server_knows_the_data_of_a_team_whose_member_nobody_is(database: Database) -> None:
-    """Whoever opens does not see them; the server does."""
+    """The person who opens the ledger cannot see the team's dataset, but the server compares fingerprints with it."""
     opened(database.url, "clicks", replace(terms(), fingerprint="a" * 64)).close()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ledger, "refuse_known_data", lambda *_: None)

@@ -1,4 +1,4 @@
-"""Whatever an append lets in, every reader reads: candidates of every kind, right, changed and hostile, on both databases."""
+"""Tests of the grammar of entries: what a file or database accepts, every reader can read; candidates are valid, changed and hostile."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def mutated(content: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 
 
 def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
-    """A content that may come next, of any kind."""
     charge = {
         "key": f"key {number}",
         "pipeline": TABLES,
@@ -168,7 +167,6 @@ def goes_on(ledger: Ledger, by: str) -> None:
 
 
 def right_of_two(ledger: Ledger, chance: random.Random, kind: str, kinds: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The same in a ledger of two persons: proposed, approved or refused."""
     found = [each for each in ledger.state().proposals.values() if chance.random() < 0.5]
     if found and chance.random() < 0.3:
         return {"kind": "refuse", "proposal": found[0].seq, "why": "no", "dpcli": "0"}
@@ -222,7 +220,7 @@ def candidates(ledger: Ledger, who: str, count: int, seed: int) -> Iterator[tupl
 )
 @pytest.mark.parametrize("seed", range(1))
 def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int, by: str, two: bool | None) -> None:
-    """Called by hand as a spender and as an administrator; what it lets in keeps the grammar, and nothing right is refused."""
+    """Called by hand, it accepts exactly what keeps the grammar, from spenders and administrators."""
     import psycopg
 
     reader = opened(database.url, by, two)
@@ -257,7 +255,7 @@ def test_what_the_database_lets_in_everybody_reads(database: Database, seed: int
 @pytest.mark.parametrize("by", CUT)
 @pytest.mark.parametrize("seed", range(1))
 def test_what_dpcli_lets_in_everybody_reads(tmp_path: Any, seed: int, by: str) -> None:
-    """The same on a file, where dpcli's own check stands before every row."""
+    """On a file, where dpcli checks each row before it is written."""
     url = str(tmp_path / "ledger.db")
     ledger = opened(url, by)
     written = 0
@@ -302,7 +300,7 @@ def by_database(connection: Any, kind: str, texts: list[str]) -> list[bool]:
 
 @pytest.mark.long
 def test_python_and_the_database_know_the_same_types(installed: Any) -> None:
-    """Each type's two tests agree on what the database can hold at all."""
+    """For each type, both accept the same texts, of those that the database can hold."""
     texts = tried()
 
     def agree(kind: str) -> None:
@@ -389,7 +387,7 @@ OPENINGS: tuple[dict[str, Any], ...] = (
 @pytest.mark.nightly
 @pytest.mark.long
 def test_every_opening_that_is_let_in_can_be_read(database: Database) -> None:
-    """By an administrator's hand, in every mode and filter; on the reader's side as on the database's."""
+    """An administrator writes openings by hand, in every mode and with every filter."""
     import psycopg
 
     schema = digest(init(database.url, DATASET, terms()).store.schema())
@@ -421,7 +419,7 @@ def test_every_opening_that_is_let_in_can_be_read(database: Database) -> None:
 
 
 def test_a_state_reads_no_less_than_the_grammar() -> None:
-    """Any opening that the grammar lets in is read, without a database between."""
+    """An opening that keeps the grammar can be read, also where no database checked it."""
     chance, read = random.Random(2), 0
     for _ in range(3000):
         opening = mutated({"kind": "open", "dpcli": "0", **chance.choice(OPENINGS), "who": "ana", "when": utc_now()}, chance)
@@ -455,7 +453,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
 @pytest.mark.sampled(0, 1)
 @pytest.mark.long
 def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
-    """Nothing of it stops a reader, reaches a terminal as it stands, or fills a screen."""
+    """No content of a pipeline stops a reader, fills a screen or sends control characters to a terminal."""
     ledger = init(place.url, DATASET, terms())
     for number, (why, inside) in enumerate(PIPELINES.items()):
         tables = {**TABLES, **inside}
@@ -493,7 +491,7 @@ def printed(text: str) -> bool:
 
 
 def test_an_error_reaches_a_terminal_without_what_that_acts_on(tmp_path: Any) -> None:
-    """A file may be by anybody's hand, and its words stand in messages."""
+    """Messages quote files that anybody may have written, so control characters are escaped."""
     url = str(tmp_path / "ledger.db")
     ledger = init(url, DATASET, terms())
     entry = seal({"kind": ACTS, "who": "x", "when": utc_now(), "dpcli": "0"}, DATASET, ledger.state().head)

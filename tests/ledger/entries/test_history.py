@@ -1,4 +1,4 @@
-"""What was spent before there was a ledger: charged as a whole, once, as what it is; every mistake is told with its line."""
+"""Tests of `dpcli budget import`: a history is charged as a whole and once, and a message names each mistake with its line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def ledger(place: Place) -> Ledger:
 
 
 def written(folder: Path, lines: Sequence[Cells], form: str = "csv") -> str:
-    """A history, beside the pipeline that it may name."""
     (folder / "run.toml").write_text(RUN)
     path = folder / f"history.{form}"
     if form == "jsonl":
@@ -89,12 +88,11 @@ def test_a_history_is_charged_as_what_it_is(ledger: Ledger, tmp_path: Path, form
 
 
 def written_url(ledger: Ledger) -> str:
-    """The URL of a database again, which its place does not give."""
     info = ledger.store.connection.info  # type: ignore[attr-defined]
     return f"postgresql://{info.user}@/{info.dbname}?host={info.host}"
 
 
-def test_both_forms_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_csv_and_jsonl_histories_are_the_same(ledger: Ledger, tmp_path: Path) -> None:
     numbers = [{**line, **{n: float(str(line[n])) for n in ("epsilon", "delta", "rho") if n in line}} for line in LINES]
     runs = [read_history(written(tmp_path, lines, form), ledger.now()) for lines, form in ((LINES, "csv"), (numbers, "jsonl"))]
     assert [replace(a, place="") for a in runs[0]] == [
@@ -113,7 +111,6 @@ def test_whoever_imports_it_again_charges_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_what_is_missing_of_a_history_is_charged_and_the_sum_is_the_same(ledger: Ledger, tmp_path: Path) -> None:
-    """In whatever parts and order it is imported."""
     chance = random.Random(SEED)
     lines = [
         {"date": "2024-01-01", "key": f"run {i}", "epsilon": repr(chance.randrange(1, 40) / 1000), **STATED} for i in range(30)
@@ -200,7 +197,7 @@ def test_a_key_is_one_run(ledger: Ledger, tmp_path: Path) -> None:
 
 
 def test_a_run_of_today_is_no_run_of_the_history(ledger: Ledger, tmp_path: Path) -> None:
-    """Noise that is drawn now was not paid for then, and the other way round."""
+    """A key of the history cannot pay for a new run, and a key of a new run cannot be imported."""
     imported(ledger, written(tmp_path, LINES))
     with pytest.raises(LedgerError, match='model": expected the run'):
         ledger.spend(pure(0.25), ledger.own_key("model"))
@@ -301,7 +298,7 @@ def test_hostile_bytes_are_an_input_error(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> None:
-    """Characters changed at random: an error of dpcli's own, or runs that say what the text says; never anything else."""
+    """Random edits of the file: it is refused with a message, or the runs are those that the text states."""
     chance, good = random.Random(SEED), Path(written(tmp_path, LINES)).read_text()
     counts = {"read": 0, "refused": 0}
     with init(str(tmp_path / "l.db"), "d", USERS) as ledger:
@@ -326,7 +323,7 @@ def test_a_change_anywhere_in_a_history_is_charged_or_told(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_a_history_is_charged_to_whoever_imports_it(place: Place, tmp_path: Path) -> None:
-    """Whoever made its runs: it counts towards the importer's quota, and one over it is refused as a whole."""
+    """Whoever made the runs, they count towards the importer's quota. A history above it is refused as a whole."""
     init(place.url, "d", USERS).close()
     lines = [{"date": "2024-01-01", "key": f"run {i}", "epsilon": "0.25", "who": "bob", **STATED} for i in range(4)]
     with open_ledger(place.url, "d") as ledger:

@@ -1,6 +1,6 @@
-"""Ledgers that the last version wrote (vectors/ledgers) are read, verified and charged, and databases upgraded.
+"""Tests of ledgers that the last version wrote (vectors/ledgers): they are read, verified and charged, and databases are upgraded.
 
-`fill` says what is in them. sqlite-2.db has a checkpoint after every fourth entry, made by that version with EVERY = 4;
+`fill` (versions.py) wrote them. sqlite-2.db has a checkpoint after every fourth entry, made by that version with EVERY = 4;
 postgres-7.sql is by pg_dump, of an owner who is no superuser.
 """
 
@@ -35,7 +35,6 @@ NAMES = {"visits": 11, "clicks": 3, "days": 7, "planned": 2}  # entries
 
 @pytest.fixture
 def last_file(tmp_path: Path) -> str:
-    """The file, as it was written."""
     path = tmp_path / "last.db"
     shutil.copy(VECTORS / "sqlite-2.db", path)
     path.chmod(0o600)
@@ -44,20 +43,18 @@ def last_file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def last_database(database: Database) -> Database:
-    """The database, restored."""
     restore(database, (VECTORS / "postgres-7.sql").read_bytes())
     return database
 
 
 @pytest.fixture(params=["last_file", "last_database"])
 def last(request: pytest.FixtureRequest) -> str:
-    """The URL of either."""
     found = request.getfixturevalue(request.param)
     return found if isinstance(found, str) else found.url
 
 
 def test_the_last_ledger_is_what_this_version_writes(last: str, tmp_path: Path) -> None:
-    """But for who, when, by which version, the hashes that follow from them, and a cost that this version rounds less far up."""
+    """Except for names, times, versions and hashes, and for costs that this version rounds up by less."""
     own = str(tmp_path / "own.db")
     fill(own)
     for name, count in NAMES.items():
@@ -202,7 +199,7 @@ BY_HAND = {
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in BY_HAND.items() for change in changes])
 def test_what_was_done_to_the_guards_is_not_noted_by_an_upgrade(name: str, change: str, request: pytest.FixtureRequest) -> None:
-    """`verify` says that they were changed, and goes on to say it."""
+    """After an upgrade `verify` still reports that the guards were changed."""
     given = request.getfixturevalue(name)
     place = File(given) if isinstance(given, str) else given
     place.by_hand(change)

@@ -1,4 +1,4 @@
-"""What the failure catalogue says about a ledger: each rule has a ledger that triggers it and a good twin that does not."""
+"""Tests of lint findings about ledgers: for each rule a ledger with the fault, and a similar one without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets of one ledger do not disturb each other, and a file of one is charged to no other."""
+"""Tests of several datasets in one ledger: they do not disturb each other, and a run is charged to its own dataset only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERY = '[[mechanism]]\nname = "q"\ntype = "pure-dp"\nepsilon = 0.01\n'
 
 
 def test_damage_in_one_dataset_is_not_another_s(place: File | Database) -> None:
-    """Neither for reading, verifying and charging, nor for opening a third one with a fingerprint."""
+    """The other dataset can be read, verified and charged, and a third one with a fingerprint can be opened."""
     for name in ("whole", "broken"):
         charge(init(place.url, name, terms()), "run")
     damage = "UPDATE entry SET body = replace(body, 'run', 'nur') WHERE dataset = 'broken' AND seq = 2"
@@ -56,7 +56,7 @@ REQUESTS: dict[str, Callable[[Ledger, Pipeline], object]] = {
 
 
 def test_a_file_of_one_dataset_is_charged_to_no_other(tmp_path: Path) -> None:
-    """However it is asked, and however alike the names look; a file that names none is of the dataset that is charged."""
+    """For every request and for names that look alike. A file that names no dataset may be charged to any."""
     url = str(tmp_path / "budget.db")
     with init(url, "ads", terms()) as ledger:
         for request in REQUESTS.values():
@@ -75,6 +75,5 @@ def test_a_file_of_one_dataset_is_charged_to_no_other(tmp_path: Path) -> None:
 
 
 def named(dataset: str) -> Pipeline:
-    """A file that no reader may have seen."""
     found = pipeline(QUERY, HEAD)
     return replace(found, privacy=replace(found.privacy, dataset=dataset))

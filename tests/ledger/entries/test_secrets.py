@@ -1,4 +1,4 @@
-"""No message quotes a password, wherever in a URL it stands, and no file is made that has one in its name."""
+"""Tests that no message shows a password of a URL, and that no file is made whose name contains one."""
 
 from __future__ import annotations
 

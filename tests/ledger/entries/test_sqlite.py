@@ -1,4 +1,4 @@
-"""A ledger in a file: what is read under its lock, acknowledged after its commit, and made where nothing is."""
+"""Tests of the store in a file: it reads under its lock, acknowledges after the commit, and creates only where nothing exists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def ledger(path: str) -> Ledger:
 
 
 def spent(path: str) -> Decimal:
-    """As somebody else reads it."""
     return open_ledger(path, DATASET).state().spent["epsilon"]
 
 

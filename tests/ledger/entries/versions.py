@@ -1,4 +1,4 @@
-"""Ledgers that earlier versions wrote: what is in them, and databases that are restored from a dump."""
+"""Ledgers that earlier versions of dpcli wrote: their files and contents, and databases that are restored from a dump."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.ledger.postgres.cluster import programs
 
 FAR = "2999-01-01T00:00:00Z"
 USERS = LedgerTerms(unit="user", adjacency="add-remove", epsilon=1.0, delta=1e-6, filter="approx-dp", dataset_size=50_000)
-DECLARED = {"mode": "declared", "name": "", "order": None, "slack": None, "dataset_size": None, "fingerprint": None, "team": None}
+DECLARED = {"mode": "declared", "filter": "", "order": None, "slack": None, "dataset_size": None, "fingerprint": None, "team": None}
 
 
 def fill(url: str) -> None:
-    """What the vectors hold: every kind of entry, with and without blocks, adaptive and declared."""
+    """Write the ledgers of the vectors: every kind of entry, with and without blocks, in adaptive and declared mode."""
     with init(url, "visits", replace(USERS, fingerprint="f" * 64)) as ledger:
         ledger.spend(pure(0.1), "first", 0.0, "a first look")
         ledger.reserve(pure(0.2), "long", 0.0, "the night", FAR)
@@ -49,13 +49,13 @@ def fill(url: str) -> None:
     with TemporaryDirectory() as folder:
         run = Path(folder, "run.toml")
         run.write_text(f'{HEAD}[[mechanism]]\nname = "query"\ntype = "pure-dp"\nepsilon = 0.5\n')
-        given = {**DECLARED, "unit": "user", "adjacency": "add-remove", "epsilon": 2.0, "delta": 1e-6, "plans": [f"{run}:2"]}
+        given = {**DECLARED, "unit": "user", "adjacency": "add-remove", "epsilon": 2.0, "delta": 1e-6, "declare": [f"{run}:2"]}
         with open_from_flags(url, "planned", given) as ledger:
             ledger.spend(pure(0.5), "once")
 
 
 def restore(database: Database, dump: bytes) -> None:
-    """Run a dump as a superuser in place of the schema that is there, after the roles that it needs."""
+    """Replace the schema of a database by a dump, as a superuser, after creating the roles that it needs."""
     folder = programs()
     assert folder is not None
     assert b"dpcli" in dump

@@ -1,4 +1,4 @@
-"""Ledgers that are cut into blocks: every kind of them, with six blocks, and what an opening says."""
+"""Ledgers with blocks for tests: each kind of blocks, six blocks of it, and the terms of their opening."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def terms(by: str = "day", max_blocks: int = 1, name: str = "approx-dp", delta: 
 
 
 def opening(found: LedgerTerms) -> LedgerState:
-    """A ledger in memory."""
+    """Return the state after an opening with these terms, without a store."""
     state = LedgerState(DATASET)
     content = {"kind": "open", "terms": found.content(), "caps": found.caps(found.epsilon), "who": "ana", "when": NOW, "dpcli": "0"}
     return after(state, content)

@@ -1,4 +1,4 @@
-"""Two ways to know a ledger: from its totals, and from all its entries."""
+"""The state of a ledger from all of its entries, as the truth for tests, and comparisons of another state with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STARTS = ("a", "a/", "a/b", "a/b\\", "A/", "b", "z", "late ", 'a"', "a/é", '","
 
 
 def rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
-    """A copy of the state after an entry that may be written."""
+    """Return a copy of the state after an entry, which must keep the grammar."""
     wrong = wrong_entry(entry.content)
     if wrong is not None:
         raise InputError(wrong)
@@ -31,7 +31,7 @@ def rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
 
 
 def folded(ledger: Ledger) -> LedgerState:
-    """What all entries add up to, by the fold alone."""
+    """Return the state after all entries, read from the first one without a checkpoint."""
     state = LedgerState(ledger.dataset)
     for row in ledger.store.after(ledger.dataset, 0):
         state.apply(next_entry(row, ledger.dataset, state.head))
@@ -39,7 +39,7 @@ def folded(ledger: Ledger) -> LedgerState:
 
 
 def alike(found: LedgerState, truth: LedgerState) -> None:
-    """To the last digit as it is printed, and for every key."""
+    """Assert that two states are equal: every sum as a text, and the run of every key."""
     assert canonical(checkpoint_content(found)) == canonical(checkpoint_content(truth))
     for name, reserved in found.reserved.items():
         currency, _, block = name.partition("@")
@@ -54,13 +54,13 @@ def alike(found: LedgerState, truth: LedgerState) -> None:
 
 
 def begin_alike(ledger: Ledger, truth: LedgerState) -> None:
-    """By the start of their keys, as whoever walks over all of them."""
+    """Assert that runs are found by the start of their keys as by reading all runs."""
     for start in STARTS:
         assert list(ledger.runs_beginning(start)) == [run for run in truth.runs.values() if run.key.startswith(start)], start
 
 
 class Counting:
-    """A store that counts the rows it gives."""
+    """A store that counts the rows that it returns."""
 
     def __init__(self, inner: Store) -> None:
         self.inner, self.rows = inner, 0

@@ -1,4 +1,4 @@
-"""A small ledger to break: one dataset, cheap runs, and what may be asked of it without computing a cost again."""
+"""A small ledger for tests: one dataset, and cheap runs whose cost is stated, so that no accountant computes it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,15 @@ epsilon = {epsilon}
 
 
 def run_file(epsilon: float = 0.01) -> str:
-    """A pipeline file with one epsilon-DP mechanism."""
     return FILE.format(epsilon=epsilon)
 
 
 def run(epsilon: float = 0.01) -> Pipeline:
-    """That pipeline."""
     return parse(run_file(epsilon).encode(), "run.toml")
 
 
 def terms(epsilon: float = 1.0) -> LedgerTerms:
-    """A ledger in which epsilons add up to `epsilon`."""
+    """Return terms with the cap `epsilon`, under which epsilons add up."""
     return LedgerTerms(unit="example", adjacency="add-remove", epsilon=epsilon, delta=0.0, filter="approx-dp", schema="0" * 64)
 
 
@@ -46,7 +44,7 @@ TABLES = tables_of(run())
 
 
 def past_guards(path: str, *statements: str | tuple[str, tuple[object, ...]]) -> None:
-    """What somebody does to a file with the sqlite3 shell, who puts the guards back."""
+    """Run statements on a file without its triggers, and create the triggers again, as one can with the sqlite3 shell."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in guards:
@@ -66,6 +64,6 @@ def charge(
     expires: str | None = None,
     window: Sequence[str] = (),
 ) -> Receipt:
-    """Charge `epsilon`, stated as a decimal: the ledger's own work without that of an accountant."""
+    """Charge the stated `epsilon`, a decimal. No accountant computes it."""
     cost = Cost({"epsilon": epsilon, "delta": "0"}, "stated")
     return ledger._append(Charge(kind, key, TABLES, 0.0, cost, ledger.who, why, expires, tuple(window)), key)

@@ -1,4 +1,4 @@
-"""One exam for every backend: what the ledger promises, whatever keeps its rows."""
+"""Tests that every store has to pass: what a ledger promises, in a file and in a database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clock() -> str:
 
 
 def opened(place: Place, dataset: str = DATASET, now: Callable[[], str] = clock) -> Ledger:
-    """Another handle on a ledger; `now` is its clock where the store has none of its own."""
+    """Another object for a ledger; `now` is its clock if the store has none of its own."""
     store = open_store(place.url)
     return Ledger(store, dataset, now=None if store.hides else now)
 
@@ -51,7 +51,7 @@ def ledger(place: Place) -> Iterator[Ledger]:
 
 @contextmanager
 def unchanged(ledger: Ledger) -> Iterator[None]:
-    """Nothing may be written in the block: rows, head and everything that is computed from them stay."""
+    """Assert that the block writes nothing: the rows, the head and all that is computed from them are as before."""
     before = (ledger.entries(), ledger.state().head, dict(ledger.state().spent), dict(ledger.state().runs))
     yield
     assert (ledger.entries(), ledger.state().head, dict(ledger.state().spent), dict(ledger.state().runs)) == before
@@ -73,7 +73,7 @@ def test_ten_times_a_tenth_is_one_and_no_more(ledger: Ledger) -> None:
 
 
 def write(url: str, name: str, count: int, start: Any, results: Any) -> None:
-    """One process: ask for `count` runs of 0.1; how many were granted, and how many denied."""
+    """Ask for `count` runs of 0.1, and return how many were granted and how many denied. One process calls this."""
     ledger = Ledger(open_store(url), DATASET)
     granted = denied = 0
     start.wait(PATIENCE)
@@ -105,7 +105,7 @@ def test_writers_reach_the_cap_exactly(place: Place, ledger: Ledger) -> None:
 
 
 def same_key(url: str, start: Any, results: Any) -> None:
-    """One process: ask for the same run as everybody else."""
+    """Ask for the same run as all other processes."""
     ledger = Ledger(open_store(url), DATASET)
     start.wait(PATIENCE)
     results.put(charge(ledger, "the run", "0.6").repeated)
@@ -125,7 +125,7 @@ def test_one_key_is_charged_once_by_writers_at_once(place: Place, ledger: Ledger
 
 
 def open_same(url: str, name: str, fingerprint: str | None, start: Any, results: Any) -> None:
-    """One process: open a dataset."""
+    """Open a dataset, as all other processes do."""
     start.wait(PATIENCE)
     try:
         init(url, name, replace(terms(), fingerprint=fingerprint))
@@ -171,7 +171,7 @@ def test_reading_goes_on_while_somebody_writes(place: Place, ledger: Ledger) -> 
 
 
 def fail_after(ledger: Ledger, row: StoredRow) -> None:
-    """Append a row, and think better of it."""
+    """Append a row, and raise an error before the commit."""
     with ledger.store.writing(DATASET) as tail:
         tail.append(row)
         assert len(tail.after(0)) == row.seq
@@ -191,7 +191,7 @@ def test_a_writer_that_fails_leaves_nothing(place: Place, ledger: Ledger) -> Non
 
 
 def append_and_wait(url: str, ready: Any) -> None:
-    """One process: append in a transaction, and never come to its end."""
+    """Append in a transaction that never ends. One process calls this."""
     ledger = Ledger(open_store(url), DATASET)
     content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "1"}, "detail": ""}
     entry = seal(ledger._with_signature(content), DATASET, ledger.state().head)
@@ -244,7 +244,7 @@ def test_a_started_run_is_charged_for_good(ledger: Ledger) -> None:
 
 @pytest.mark.long
 def test_a_commit_without_a_start_needs_a_reason(ledger: Ledger) -> None:
-    """Of two who hold one reservation, one starts; neither ends it unseen by the other without a word."""
+    """Otherwise one of two holders of a reservation could end it while the other starts it."""
     for key in ("long", "other"):
         ledger.reserve(run(0.1), key)
     for why in ("", " ", "\u3164"):

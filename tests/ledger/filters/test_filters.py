@@ -1,4 +1,4 @@
-"""Each filter's currency: against closed forms, against the accountant of the same name, and its cap against its own conversion."""
+"""Tests of the privacy filters: against closed forms, against the accountants, and that each cap converts back within epsilon."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_gdp_costs_are_squares_of_mu_and_the_cap_is_the_analytic_gaussian() -> N
 
 @given(epsilon=st.floats(1e-6, 500.0))
 def test_a_pure_mechanism_is_gaussian_dp(epsilon: float) -> None:
-    """Type II error of randomised response at its kink is that of the Gaussian there, and the Gaussian's curve lies below elsewhere."""
+    """The trade-off curve of randomised response touches the Gaussian's at its kink, and lies above it elsewhere."""
     from scipy.special import log_ndtr, ndtri_exp
 
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours
@@ -195,7 +195,7 @@ def test_amounts_add_exactly_and_never_below(values: list[float]) -> None:
     assert total["x"] >= exact or math.isclose(float(total["x"]), float(exact), rel_tol=1e-15)
     back = total
     for value in values:
-        back = amounts.add(back, amounts.read({"x": amounts.cost_text(value)}), -1)
+        back = amounts.subtract(back, amounts.read({"x": amounts.cost_text(value)}))
     assert back["x"] == 0
 
 

@@ -1,4 +1,4 @@
-"""An odometer against somebody who stops when the loss is high, and against an independent computation of its number."""
+"""Tests of the odometer: against an adversary who stops when the loss is high, and against an independent computation."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def attempts(rule: Filter) -> list[Attempt]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FILTERS)
-def test_the_best_adversary_does_not_exceed_it(name: str) -> None:
-    """Whoever chooses each mechanism and the end by the outputs gives away delta at most; without deltas, the loss itself stays below."""
+def test_the_best_adversary_does_not_exceed_the_odometer(name: str) -> None:
+    """An adversary who chooses mechanisms and the end from outputs exceeds the odometer with probability delta at most."""
     rule, claim, _ = shown(name)
     tried, cap = attempts(rule), amounts.read(rule.caps(3.0, DELTA))
     assert 0.0 < at_any_moment(tried, cap, claim, given_away, 12.0) <= DELTA * SLACK
@@ -74,7 +74,7 @@ def test_the_best_adversary_does_not_exceed_it(name: str) -> None:
 
 
 def test_a_run_with_a_delta_may_lose_more_than_it_says() -> None:
-    """Gaussian noise of mu = 0.5, charged at its epsilon: (u, delta) holds, and the loss is above u three times as often as delta."""
+    """Gaussian noise, mu = 0.5, at its (u, delta): the loss exceeds u with a probability above 2.8 times DELTA."""
     described, u = 0.0049, 1.0667370622762077
     run = of_gaussian(0.5, {"epsilon": Decimal(u), "delta": Decimal(described)})
     assert shown("approx-dp")[1](run.cost) == u
@@ -84,7 +84,7 @@ def test_a_run_with_a_delta_may_lose_more_than_it_says() -> None:
 
 @pytest.mark.long
 def test_a_correction_counts_in_full(tmp_path: Path) -> None:
-    """Whenever it is made: the odometer is then that of the right price."""
+    """Whenever it is made, the odometer is the one of the corrected price."""
     with init(str(tmp_path / "l.db"), DATASET, LedgerTerms("user", "add-remove", 1.0, DELTA, filter="zcdp")) as ledger:
         ledger.spend(gaussian(90.0), "first", DELTA)
         ledger.spend(gaussian(9.0), "second", DELTA)
@@ -94,8 +94,8 @@ def test_a_correction_counts_in_full(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "times"), [("gdp", 3.0), ("zcdp", 1.3)])
-def test_the_number_of_a_fixed_moment_is_exceeded(name: str, times: float) -> None:
-    """Gaussian noise, again and again, until the loss is high: what holds at each fixed moment gives away more than delta at this one."""
+def test_the_bound_for_a_fixed_moment_is_exceeded(name: str, times: float) -> None:
+    """Whoever adds noise until the loss is high exceeds the bound for fixed moments with a probability above delta."""
     _, claim, fixed = shown(name)
     spent = [of_rho(name, 0.02 * k) for k in range(1, 24)]
     stages = [[of_gaussian(0.2, {})]] * len(spent)
@@ -105,7 +105,7 @@ def test_the_number_of_a_fixed_moment_is_exceeded(name: str, times: float) -> No
 
 
 def test_the_best_order_afterwards_is_exceeded() -> None:
-    """The least bound of any order, without the price of a mixture."""
+    """The smallest bound over all orders, chosen afterwards, does not hold. A mixture of orders does, at a price."""
     rho = [0.001 * 1.25**k for k in range(40)]
     stages = [[of_gaussian(math.sqrt(2.0 * (b - a)), {})] for a, b in zip([0.0, *rho], rho, strict=False)]
     best = [value + 2.0 * math.sqrt(value * -math.log(DELTA)) for value in rho]
@@ -117,7 +117,7 @@ def test_the_best_order_afterwards_is_exceeded() -> None:
 
 
 def test_paths_that_choose_their_noise() -> None:
-    """Paths of Gaussian losses: much noise while the loss is low, little once it is high, and the end where it exceeds the fixed number."""
+    """Much noise while the loss is low and little once it is high, until the loss exceeds the bound for fixed moments."""
     seed = secrets.randbits(64)
     random, paths = np.random.default_rng(seed), 20_000
     rule, claim, fixed = shown("gdp")
@@ -140,8 +140,8 @@ def mean(loss: mp.mpf, rho: mp.mpf) -> mp.mpf:
     return mp.fsum(mp.exp(z * (loss - (1 + z) * rho)) for z in orders) / 15
 
 
-def test_the_number_is_the_root_of_its_equation() -> None:
-    """By 60 digits: not below the root, at most 1e-11 above it, and not above what any single order bounds."""
+def test_the_odometer_is_the_root_of_its_equation() -> None:
+    """In 60 digits: at most 1e-11 above the root, never below it, and no larger than the bound of any single order."""
     seed = secrets.randbits(64)
     random = np.random.default_rng(seed)
     drawn = zip(10 ** random.uniform(-12, 3, 12), np.exp(-(10 ** random.uniform(-1, 2.8, 12))), strict=True)
@@ -157,15 +157,15 @@ def test_the_number_is_the_root_of_its_equation() -> None:
 
 @pytest.mark.parametrize("name", [*OF_RHO, "advanced"])
 def test_the_currencies_of_all_orders_agree(name: str) -> None:
-    """mu^2 / 2 and epsilon^2 / 2 are a rho; advanced keeps the rest of its delta for runs that fail."""
+    """Both mu^2 / 2 and epsilon^2 / 2 count as rho. The filter `advanced` uses its slack as delta."""
     rule, claim, _ = shown(name)
     spent = of_rho(name, 0.25) if name in OF_RHO else {"half_squares": Decimal("0.25"), "delta": Decimal(0)}
     assert claim(spent) == loss_at_any_moment(0.25, DELTA if name in OF_RHO else rule.parameters()["slack"])
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_it_grows_with_each_cost(name: str) -> None:
-    """From nothing on, and never below what holds at a fixed moment."""
+def test_the_odometer_grows_with_each_cost(name: str) -> None:
+    """It begins at 0, and is never below the bound for a fixed moment."""
     seed = secrets.randbits(64)
     random = np.random.default_rng(seed)
     rule, claim, fixed = shown(name)
@@ -180,8 +180,8 @@ def test_a_cost_beyond_doubles_has_no_bound() -> None:
     assert loss_at_any_moment(math.inf, DELTA) == loss_at_any_moment(1.7e308, DELTA) == math.inf
 
 
-def test_a_raised_cap_moves_nothing(tmp_path: Path) -> None:
-    """The orders and their weights are the same for every ledger: the number stays where the cap guarantees nothing any more."""
+def test_the_odometer_does_not_depend_on_the_cap(tmp_path: Path) -> None:
+    """So it also holds where a raised cap guarantees nothing."""
     with init(str(tmp_path / "l.db"), DATASET, LedgerTerms("user", "add-remove", 1.0, DELTA, filter="zcdp")) as ledger:
         ledger.spend(gaussian(9.0), "first", DELTA)
         before = odometer(ledger.state())
@@ -192,8 +192,8 @@ def test_a_raised_cap_moves_nothing(tmp_path: Path) -> None:
         assert before.epsilon == loss_at_any_moment(float_above(ledger.state().spent["rho"]), DELTA) > before.if_fixed > 0.0
 
 
-def test_where_there_is_none(tmp_path: Path) -> None:
-    """A declared set was composed before its first run, and a dataset that moved is charged elsewhere."""
+def test_declared_runs_and_moved_datasets_have_no_odometer(tmp_path: Path) -> None:
+    """Declared runs were composed in advance, and a dataset that has moved is charged elsewhere."""
     runs = [{"pipeline": dict(tables_of(pure(0.1))), "runs": 2}]
     terms = LedgerTerms(
         "user", "add-remove", 1.0, 0.0, mode="declared", declared=runs, certified={"epsilon": 0.2, "accountant": "basic"}

@@ -1,4 +1,4 @@
-"""A ledger that has no number for a run names a filter that has one."""
+"""Tests of the advice for a run without a cost: the message names another filter under which it has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify prices every entry under the ledger's terms: whatever else an entry says that it is stated for is found, with what it costs."""
+"""Tests that `verify` computes each cost under the ledger's terms, and reports charges that state other terms or too low a cost."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ def terms(name: str) -> LedgerTerms:
 
 
 def stated(pipeline: Pipeline, names: tuple[str, ...]) -> Pipeline:
-    """The run, stated for something else."""
     changes = {key: value for name in names for key, value in OTHERS[name].items()}
     return replace(pipeline, privacy=replace(pipeline.privacy, **changes))
 
@@ -73,7 +72,6 @@ def charge(found: LedgerTerms, pipeline: Pipeline, price: Pipeline | None = None
 
 
 def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
-    """What verify says of a chain of them."""
     state, entries = LedgerState("visits"), []
     opening = {"kind": "open", "terms": found.content(), "caps": dict(found.the_filter.caps(found.epsilon, found.delta))}
     for content in (opening, *contents):
@@ -112,7 +110,7 @@ def test_other_terms_are_found_with_what_the_run_costs_there(name: str, others: 
 
 
 def test_a_quarter_of_the_price_is_four_times_as_much() -> None:
-    """A Gaussian for example/add-remove in a ledger for user/replace-one."""
+    """A Gaussian that was charged for example/add-remove, in a ledger for user/replace-one."""
     found = terms("zcdp")
     (said,) = problems(found, charge(found, stated(HONEST, ("unit", "adjacency"))))
     assert said.endswith("charged 0.0025 of rho, this version finds at least 0.01, 4 times as much (DP408)"), said
@@ -171,8 +169,8 @@ def test_a_declared_run_that_is_another_is_found() -> None:
 
 
 @of_each("remembered", [1, 3, 1_000])
-def test_what_was_priced_before_is_priced_as_if_it_had_not(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that differ in anything, each charged too little, some of them again and again."""
+def test_a_cached_price_equals_a_computed_price(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cached prices: random runs, some repeated, each charged too little, are all reported."""
     seed = random.randrange(2**32)
     monkeypatch.setattr("dpcli.ledger.verify.CACHED_COSTS", remembered)
     found, chance = terms("rdp"), random.Random(seed)

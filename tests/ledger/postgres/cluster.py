@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the tests alone: in a temporary folder, on a Unix socket, gone at the end whatever happens."""
+"""A PostgreSQL server for the tests, in a temporary folder and on a Unix socket. It is removed at the end in every case."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ local all all trust
 
 
 def programs() -> Path | None:
-    """The newest server on this machine."""
+    """Return the folder of the newest PostgreSQL programs on this machine; None if there are none."""
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), key=lambda path: int(path.split("/")[4].split(".")[0]))
     first = found[-1] if found else shutil.which("initdb")
     return Path(first).resolve().parent if first else None
 
 
 def missing() -> str | None:
-    """Why there can be no cluster here, None where there can."""
+    """Return why no server can run here; None if one can."""
     try:
         import psycopg  # noqa: F401
     except ImportError:
@@ -82,7 +82,6 @@ class Cluster:
         return f"postgresql://{quote(user, safe='')}{secret}@/{database}?host={quote(self.folder, safe='')}"
 
     def connect(self, database: str = "postgres", user: str = SUPERUSER) -> Any:
-        """A connection in autocommit."""
         import psycopg
 
         return psycopg.connect(self.url(database, user), autocommit=True)
@@ -93,7 +92,6 @@ class Cluster:
                 connection.execute(statement)
 
     def database(self, template: str = "template1") -> str:
-        """A new one."""
         name = f"d{len(self.databases)}_{uuid.uuid4().hex[:8]}"
         self.databases.append(name)
         self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
@@ -138,7 +136,7 @@ def running() -> Iterator[Cluster]:
 
 
 def _roomy() -> str:
-    """Where the folder goes: the path of a socket may have 107 characters."""
+    """Return a folder whose path is short enough, as the path of a socket may have 107 characters."""
     try:
         found = os.statvfs(MEMORY)
     except OSError:

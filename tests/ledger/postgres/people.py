@@ -1,4 +1,4 @@
-"""Ledgers as one person or another has them, and entries that somebody writes by hand, past every request."""
+"""Ledgers as different logins see them, and entries that a login writes by SQL without dpcli's requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVERY = USUAL.replace("256", "3")
 
 
 def by(place: Place, who: str, role: str = "dpcli_admin", dataset: str = DATASET) -> Ledger:
-    """The ledger as somebody has it: by his login in a database, by the name of his account in a file."""
+    """Return the ledger as a person opens it: under a login of the database, or under an account name for a file."""
     if hasattr(place, "cluster"):  # whichever name its module was imported under
         place.cluster.login(who, role)
         return Ledger(PostgresStore(place.cluster.url(place.name, who)), dataset)
@@ -30,14 +30,14 @@ def by(place: Place, who: str, role: str = "dpcli_admin", dataset: str = DATASET
 
 
 def signed(ledger: Ledger, content: dict[str, Any], who: str) -> dict[str, Any]:
-    """The next entry of the chain, as somebody would sign it."""
+    """Return the next entry of the chain, signed by a person."""
     head = ledger.state().head
     chain = {"ledger": 1, "dataset": DATASET, "seq": head.seq + 1, "previous": head.hash}
     return {**content, "who": who, "when": utc_now(), "dpcli": "0", **chain}
 
 
 def written(ledger: Ledger, content: dict[str, Any], who: str) -> None:
-    """Past every request, as whoever may write a file can."""
+    """Append an entry without a request, as anybody who can write the file can do."""
     entry = seal({**content, "who": who, "when": utc_now(), "dpcli": "0"}, DATASET, ledger.state().head)
     with ledger.store.writing(DATASET) as tail:
         tail.append(entry.row)
@@ -46,7 +46,7 @@ def written(ledger: Ledger, content: dict[str, Any], who: str) -> None:
 def by_hand(
     database: Database, user: str, text: str, *, seq: int | None = None, hash_: str | None = None, dataset: str = DATASET
 ) -> None:
-    """Call the function of the database as somebody without dpcli would."""
+    """Call the append function of the database without dpcli."""
     number = json.loads(text)["seq"] if seq is None else seq
     with database.cluster.connect(database.name, user) as connection:
         connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (dataset, number, text, hash_ or digest(text)))

@@ -1,4 +1,4 @@
-"""A proxy between a client and a server of PostgreSQL, which cuts the connection after a number of messages, or passes nothing on any more.
+"""A proxy between a client and a server of PostgreSQL, which cuts the connection after a number of messages, or stops passing them on.
 
 Source: https://www.postgresql.org/docs/current/protocol-message-formats.html: a type of one byte, a length of four that counts itself; the
 first message of a client has no type.

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: what goes wrong between here and there, and what is said about it."""
+"""Tests of the ledger in PostgreSQL: errors of the connection, the server and the database, and their messages."""
 
 from __future__ import annotations
 
@@ -39,13 +39,11 @@ def ledger(database: Database) -> Iterator[Ledger]:
 
 
 def other(database: Database, seconds: float = 30.0) -> Ledger:
-    """Another connection to it."""
     return Ledger(PostgresStore(database.url, seconds), DATASET)
 
 
 @contextmanager
 def setting(database: Database, text: str) -> Iterator[None]:
-    """A setting of the database, for connections to come."""
     database.cluster.run(f"ALTER DATABASE {database.name} SET {text}")
     yield
     database.cluster.run(f"ALTER DATABASE {database.name} RESET ALL")
@@ -317,7 +315,6 @@ def test_what_was_acknowledged_survives_a_crash_of_the_server() -> None:
 
 
 def answers(ledger: Ledger) -> bool:
-    """Whether the server takes connections."""
     try:
         return ledger.store.datasets() == (DATASET,)
     except LedgerError:

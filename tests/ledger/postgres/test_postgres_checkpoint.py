@@ -1,4 +1,4 @@
-"""Totals noted by the server: what its entries add up to, from nobody's word but its own."""
+"""Tests of checkpoints in PostgreSQL: the server computes them from accepted entries, and accepts none from a login."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_reader_begins_at_what_the_server_noted(often: Database) -> None:
 
 
 def test_no_login_writes_totals(often: Database) -> None:
-    """Whoever spends could say that less was spent."""
+    """A spender who could write a checkpoint could state that less was spent."""
     with open_ledger(often.url) as ledger:
         for i in range(4):
             charge(ledger, f"run {i}", "0.1")
@@ -77,7 +77,7 @@ def test_no_login_writes_totals(often: Database) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["spent", "digest", "dataset", "lost"])
 def test_totals_that_are_not_those_of_the_entries(how: str, often: Database) -> None:
-    """Changed by whoever owns the database: not used, or found by verify; never less without a word."""
+    """The owner of the database changes a checkpoint: it is not used, or `verify` reports it."""
     with open_ledger(often.url) as ledger:
         for i in range(6):
             charge(ledger, f"run {i}", "0.1")
@@ -113,7 +113,7 @@ def test_totals_that_are_not_those_of_the_entries(how: str, often: Database) -> 
 @pytest.mark.long
 @pytest.mark.parametrize("said", ["'0.6', '0.0'", "'visits', 'clicks'"])
 def test_the_server_itself_adds_to_no_damaged_totals(said: str, often: Database) -> None:
-    """A client that is not dpcli: the cap is the server's to keep."""
+    """The server keeps the cap also for clients other than dpcli."""
     with open_ledger(often.url) as ledger:
         for i in range(8):
             charge(ledger, f"run {i}", "0.1")

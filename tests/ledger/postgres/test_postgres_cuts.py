@@ -1,4 +1,4 @@
-"""A connection that is lost at any moment: what the client says of the charge is true, and asking again charges once."""
+"""Tests of a connection that is lost at any moment: the message about the charge is true, and a repeated request charges once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ AROUND = 14  # messages at the end, where a request is written and acknowledged
 
 
 def on(ask: Callable[[Ledger], object]) -> Callable[[str, str], None]:
-    """A request to the ledger of a dataset."""
 
     def asked(url: str, dataset: str) -> None:
         with open_ledger(url, dataset) as ledger:
@@ -152,7 +151,6 @@ WAYS = [(kind, way) for kind in ("upgrade", *(kind for kind in ASKED if kind != 
 
 @pytest.fixture
 def begun(database: Database) -> Database:
-    """A ledger with one dataset."""
     opened(database.url, "the first")
     return database
 

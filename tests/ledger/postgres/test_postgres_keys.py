@@ -1,4 +1,4 @@
-"""The keys of a database: each login has its own, which nobody else can take, and those of an earlier version go on."""
+"""Tests of keys in a database: each login has its own, no other login can take them, and keys of earlier versions go on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def opened(database: Database) -> Database:
 
 
 def ask(database: Database, who: str, *words: str, folder: Path) -> tuple[int, str]:
-    """A command as a login gives it."""
     (folder / "run.toml").write_text(run_file(0.01))
     url = database.cluster.url(database.name, who)
     done = dpcli("budget", words[0], url, *words[1:], folder=folder)
@@ -111,7 +110,7 @@ def test_programs_have_their_own_keys_too(opened: Database) -> None:
 
 
 def test_runs_of_an_earlier_version_keep_their_names(database: Database, tmp_path: Path) -> None:
-    """They are charged before the upgrade under any key, and a retry after it is the same run."""
+    """Keys from before the upgrade have no login in them, and a retry after it is the same run."""
     restore(database, (VECTORS / "postgres-7.sql").read_bytes())
     with open_ledger(database.url, "clicks") as ledger:
         ledger.spend(gaussian(40.0), ledger.own_key("early"))
@@ -139,7 +138,7 @@ def test_a_name_goes_on_in_a_file(opened: Database, tmp_path: Path) -> None:
 
 
 def test_rounds_of_two_logins_under_one_key_do_not_meet(database: Database, tmp_path: Path) -> None:
-    """Nor can one stop the other's. A run that was begun under the bare key, before the upgrade, goes on under it."""
+    """Neither can stop the other's run. A run from before the upgrade continues under its key without a login."""
     path = client_rounds.written(tmp_path)
     urls = [database.cluster.url(database.name, database.cluster.login(who, ROLES[who])) for who in ("sam", "sue")]
     client_rounds.opened(database.url)

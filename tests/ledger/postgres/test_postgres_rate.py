@@ -1,4 +1,4 @@
-"""The rate of a database: how many entries without a cost a login may append in a day."""
+"""Tests of the rate of a database: the largest number of entries without a cost that a login may append in a day."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_rate_that_is_used_up_can_be_raised_by_two_persons(database: Database)
                 charge(ada, "one more", "0")
 
 
-def test_only_an_administrator_sets_it(people: dict[str, Ledger], database: Database) -> None:
+def test_only_an_administrator_sets_the_rate(people: dict[str, Ledger], database: Database) -> None:
     with pytest.raises(LedgerError, match="rate needs the role dpcli_admin, which sam has not"):
         people["sam"].rate(10**6, "mine")
     content = {"kind": "rate", "per_day": 0, "why": "nobody"}
@@ -123,7 +123,7 @@ def test_an_upgraded_database_has_a_rate(database: Database) -> None:
     assert verify(ada).problems == ()
 
 
-def test_a_file_has_none(tmp_path: object) -> None:
+def test_a_file_has_no_rate(tmp_path: object) -> None:
     path = f"{tmp_path}/ledger.db"
     init(path, DATASET, terms()).close()
     done = dpcli("budget", "rate", path, "--per-day", "5", "--reason", "a try")
@@ -134,7 +134,7 @@ def test_a_file_has_none(tmp_path: object) -> None:
 
 @pytest.mark.long
 def test_open_reservations_without_a_cost_are_limited_by_login(database: Database) -> None:
-    """Each is part of every checkpoint. What costs, what has ended and what others reserved does not count."""
+    """Every checkpoint lists them. Paid, ended and other logins' reservations do not count."""
     with database.cluster.connect(database.name) as owner:
         owner.execute("CREATE OR REPLACE FUNCTION dpcli.most_open() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 2::bigint'")
     init(database.url, DATASET, terms()).close()

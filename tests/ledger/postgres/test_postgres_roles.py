@@ -1,4 +1,4 @@
-"""Who may do what to a ledger in PostgreSQL, tried with real logins and by hand."""
+"""Tests of the rights of roles in PostgreSQL, with real logins, through dpcli and by SQL."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def with_people(database: Database) -> Database:
 
 @pytest.fixture
 def opened(database: Database) -> Database:
-    """One that a test may write to."""
     return with_people(database)
 
 
@@ -272,7 +271,7 @@ SPELLINGS = {
 
 
 def test_an_entry_has_one_spelling(fixed: tuple[Database, Head]) -> None:
-    """What a reader would refuse must not get in: it could not be got out again."""
+    """A spelling that readers refuse must not get in, because entries cannot be removed."""
     database, head = fixed
     text, before = canonical(body("sam", head)), rows(database)
     changed = {name: change(text) for name, change in SPELLINGS.items()}
@@ -355,7 +354,7 @@ def test_the_owner_cannot_change_a_row_either(fixed: tuple[Database, Head]) -> N
 
 @of_each("table", ["entry", "dataset", "format"])
 def test_a_superuser_has_to_take_the_guards_away_by_name(fixed: tuple[Database, Head], table: str) -> None:
-    """The setting by which a restore passes over triggers does not pass over these."""
+    """session_replication_role = replica, which a restore sets, does not disable these triggers."""
     database, _ = fixed
     column = {"entry": "seq", "dataset": "seq", "format": "version"}[table]
     with database.cluster.connect(database.name) as connection:
@@ -413,7 +412,7 @@ def test_another_team_s_dataset_is_not_there(teams: Database) -> None:
 
 
 def test_whoever_appends_nothing_reads_nothing(teams: Database) -> None:
-    """Where the owner of the functions is a superuser, no policy hides the rows that they return."""
+    """If a superuser owns the functions, no policy hides the rows that they return."""
     with teams.cluster.connect(teams.name, "sam") as connection:
         for bodies in ([], None):
             with pytest.raises(Exception, match="expected 1 to 1500 entries"):
@@ -450,7 +449,7 @@ READING: dict[str, tuple[str, ...]] = {
 
 @of_each("command", READING)
 def test_what_is_hidden_is_not_called_absent(teams: Database, command: str, tmp_path: Path) -> None:
-    """One message for what is hidden and what is not there, true of both: it tells a stranger nothing, and a member of what is wrong."""
+    """The message is the same for hidden and for missing datasets, and true of both."""
     (tmp_path / "run.toml").write_text(run_file())
     (tmp_path / "plan.toml").write_text(
         'format = 1\n[[run]]\nfile = "run.toml"\nevery = "week"\nfrom = 2026-01-05\nto = 2026-02-05\n'
@@ -465,7 +464,7 @@ def test_what_is_hidden_is_not_called_absent(teams: Database, command: str, tmp_
 
 
 def test_every_command_about_a_dataset_is_asked() -> None:
-    """But for those that open one, move one or look at all that there are."""
+    """All but the commands that open or move a dataset, or read all datasets."""
     assert {*READING, "init", "import", "copy", "overview", "upgrade"} == SUBCOMMANDS.keys()
 
 
@@ -496,7 +495,7 @@ def test_only_a_member_opens_for_a_team(teams: Database, team: str) -> None:
 
 
 def test_operators_of_one_s_own_show_nothing_more(teams: Database) -> None:
-    """Whoever puts a schema before pg_catalog can change what = means, but not in the policies."""
+    """A login may put its own schema before pg_catalog and redefine =, but this does not affect the policies."""
     teams.cluster.run("CREATE SCHEMA own AUTHORIZATION sam", database=teams.name)
     with teams.cluster.connect(teams.name, "sam") as connection:
         connection.execute("CREATE FUNCTION own.yes(name, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
@@ -527,7 +526,7 @@ OPERANDS = ("oid", "integer", "bigint", "name", "text")
 
 @pytest.mark.long
 def test_functions_that_somebody_made_are_never_called_by_a_client(opened: Database) -> None:
-    """Where others may write into a schema of the path (public, by default before PostgreSQL 15), theirs may come before the server's."""
+    """If others may create functions in a schema of the search path, these could hide the server's own."""
     traps = [f"CREATE FUNCTION theirs.{name} {TRAP.format(kind)}" for name, kind in TRAPS.items()]
     for operand in OPERANDS:
         traps.append(f"CREATE FUNCTION theirs.compared({operand}, {operand}) {TRAP.format('boolean')}")

@@ -1,4 +1,4 @@
-"""The definitions that guard a ledger in PostgreSQL, and the spelling of entries that they insist on."""
+"""Tests of the definitions that guard a ledger in PostgreSQL, and of the spelling of entries that they require."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ CHANGES = [
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Database]:
-    """A ledger that no test writes to."""
     name = cluster.database()
     init(cluster.url(name), DATASET, terms()).store.close()
     yield Database(cluster, name)
@@ -65,7 +64,6 @@ def installed(cluster: Cluster) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def store(installed: Database) -> Iterator[PostgresStore]:
-    """A store for whoever may do anything."""
     found = PostgresStore(installed.cluster.url(installed.name))
     yield found
     found.close()
@@ -83,7 +81,7 @@ def test_a_change_of_any_guard_shows(store: PostgresStore) -> None:
 
 
 @of_each("harmless", ["SET search_path = dpcli", "ANALYZE dpcli.entry", "CREATE ROLE somebody", "SET quote_all_identifiers = off"])
-def test_what_guards_nothing_does_not_show(store: PostgresStore, harmless: str) -> None:
+def test_a_change_of_other_objects_does_not_show(store: PostgresStore, harmless: str) -> None:
     before = store.schema()
     with store.connection.transaction(force_rollback=True):
         store.connection.execute(harmless)
@@ -96,7 +94,7 @@ def test_everybody_finds_the_same_definitions(installed: Database, store: Postgr
 
 
 def test_two_databases_have_the_same_definitions(database: Database, store: PostgresStore) -> None:
-    """Whoever owns them, and whatever superuser may have made the roles."""
+    """Whoever owns the database, and whatever superuser created the roles."""
     assert init(database.url, DATASET, terms()).store.schema() == store.schema()
 
 
@@ -111,7 +109,7 @@ def test_no_function_is_everybody_s(store: PostgresStore) -> None:
 
 
 def test_definitions_hold_no_backslash() -> None:
-    """Session settings decide how one is read."""
+    """The meaning of a backslash depends on settings of the session."""
     for path in Path(postgres.__file__).parent.glob("*.sql"):
         assert "\\" not in path.read_text()
 
@@ -122,7 +120,6 @@ def test_every_function_fixes_where_it_looks_for_names(store: PostgresStore) -> 
 
 
 def spelled(store: PostgresStore, text: str) -> str:
-    """The database's own spelling of a JSON document."""
     found: str = store.connection.execute("SELECT dpcli.canonical(%s::json, 0)", (text,)).fetchone()[0]
     return found
 
@@ -177,7 +174,7 @@ def spellings(x: float) -> Iterator[str]:
 
 @pytest.mark.long
 def test_one_spelling_of_each_double_is_let_in(store: PostgresStore) -> None:
-    """The one that a reader writes: another could never be read again. Round numbers lie on the edge of what reads back (1e+23)."""
+    """The spelling of Python, which readers require. Numbers such as 1e+23 lie halfway between two doubles."""
     chance = random.Random(11)
     tried = [float(f"{chance.randrange(1, 1000)}e{chance.randrange(-30, 45)}") for _ in range(2000)]
     tried += [struct.unpack("d", chance.randbytes(8))[0] for _ in range(300)]

@@ -1,4 +1,4 @@
-"""Every wait for the database has an end, and says who is in the way."""
+"""Tests that every wait for the database ends, with a message that names the login that holds the lock."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_client_that_stops_before_it_appends_blocks_nobody(database: Database)
 
 @pytest.mark.long
 def test_a_slow_writer_appends_after_the_fast_ones(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever others append before it, its first attempt succeeds, unless they wrote about its run or took its budget."""
+    """Its first attempt succeeds, unless the others wrote about its run or spent its budget."""
     init(database.url, DATASET, terms()).store.close()
     others, slow, tried = Ledger(PostgresStore(database.url, 0.3), DATASET), PostgresStore(database.url), list[int]()
     before: list[Callable[[], object]] = [lambda: None]
@@ -162,7 +162,7 @@ def test_a_slow_writer_appends_after_the_fast_ones(database: Database, monkeypat
 
 
 def test_the_database_seals_as_dpcli_does(database: Database) -> None:
-    """Not a character of an entry changes but its number, the hash before it and its time, however a number or a text is spelled."""
+    """Only the number, the previous hash and the time of an entry change, however its numbers and texts are spelled."""
     seed = random.randrange(2**32)
     draw = random.Random(seed)
     with database.cluster.connect(database.name) as owner:
@@ -181,7 +181,7 @@ def test_the_database_seals_as_dpcli_does(database: Database) -> None:
 
 @pytest.mark.long
 def test_no_output_is_said_to_be_unseen_if_a_charge_was_faster(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the first charge a cap is raised without a statement. If that charge comes in between, somebody has to state it."""
+    """Once there is a charge, raising the cap needs a statement about outputs, also if it came in between."""
     init(database.url, DATASET, terms()).store.close()
     admin, writer = (Ledger(PostgresStore(database.url), DATASET) for _ in range(2))
     append, before = admin.store._append, [lambda: charge(writer, "first")]
@@ -194,7 +194,7 @@ def test_no_output_is_said_to_be_unseen_if_a_charge_was_faster(database: Databas
 
 @pytest.mark.long
 def test_a_batch_holds_up_others_for_a_while_at_most(database: Database) -> None:
-    """What needs no chain is checked before the lock; the rest has an end, which is told and not tried again."""
+    """Slow checks come before the lock. Those under the lock have a time limit, whose error is not retried."""
     init(database.url, DATASET, terms()).store.close()
     sam, writer = database.cluster.login("sam", "dpcli_spender"), Ledger(PostgresStore(database.url), DATASET)
     with closing(database.cluster.connect(database.name, sam)) as connection:
@@ -256,7 +256,7 @@ def test_a_transaction_that_stays_open_after_an_append_is_ended(database: Databa
 @pytest.mark.nightly
 @pytest.mark.long
 def test_a_transaction_that_stays_open_after_a_long_statement_is_ended(database: Database) -> None:
-    """It is ended by those too who began to wait while it still appended."""
+    """Also by writers who began to wait while its statement was still appending."""
     with database.cluster.connect(database.name) as owner:
         owner.execute(SHORT)
     init(database.url, DATASET, terms()).store.close()
@@ -280,7 +280,7 @@ def test_a_transaction_that_stays_open_after_a_long_statement_is_ended(database:
 @pytest.mark.long
 @pytest.mark.parametrize("short_wait", [False, True])
 def test_a_transaction_that_stays_open_is_named_to_whoever_may_not_wait(database: Database, short_wait: bool) -> None:
-    """Nobody ends another by a short wait of his own, nor without the right to do so."""
+    """It is not ended by a writer with a short wait, or without the right to end it."""
     if not short_wait:
         with database.cluster.connect(database.name) as owner:
             owner.execute(SHORT)
@@ -342,8 +342,7 @@ CREATE CONSTRAINT TRIGGER warns AFTER INSERT ON dpcli.entry DEFERRABLE {when} FO
 @pytest.mark.long
 @of_each("when, heard", [(f"INITIALLY {when}", heard) for when in ("DEFERRED", "IMMEDIATE") for heard in ("notice", "error")])
 def test_a_commit_with_a_warning_is_not_acknowledged(database: Database, when: str, heard: str) -> None:
-    """A server that stops waiting for its standby (a statement's time is over, somebody cancels) commits, and warns: whatever a setting
-    says of warnings."""
+    """A server that stops waiting for its standby commits with a warning, whatever level of messages the client sees."""
     init(database.url, f"{when}, {heard}", terms()).store.close()
     ledger = Ledger(PostgresStore(f"{database.url}&options=-c%20client_min_messages%3D{heard}"), f"{when}, {heard}")
     with database.cluster.connect(database.name) as owner:

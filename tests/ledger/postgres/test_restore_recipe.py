@@ -1,4 +1,4 @@
-"""The recipe of dpcli-backup(7) for a ledger of teams, run as it stands there on a server that has never seen one."""
+"""Tests that the recipe in dpcli-backup(7) restores a ledger of teams on a new server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def other() -> Iterator[Cluster]:
 
 @pytest.mark.long
 def test_a_ledger_of_teams_comes_back_with_its_teams(other: Cluster, tmp_path: Path) -> None:
-    """Whoever is in the team sees the dataset and charges it, nobody else does, and the owner still makes roles."""
+    """Members of the team see and charge the dataset, others do not, and the owner can still create roles."""
     folder = programs()
     assert folder is not None
 

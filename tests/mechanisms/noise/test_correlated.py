@@ -1,4 +1,6 @@
-"""Matrix mechanisms: sensitivities against every participation pattern."""
+"""Matrix mechanisms (noise/correlated.py), where noise is correlated between steps: the sensitivity of the encoded stream against every
+pattern in which a record may take part.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ COLUMNS = {
 
 
 def patterns(steps: int, separation: int, participations: int) -> Iterator[tuple[int, ...]]:
-    """Every way to take part at most so often, at least so far apart."""
+    """Yield the steps of each way to take part at most `participations` times, at least `separation` steps apart."""
     for count in range(1, participations + 1):
         for chosen in itertools.combinations(range(steps), count):
             if all(b - a >= separation for a, b in itertools.pairwise(chosen)):
@@ -61,7 +63,7 @@ def test_toeplitz_is_the_worst_pattern(name: str, steps: int) -> None:
 @pytest.mark.long
 @of_each("steps", [*range(1, 13), 15, 17])
 def test_tree_is_the_worst_pattern(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what stands in its place for many participations is no less."""
+    """Beyond SEARCHED participations a bound replaces the search, and is no less."""
     encoder = tree(steps)
     for separation, participations in itertools.product((1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 12)):
         if steps > 12 and separation < 3 < participations:

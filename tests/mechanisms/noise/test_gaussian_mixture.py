@@ -1,4 +1,6 @@
-"""Gaussian noise on sums of random contributions: against quadrature, enumeration, and the mechanisms that it contains."""
+"""Gaussian noise on sums that move by random amounts (gaussian-mixture): moments, tails and stated epsilons against quadrature in thirty
+digits, Poisson samples against enumeration, and special cases that are plain Gaussians.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ MIXTURES = [
 
 
 def densities(mixture: Mixture, sign: int, x: mp.mpf) -> mp.mpf:
-    """m N(0, 1) at x, thirty digits, mirrored for sign -1."""
+    """Return the density of the mixture at x in thirty digits, mirrored for sign -1."""
     parts = [(mixture.log_rest, 0.0), *zip(mixture.log_weights, mixture.shifts, strict=True)]
     return mp.fsum(mp.exp(w) * mp.npdf(x, sign * s, 1) for w, s in parts if w > -math.inf)
 

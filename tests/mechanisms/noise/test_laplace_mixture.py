@@ -1,4 +1,6 @@
-"""Several records of one unit on a Poisson sample, with Laplace noise: against quadrature, and against what else the records may do."""
+"""Laplace noise on a Poisson sample with several records of one unit: tails and CGF of the claimed pair against quadrature, and other
+contributions of the records, in two dimensions and of any signs, which must not cost more.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +56,13 @@ def binomial(records: int, rate: float, j: int) -> float:
 
 
 def ratio(group: Group, y: float) -> float:
-    """The density of the mixture over that of the noise."""
+    """Return the density of the mixture over that of the noise."""
     k, e0 = group.records, group.epsilon
     return math.fsum(binomial(k, group.rate, j) * math.exp(abs(y) - abs(y - j * e0)) for j in range(k + 1))
 
 
 def integral(group: Group, function: object, *places: float) -> float:
-    """Of a function of the ratio times the density of the noise."""
+    """Return the integral of a function of the ratio times the density of the noise."""
     k, e0 = group.records, group.epsilon
     ends = sorted({-45.0, *(j * e0 for j in range(k + 1)), k * e0 + 45.0, *places})
 
@@ -165,7 +167,7 @@ def test_no_other_contributions_cost_more(cases: int) -> None:
 
 
 def released(group: Group, axis: np.ndarray, random: Random) -> np.ndarray:
-    """The release's law on the mesh, for random contributions of the records."""
+    """Return the release's law on the mesh, for random contributions of the records."""
     moves = []
     for _ in range(group.records):
         share, size = random.random(), group.epsilon * random.choice((1.0, 1.0, random.random()))
@@ -200,7 +202,7 @@ def test_a_unit_by_the_pair_of_its_sum_costs_less_than_one_record_of_its_size() 
 @pytest.mark.parametrize("spec", [GaussianSpec(noise_multiplier=20.0), LaplaceSpec(noise_multiplier=20.0)])
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE])
 def test_one_record_more_costs_about_as_much(spec: LaplaceSpec | GaussianSpec, adjacency: Adjacency) -> None:
-    """Also where their numbers are no longer told apart one by one: 65 records once cost 440 times as much as 64."""
+    """Above 64 records, numbers of records are rounded up. 65 records once cost 440 times as much as 64."""
     costs = [cost(spec.poisson(0.01, Neighbours(adjacency, contributions=k)), 1000, 1e-8) for k in (64, 65, 80)]
     assert costs[0].upper < costs[1].upper < 1.05 * costs[0].upper
     assert costs[1].upper < costs[2].upper < 1.5 * costs[0].upper
@@ -208,7 +210,7 @@ def test_one_record_more_costs_about_as_much(spec: LaplaceSpec | GaussianSpec, a
 
 @pytest.mark.parametrize("cases", by_tier(3, 30, 300))
 def test_numbers_of_records_are_rounded_up(cases: int) -> None:
-    """Of a mixture of fewer shifts no tail is lighter than the binomial one's, and the whole is 1."""
+    """No tail of the mixture of fewer shifts is lighter than the binomial one's, and its masses add up to 1."""
     random = Random(f"{SEED} rounded {cases}")
     for _ in range(cases):
         records, rate = round(10.0 ** random.uniform(math.log10(EXACT + 1), 4.0)), 10.0 ** random.uniform(-6.0, -0.01)
@@ -225,7 +227,7 @@ def test_numbers_of_records_are_rounded_up(cases: int) -> None:
 @pytest.mark.parametrize("rate", [1e-9, 1e-4, 0.5, 0.999])
 @pytest.mark.parametrize("records", [2, 60, 1000])
 def test_extreme_rates_and_numbers_have_a_cost(rate: float, records: int) -> None:
-    """Where the share of all records together is no floating-point number: no record more, and no more of each, costs less."""
+    """The chance of all records together may underflow. More records do not cost less then, and larger records do not either."""
     costs = [
         cost(LaplaceSpec(noise_multiplier=noise).poisson(rate, Neighbours(Adjacency.ADD_REMOVE, contributions=k)), 3, 1e-7)
         for noise, k in ((40.0, records), (40.0, records + 1), (0.05, records + 1))

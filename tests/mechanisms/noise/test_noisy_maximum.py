@@ -1,4 +1,8 @@
-"""Permute-and-flip and noisy maxima, enumerated, against the Laplace pair that is proven to dominate them."""
+"""Permute-and-flip and reports of a noisy maximum.
+
+Both are priced as Laplace noise, by a proof; here their laws for two to five candidates are enumerated and stay below the Laplace pair,
+which two candidates attain at each point.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ SHARES: Array = np.linspace(0.0, 0.99, 12)
 
 
 def delta(pure: float, epsilon: float) -> float:
-    """Of Laplace noise: 1 - e^{(eps - e0)/2}."""
+    """Return delta of Laplace noise: 1 - e^{(eps - e0)/2}."""
     return max(-math.expm1(0.5 * (epsilon - pure)), 0.0)
 
 
@@ -34,7 +38,7 @@ def law(release: Callable[..., Release], pure: float, scores: Array, *kind: str)
 
 
 def beyond(p: Array, q: Array, pure: float) -> float:
-    """How far the divergence of two laws lies above the claim, at its worst."""
+    """Return how far the divergence of two laws lies above the claim, at its worst."""
     at = [float(share) * pure for share in SHARES]
     return max(max(hockey_stick(p, q, x), hockey_stick(q, p, x)) - delta(pure, x) for x in at)
 
@@ -64,7 +68,7 @@ def test_noisy_maxima_are_below_the_laplace_pair(noise: str, pure: float, moves:
 
 @pytest.mark.parametrize("pure", [0.1, 1.0, 3.0])
 def test_two_candidates_attain_each_point_of_it(pure: float) -> None:
-    """So that a claim that is smaller by a hundredth would be false."""
+    """A claim that is smaller by a hundredth would be false."""
     worst = np.zeros(len(SHARES))
     for gap in np.linspace(-1.5 * pure, 0.5 * pure, 401).tolist():
         before = np.array([2.0 * gap / pure, 0.0])
@@ -79,7 +83,7 @@ def test_two_candidates_attain_each_point_of_it(pure: float) -> None:
 def test_a_lead_is_chosen_with_the_probability_of_the_lower_bound(noise: str, error: float) -> None:
     """Two candidates at several leads, by the pair and enumerated; the error is that of the cells of the winner's noise."""
     for pure, lead in ((0.5, -1.0), (0.5, 0.2), (2.0, 3.0)):
-        (loss,) = TwoNoisyScores(pure, lead, noise == "laplace").losses()
+        (loss,) = TwoNoisyScores(pure, lead, laplace=noise == "laplace").losses()
         before = np.array([2.0 * lead / pure, 0.0])
         for log_chances, scores in (
             (np.add(loss.log_reference, loss.log_ratio), before),

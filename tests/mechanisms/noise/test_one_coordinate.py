@@ -1,4 +1,6 @@
-"""All of a sensitivity in one coordinate, and all of a unit's records in one part, is the worst case: by enumeration."""
+"""Claims about the worst case, by enumeration: a sensitivity is spent in one coordinate, and all records of a unit are in one part of the
+data. However else the move is divided, each delta is at most that of the claimed pair.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +32,20 @@ EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5)
 
 
 def divided(whole: int, places: int) -> Iterator[tuple[int, ...]]:
-    """Whole numbers > 0, largest first, that add up."""
+    """Yield whole numbers > 0, largest first, that add up."""
     for cut in itertools.combinations_with_replacement(range(1, whole + 1), places):
         if sum(cut) == whole:
             yield cut[::-1]
 
 
 def together(laws: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """The pair of independent coordinates, each with its two laws."""
+    """Return the pair of independent coordinates, each with its two laws."""
     both = [reduce(np.multiply.outer, side).ravel() for side in zip(*laws, strict=True)]
     return both[0], both[1]
 
 
 def discrete_laplace(scale: float, moved: int, reach: int) -> Array:
-    """Masses on whole numbers, with all that lies beyond at the ends."""
+    """Return the masses on whole numbers, with all that lies beyond at the ends."""
     x = np.arange(-reach, reach + 1)
     below = stats.dlaplace(1.0 / scale, loc=moved)
     mass = below.pmf(x)
@@ -82,7 +84,7 @@ def test_one_coordinate_of_laplace_is_the_worst(places: int) -> None:
 
 
 def test_few_large_moves_dominate_many_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for sensitivities above MAX_ATOMS, which is made small here."""
+    """Sensitivities above MAX_ATOMS are priced so; MAX_ATOMS is made small here."""
     seed = random.getrandbits(32)
     draw = random.Random(seed)
     for _ in range(15):

@@ -1,4 +1,6 @@
-"""Truncated Laplace noise: delta by quadrature, several steps by convolution, and the delta that a paper states."""
+"""Laplace noise that ends at a bound, on numbers and on integers: delta against quadrature and enumeration, several steps against
+convolution, and the delta of the bound that Geng et al. 2018 state.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def delta_by_quadrature(moved: float, bound: float, epsilon: float) -> float:
 
 
 def drawn(draw: random.Random) -> tuple[float, float]:
-    """A move and a bound, in scales: the bound is above the move, or below it."""
+    """Draw a move and a bound, in scales: the bound is above the move, or below it."""
     moved = math.exp(draw.uniform(-3.0, 2.0))
     return moved, moved * draw.uniform(0.51, 1.0) if draw.random() < 0.5 else moved + math.exp(draw.uniform(-4.0, 2.5))
 
@@ -106,7 +108,7 @@ CELLS = 3000
 
 
 def rounded_losses(moved: float, bound: float, up: int) -> tuple[Array, float]:
-    """The masses of the losses on a lattice from -moved to moved, each rounded down (up = 0) or up (1), and the mass of no finite loss."""
+    """Return the masses of losses on a lattice from -moved to moved, rounded down (up = 0) or up (1), and the mass of no finite loss."""
     loss = np.linspace(-moved, moved, CELLS + 1)
     log_ends = math.log(-2.0 * math.expm1(-bound))
     masses = np.zeros(CELLS + 1)
@@ -169,7 +171,7 @@ def test_the_delta_of_a_whole_bound_has_no_larger_bound() -> None:
 
 
 def test_more_moved_or_less_noise_costs_more_at_every_epsilon() -> None:
-    """Near the place where the bound is the move, and at extremes."""
+    """The settings lie near the place where the bound equals the move, and at extremes."""
     seed = random.getrandbits(32)
     draw = random.Random(seed)
     for moved in (1e-9, draw.uniform(0.1, 5.0), 800.0):
@@ -230,7 +232,7 @@ def discrete_laws(scale: float, moved: int, bound: int) -> tuple[Array, Array]:
 
 
 def outside(p: Array, q: Array) -> float:
-    """What only one of the datasets can have released."""
+    """Return the probability under p of outcomes that only p can have released."""
     return float(p[q == 0.0].sum())
 
 

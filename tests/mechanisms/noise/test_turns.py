@@ -1,4 +1,6 @@
-"""Correlated noise on Poisson samples of groups that take turns: against the mixture of all draws, by quadrature and by simulation."""
+"""Correlated noise (banded matrices, trees) on Poisson samples of groups of records that take turns: the claimed delta against the mixture
+over all draws of a record, by quadrature of two dimensions and by simulation.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.exam.enumeration.matrices import banded, toeplitz
-from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.noise.correlated import BandedSpec, ToeplitzSpec, TreeSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch, Poisson, Scheme
@@ -36,19 +38,19 @@ def run(spec: Any, scheme: Scheme | None = None, **keys: Any) -> Entry:
 
 
 def claims(spec: Any, epsilon: float, adjacency: str = "add-remove", group: int = 1, **privacy: Any) -> tuple[float, float]:
-    """The bounds on delta."""
+    """Return the bounds on delta."""
     result = account(pipeline(run(spec), adjacency=adjacency, **privacy), ("exact", "rdp"), epsilon=epsilon, group_size=group)
     return result.lower or 0.0, result.upper
 
 
 def mixture(encoder: Matrix, turns: list[int], size: float = 1.0) -> tuple[Matrix, Matrix]:
-    """Means of the encoded stream, in units of the noise, and their probabilities: a record is drawn in each turn independently."""
+    """Return the means of the encoded stream, in units of the noise, with probabilities. Each turn draws a record independently."""
     draws = np.array(list(itertools.product((0.0, 1.0), repeat=len(turns))))
     return draws @ encoder[:, turns].T * size / NOISE, np.prod(np.where(draws > 0.0, RATE, 1.0 - RATE), axis=1)
 
 
 def delta(p: tuple[Matrix, Matrix], q: tuple[Matrix, Matrix], epsilon: float) -> float:
-    """The hockey-stick divergence of two mixtures of unit Gaussians, by the rectangle rule on the plane of their means."""
+    """Return the hockey-stick divergence of two mixtures of unit Gaussians, by the rectangle rule on the plane of their means."""
     means = np.concatenate((p[0], q[0]))
     directions = np.linalg.svd(means)[2][: np.linalg.matrix_rank(means)]
     assert len(directions) == 2
@@ -187,7 +189,7 @@ def test_refused(spec: Any, scheme: Scheme | None, message: str) -> None:
 
 
 def test_refused_in_other_entries() -> None:
-    """In a group, on a sample that several entries read, and where epochs would count as runs."""
+    """A sample that another entry reads too is refused, and so are epochs, which would count as runs."""
     shared = [
         run(BANDED, sample="batch"),
         replace(entry("gaussian", noise_multiplier=1.0), sampling=Poisson("poisson", 0.2), sample="batch"),
@@ -195,8 +197,4 @@ def test_refused_in_other_entries() -> None:
     epochs = [run(BANDED, epochs=3.0)]
     for entries in (shared, epochs):
         with pytest.raises(InputError, match="batches take turns"):
-            resolve(_named(entries))
-
-
-def _named(entries: list[Entry]) -> Pipeline:
-    return pipeline(*entries, dataset_size=1000)
+            resolve(pipeline(*entries, dataset_size=1000))

@@ -17,14 +17,13 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.pate.learners import train_learner
+from dpcli.predict.pate.learners import learner_of
 from dpcli.predict.pate.pate_plan import Pate, plan_of
-from dpcli.predict.pate.records import Records, query_inputs, shards, test_records
+from dpcli.predict.pate.records import Records, public_test_records, query_inputs, records_by_teacher
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.predict.samples import GNMAX, written
 
-test_records.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 
 
@@ -81,8 +80,8 @@ def test_a_file_is_refused_where_one_change_could_move_two_votes(
     by_unit, several = "units" in keys, 0
     for place in (0, 100, 200):
         neighbour = changed(adjacency, by_unit or most > 1, complete, place)
-        before = members(shards(pate(**keys), adjacency, stored(tmp_path, complete)))
-        after = members(shards(pate(**keys), adjacency, stored(tmp_path, neighbour)))
+        before = members(records_by_teacher(pate(**keys), adjacency, stored(tmp_path, complete)))
+        after = members(records_by_teacher(pate(**keys), adjacency, stored(tmp_path, neighbour)))
         several += sum(one != other for one, other in zip(before, after, strict=True)) > 1
     if several:
         with pytest.raises(InputError, match=r"the shards of both change|the column that names each record's owner"):
@@ -122,19 +121,19 @@ def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, sourc
 def test_a_built_in_model_that_fails_is_told_without_a_record(model: str) -> None:
     records = Records(np.array([[1.7e308, -1.7e308], [-1.7e308, 1.7e308], [1.0, 2.0]]), np.array([0, 1, 1]))
     with pytest.raises(InputError, match="may quote a private record"):
-        train_learner(model, records, 3, 8, "a.toml").probabilities(records.inputs)
+        learner_of(model, 3, 8, "a.toml")(records).probabilities(records.inputs)
 
 
 def test_equal_owners_are_one_unit(tmp_path: Path) -> None:
     owner = np.where(np.arange(300) % 2 == 0, 0.0, -0.0)
-    answer = shards(pate(units="owner"), ADD, stored(tmp_path, {**arrays(), "owner": owner}))
+    answer = records_by_teacher(pate(units="owner"), ADD, stored(tmp_path, {**arrays(), "owner": owner}))
     assert sorted(map(len, answer))[-2:] == [0, 300]
 
 
 def test_shards_hold_every_record_once_and_every_unit_whole(tmp_path: Path) -> None:
     complete = arrays()
     for keys in ({"units": "owner"}, {"units": "owner", "shards": "home"}, {}):
-        answer = shards(pate(**keys), ADD, stored(tmp_path, complete))
+        answer = records_by_teacher(pate(**keys), ADD, stored(tmp_path, complete))
         assert sum(map(len, answer)) == 300
         homes = {row.tobytes(): k for k, one in enumerate(answer) for row in one.inputs}
         if keys:
@@ -177,15 +176,15 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 def test_data_that_are_none_are_refused(name: str, tmp_path: Path) -> None:
     changes, keys, message = WRONG[name]
     with pytest.raises(InputError) as refused:
-        shards(pate(**keys), ADD, stored(tmp_path, {**arrays(), **changes}))
+        records_by_teacher(pate(**keys), ADD, stored(tmp_path, {**arrays(), **changes}))
     assert message in str(refused.value) and "secret" not in str(refused.value)
 
 
 def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path) -> None:
     chosen = pate(queries="held-out", held_out=0.25, pool=30, test="held-out")
     path = stored(tmp_path, arrays())
-    taught = set().union(*members(shards(chosen, ADD, path)))
-    session, tested = query_inputs(chosen, path), test_records(chosen, path)
+    taught = set().union(*members(records_by_teacher(chosen, ADD, path)))
+    session, tested = query_inputs(chosen, path), public_test_records(chosen, path)
     assert tested is not None and (len(session), len(tested), len(taught)) == (30, 45, 225)
     sets = [taught, {row.tobytes() for row in session}, {row.tobytes() for row in tested.inputs}]
     assert sum(map(len, sets)) == 300 and not sets[0] & sets[1] and not sets[1] & sets[2] and not sets[0] & sets[2]
@@ -194,7 +193,7 @@ def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path
 def test_a_shard_of_one_label_or_of_none_votes_all_the_same() -> None:
     inputs = np.ones((4, 2))
     for labels, label in (([2, 2, 2, 2], 2), ([], 0)):
-        teacher = train_learner("logistic", Records(inputs[: len(labels)], np.array(labels, dtype=int)), 3, 8, "a.toml")
+        teacher = learner_of("logistic", 3, 8, "a.toml")(Records(inputs[: len(labels)], np.array(labels, dtype=int)))
         assert teacher.probabilities(inputs).argmax(axis=1).tolist() == [label] * 4
 
 
@@ -515,9 +514,9 @@ def test_the_shard_of_a_unit_depends_on_no_other_ones_name(odd: int, tmp_path: P
         "import numpy as np\nNAMES = list(range(40))\ndef data(): return np.arange(40.0)[:, None], np.zeros(40, int), NAMES\n"
     )
     session, path = pate(data="own_names:data", units="whose"), str(tmp_path / "a.toml")
-    before = members(shards(session, ADD, path))
+    before = members(records_by_teacher(session, ADD, path))
     sys.modules["own_names"].NAMES[0] = odd  # type: ignore[attr-defined]
-    after = members(shards(session, ADD, path))
+    after = members(records_by_teacher(session, ADD, path))
     assert sum(one != other for one, other in zip(before, after, strict=True)) <= 2  # of the unit that has another name
     assert all(
         {*one} - {np.zeros(1).tobytes()} == {*other} - {np.zeros(1).tobytes()} for one, other in zip(before, after, strict=True)
@@ -556,7 +555,7 @@ def test_whatever_a_learner_fails_at_says_nothing_of_a_record(
     (tmp_path / "odd_learner.py").write_text(ODD.replace("{when}", when))
     records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
     with pytest.raises(InputError) as raised:
-        train_learner("odd_learner:learn", records, 2, 8, str(tmp_path / "a.toml")).probabilities(np.zeros((3, 2)))
+        learner_of("odd_learner:learn", 2, 8, str(tmp_path / "a.toml"))(records).probabilities(np.zeros((3, 2)))
     assert "4711" not in str(raised.value) and not recwarn.list
 
 

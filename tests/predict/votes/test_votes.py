@@ -18,7 +18,7 @@ from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.pate import vote_files
 from dpcli.predict.pate.pate_plan import Pate
 from dpcli.predict.pate.record_columns import inputs_of, labels_of, read_records
-from dpcli.predict.pate.vote_files import table_of, votes_of
+from dpcli.predict.pate.vote_files import read_table, votes_of
 from dpcli.predict.prompt.demonstrations import labelled_texts
 from dpcli.predict.vote_counts import counts_of_labels, vote_counts
 from tests.cases import of_each
@@ -217,7 +217,7 @@ def test_columns_that_only_can_be_turned_into_numbers_are_none(kind: str, tmp_pa
     path = tmp_path / "votes.parquet"
     pa.parquet.write_table(pa.table({"a": made, "b": pa.array([0, 250])}), path)
     with pytest.raises(InputError, match="expected columns of numbers, found"):
-        table_of(str(path))
+        read_table(str(path))
 
 
 @pytest.mark.needs("pyarrow")
@@ -229,7 +229,7 @@ def test_a_small_file_of_many_rows_is_refused_before_it_is_read(tmp_path: Path, 
     monkeypatch.setattr(vote_files, "MOST_VALUES", 2999)
     monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read", lambda file: pytest.fail("it is read"))
     with pytest.raises(InputError, match="expected at most 2,999 numbers, found 3,000"):
-        table_of(str(path))
+        read_table(str(path))
 
 
 @of_each("first", ["1,,2", "1,x,2", ",,", "", "a,1,b", " "])
@@ -240,7 +240,7 @@ def test_a_line_that_is_no_row_moves_no_other_to_another_query(first: str, place
     path = tmp_path / "votes.csv"
     path.write_text("\n".join(rows) + "\n")
     with pytest.raises(InputError, match="expected rows of numbers separated by commas"):
-        table_of(str(path))
+        read_table(str(path))
 
 
 @of_each("names", ["", "a,b,c\n"])
@@ -248,7 +248,7 @@ def test_a_line_that_is_no_row_moves_no_other_to_another_query(first: str, place
 def test_the_names_of_columns_are_no_row(names: str, end: str, tmp_path: Path) -> None:
     path = tmp_path / "votes.csv"
     path.write_text(f"{names}4,0,0\n1,2,1{end}")
-    assert table_of(str(path)).tolist() == [[4, 0, 0], [1, 2, 1]]
+    assert read_table(str(path)).tolist() == [[4, 0, 0], [1, 2, 1]]
 
 
 def test_a_first_line_that_may_be_the_default_names_of_columns_is_refused(tmp_path: Path) -> None:
@@ -256,9 +256,9 @@ def test_a_first_line_that_may_be_the_default_names_of_columns_is_refused(tmp_pa
     for first in ("0,1,2", " 0, 1, 2"):
         path.write_text(f"{first}\n1,2,0\n")
         with pytest.raises(InputError, match=r"found the numbers from 0 to 2, which may be either"):
-            table_of(str(path))
+            read_table(str(path))
     path.write_text("a,b,c\n0,1,2\n1,2,0\n")
-    assert table_of(str(path)).tolist() == [[0, 1, 2], [1, 2, 0]]
+    assert read_table(str(path)).tolist() == [[0, 1, 2], [1, 2, 0]]
 
 
 PROMPT: Any = SimpleNamespace(text="text", label="label", labels=("no", "yes"))
@@ -275,17 +275,17 @@ def of_texts(place: Path) -> object:
 
 
 def of_pate(place: Path) -> object:
-    answer = read_records(place.name, (), "label", True, str(place.parent / "file.toml"))
+    answer = read_records(place.name, str(place.parent / "file.toml"), "label", with_labels=True)
     inputs = inputs_of(answer, 0.0, "pate.data")
     return labels_of(answer, 2, "pate.data", len(inputs))
 
 
 def of_counts(place: Path) -> object:
-    return vote_counts(table_of(str(place)), 5, 3, "pate.votes")
+    return vote_counts(read_table(str(place)), 5, 3, "pate.votes")
 
 
 def of_labels(place: Path) -> object:
-    return counts_of_labels(table_of(str(place)), 3, 3, "pate.votes")
+    return counts_of_labels(read_table(str(place)), 3, 3, "pate.votes")
 
 
 def word(chance: random.Random) -> str:

@@ -13,7 +13,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import Totals
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.query import QueryRelease
+from dpcli.release.query import QueryMechanism
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
 from dpcli.release.stability.stable_statistics import CountedNumbers, released_mean
@@ -31,7 +31,7 @@ class Seen:
         self.steps.append(("vector", tuple(values), law))
         return list(values)
 
-    def noised(self, exact: Mapping[Any, int], release: QueryRelease) -> dict[Any, int]:
+    def noised(self, exact: Mapping[Any, int], release: QueryMechanism) -> dict[Any, int]:
         self.steps.append(("keyed", dict(exact), release.law))
         return dict(exact)
 
@@ -138,7 +138,7 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
     return found
 
 
-def _vector(one: PricedQuery, release: QueryRelease, before: Any, after: Any, law: NoiseLaw) -> Iterator[str]:
+def _vector(one: PricedQuery, release: QueryMechanism, before: Any, after: Any, law: NoiseLaw) -> Iterator[str]:
     """Where keys are not declared, a key that one table lacks counts as 0 there: a sum is told of keys that the histogram has shown."""
     keys = release.keys
     if isinstance(before, dict):

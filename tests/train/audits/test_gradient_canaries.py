@@ -1,4 +1,4 @@
-"""An audit by gradients in the sums of a real run: what is right passes, wrong noise and wrong sampling do not, and nothing is private."""
+"""Audits of real runs by canary gradients: a correct run passes, wrong noise and wrong sampling do not, and the run is not private."""
 
 from __future__ import annotations
 
@@ -9,30 +9,92 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
+from dpcli.audit.audit_result import Audit
+from dpcli.audit.audit_settings import AuditSettings
+from dpcli.audit.claim import file_claim
 from dpcli.audit.evidence import read_evidence
 from dpcli.audit.gradient_scores import SampledSteps, log_ratios, simulated_scores
+from dpcli.audit.one_run import one_run_audit
 from dpcli.base.errors import InputError
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
+from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.random.streams import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.replay.canaries import GradientCanaries
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.training_run import train
-from dpcli.train.step.prepare import prepare
+from dpcli.train.step import prepare as prepare_module
+from dpcli.train.step.prepare import Prepared, prepare
 from tests.cases import require_each
-from tests.command import dpcli
-from tests.train.audits.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise, refuted_by_guesses, taken
+from tests.command import ROOT, dpcli
 from tests.train.bugs import NO_NOISE_ON_THE_BIAS, drawn_more_often, drawn_once, no_clip, scaled, shuffled
-from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE, TURNS
+from tests.train.entries import BALLS, BANDED, BUFFERED, CUT, FULL, HEAD, MAIN, SHUFFLE, TRAIN, TREE, TURNS
+
+CANARIES = 300
+SIZE = HEAD.replace("1_000", "2_100")
+OFTEN_SEEN = MAIN.replace("batch_size = 50", "rate = 0.3")
+QUIET = {
+    "multiplier = 2.0": "multiplier = 8.0",
+    "multiplier = 5.0": "multiplier = 20.0",
+}  # beyond epsilon 6, 300 coins prove nothing
+AUDIT = f'[audit]\nkind = "one-run"\ncanary = "gradient"\ncanaries = {CANARIES}\n'
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.chdir(tmp_path)
+def taken(plan: TrainingPlan, seed: int) -> Prepared:
+    """The real run after its last step."""
+    prepared = prepare(plan, insecure_seed(seed), Ranks(), None, "")
+    for stage in plan.stages:
+        prepared.take_steps(stage, lambda step: None, lambda: False)
+    return prepared
+
+
+def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
+    """The real run's steps, and the audit of what they left."""
+    prepared = taken(plan, seed)
+    assert prepared.canaries is not None
+    Path("left").mkdir(exist_ok=True)
+    prepared.canaries.write_scores("left", prepared.problem)
+    found = read_evidence("left")
+    assert found.scores is not None
+    claim = file_claim(plan.pipeline, None, Adjacency.ADD_REMOVE)
+    return one_run_audit(found.scores, claim, AuditSettings(kind="one-run", **settings), "left", found.observed)  # type: ignore[arg-type]
+
+
+def less_noise(factor: float, patch: pytest.MonkeyPatch) -> None:
+    real = prepare_module.noise_of
+    patch.setattr(prepare_module, "noise_of", lambda spec, bound, stream: real(spec, bound / factor, stream))
+
+
+def refuted_by_guesses(audit: Audit) -> bool:
+    return replace(audit, checks=()).violated
+
+
+def factor_of(audit: Audit) -> float:
+    """The loss of noise that the guesses alone find."""
+    return float(audit.power[1].partition("divided by ")[2].split()[0])
+
+
+def quiet(entry: str) -> str:
+    for loud, more in QUIET.items():
+        entry = entry.replace(loud, more)
+    return entry
+
+
+ENTRIES = {
+    "poisson": OFTEN_SEEN,
+    "full": quiet(FULL),
+    "shuffle": quiet(SHUFFLE),
+    "balls": quiet(BALLS),
+    "tree": quiet(TREE),
+    "banded": quiet(BANDED),
+    "buffered": quiet(BUFFERED),
+    "adaptive": OFTEN_SEEN,
+}
+
+
+pytestmark = pytest.mark.usefixtures("folder")  # each test has a current folder of its own
 
 
 def plan_for(entry: str, text: str = TRAIN) -> TrainingPlan:
@@ -40,6 +102,7 @@ def plan_for(entry: str, text: str = TRAIN) -> TrainingPlan:
     return plan_of("laid.toml")
 
 
+WORST_CASE = ROOT / "examples" / "audit" / "worst-case.toml"
 TRAINED = {"adaptive": TRAIN.replace("norm = 1.0 }", 'norm = 0.1, style = "adaptive", quantile_noise = 10.0 }')}
 
 
@@ -177,3 +240,15 @@ def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_wi
     for real, drawn in zip((found.scores.inside, found.scores.outside), simulated_scores(steps, 1.0), strict=True):
         assert abs(real.mean() - drawn.mean()) < 5.0 * drawn.std() / len(real) ** 0.5
         assert 0.7 < real.std() / drawn.std() < 1.4
+
+
+@pytest.mark.sampled(0, 1)
+@pytest.mark.long
+@pytest.mark.parametrize(("factor", "code", "words"), [(1.0, 0, "no violation found at 95 %"), (0.5, 1, "VIOLATION at 95 %")])
+def test_half_of_the_noise_is_found(factor: float, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    less_noise(1.0 / factor, monkeypatch)
+    outcome = train(plan_of(str(WORST_CASE)), insecure_seed=1)  # seeded, so that the verdict is always the same
+    found = dpcli("audit", str(WORST_CASE), "--scores", outcome.folder, "--picture", "trade-off.svg", folder=tmp_path)
+    assert found.code == code
+    assert words in found.out
+    assert words in (tmp_path / "trade-off.svg").read_text()

@@ -1,4 +1,4 @@
-"""In a replay each record's random numbers are its own: whoever else is in the batch, in which order, part and method it is taken."""
+"""In a replay (train/replay/record_draws.py), a record draws the same numbers whatever the other records, the order and the method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay audit of a training file: it finds nothing in what is right, and each of many classic bugs by the check that is about it."""
+"""The replay audit of a training file finds no fault in correct training, and finds each of many classic bugs by the check meant for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from dpcli.audit.replay import Pair, checks
 from dpcli.base.errors import InputError
@@ -39,7 +38,6 @@ SEED, REPLAYS = 5, 4  # seeded, so that the statistical checks always pass or ne
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
     monkeypatch.chdir(tmp_path)
     Path("users.py").write_text(USERS)
 

@@ -1,12 +1,11 @@
-"""Engine tests run on one thread, from a fixed seed."""
+"""Tests of the engine draw from a fixed seed."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch = pytest.importorskip("torch", reason="training needs the train extra")
-    torch.set_num_threads(1)
+def fixed_seed() -> None:
     torch.manual_seed(7)

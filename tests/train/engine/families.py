@@ -1,4 +1,4 @@
-"""Layers that run as several, and parameters that stand in a forward by themselves."""
+"""Models for tests of compounds (layers that run as several) and of operands (parameters that a forward uses without a layer)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small models, each with a loss and a way to draw batches; the configurations that every engine test runs over."""
+"""Small models, each with a loss and a way to draw batches: the configurations over which every test of the engine runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simplest computation that is right: one example, one backward, one scaling; shares no code with the engine."""
+"""The simplest correct computation of clipped sums: one example, one backward pass, one factor. It shares no code with the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training programs in the shapes of public tutorials: how people write them, whether they keep records apart or not."""
+"""Training programs in the shapes of public tutorials, some of which mix records. test_ordinary.py trains or refuses each of them."""
 
 from __future__ import annotations
 

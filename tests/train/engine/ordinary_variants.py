@@ -1,4 +1,4 @@
-"""More programs in the shapes of public tutorials: variants of what `ordinary_programs` has, and how records are mixed by mistake."""
+"""More programs in the shapes of public tutorials: variants of those in `ordinary_programs`, and usual mistakes that mix records."""
 
 from __future__ import annotations
 

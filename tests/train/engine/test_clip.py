@@ -1,4 +1,4 @@
-"""Clipping styles on their own: the bound, the groups, and what adaptive clipping costs."""
+"""Clipping styles (train/engine/clip.py) without a model: the bound, the groups, and the cost of adaptive clipping."""
 
 from __future__ import annotations
 

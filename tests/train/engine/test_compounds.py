@@ -1,4 +1,4 @@
-"""torch's attention and recurrent layers, which run as several layers: what they give, and gradients, against one example at a time."""
+"""torch's attention and recurrent layers, run layer by layer: outputs, and gradients against one example at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One record's draws are its own: whoever else is in the batch, and when it is taken alone."""
+"""An example draws the same random numbers alone and in any batch (train/engine/draws.py)."""
 
 from __future__ import annotations
 

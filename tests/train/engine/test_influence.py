@@ -1,4 +1,4 @@
-"""The promise itself: taking one example away moves the sum by at most C, whatever the examples are."""
+"""The promise of the engine: removing one example moves the clipped sum by at most C, whatever the examples are."""
 
 from __future__ import annotations
 

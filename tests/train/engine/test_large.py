@@ -1,6 +1,6 @@
-"""A finite gradient whose squares leave the number format is clipped to C like any other: it is not dropped, and moves nobody else's.
+"""A finite gradient whose squares overflow or underflow is clipped to C like any other. It is not dropped, and it moves no other example's.
 
-Every layer that has a rule, every way to the gradients, in single and in double precision.
+Tested for every layer that has a rule, for every method, and in single and double precision.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every layer rule against autograd on one example at a time, over shapes drawn at random."""
+"""Every layer rule against autograd on one example at a time, over random shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that stand in a forward by themselves: gradients against one example at a time, and what is refused."""
+"""Parameters that a forward uses without a layer (train/engine/operands.py): gradients against one example at a time, and refusals."""
 
 from __future__ import annotations
 

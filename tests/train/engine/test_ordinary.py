@@ -1,4 +1,4 @@
-"""Programs in the shapes of public tutorials: each trains, with the gradients of one record at a time, or is refused for its reason."""
+"""Programs in the shapes of public tutorials: each either trains with the gradients of single records, or is refused for its reason."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import random
 import re
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.synthetic_records import draws_like  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
-from tests.train.engine.ordinary_programs import PROGRAMS, RECORDS, Program  # noqa: E402
-from tests.train.engine.ordinary_variants import VARIANTS  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.per_example import ClippedGradients
+from dpcli.train.isolation.synthetic_records import draws_like
+from tests.cases import require_each
+from tests.train.engine.oracle import clipped_sum, distance, gradients
+from tests.train.engine.ordinary_programs import PROGRAMS, RECORDS, Program
+from tests.train.engine.ordinary_variants import VARIANTS
 
 CLIP = Flat(0.5)
 
@@ -47,7 +46,6 @@ def refused(program: Program) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("part", range(24))
 def test_an_ordinary_program_trains_or_is_refused_for_its_reason(part: int) -> None:
-    torch.set_num_threads(1)
     programs = {**PROGRAMS, **VARIANTS}
     assert len(programs) == len(PROGRAMS) + len(VARIANTS)
 

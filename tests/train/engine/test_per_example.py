@@ -1,17 +1,21 @@
-"""Norms and clipped sums against one example at a time, for every layer, model and clipping style."""
+"""Norms and clipped sums against one example at a time, for every layer, model and clipping style; and the engine's use of memory."""
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import suppress
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
+from dpcli.train.engine import per_example
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
 from dpcli.train.engine.method import trained_parameters
 from dpcli.train.engine.per_example import ClippedGradients
+from dpcli.train.isolation.synthetic_records import draws_like
 from tests.cases import require_each
 from tests.train.engine.models import (
     LARGE,
@@ -320,3 +324,27 @@ def test_trained_parameters_are_those_that_torch_names() -> None:
             assert [(name, id(parameter)) for name, parameter in trained_parameters(model).items()] == named
 
     require_each([shared, *(configuration.model() for configuration in SMALL)], check)
+
+
+def test_a_rehearsal_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process no longer holds the copies that the rehearsal tried."""
+    given: list[bool] = []
+    monkeypatch.setattr(per_example, "return_memory", lambda: given.append(engine.choice is not None))
+
+    def loss(model: nn.Module, batch: Any) -> Any:
+        return functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+    engine = ClippedGradients(nn.Linear(3, 2), loss, Flat(1.0))
+    engine.rehearse(draws_like((torch.zeros(4, 3), torch.tensor([0, 1, 0, 1]))))
+    assert given == [True]
+
+
+def test_another_c_library_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    per_example.return_memory()
+
+    def none(name: object) -> object:
+        raise OSError("no such library")
+
+    for library in (none, lambda name: object()):
+        monkeypatch.setattr(ctypes, "CDLL", library)
+        per_example.return_memory()

@@ -1,4 +1,4 @@
-"""Models and losses that do not keep examples apart are refused, and the message names where."""
+"""The engine refuses models and losses that mix examples, and the message names the place."""
 
 from __future__ import annotations
 

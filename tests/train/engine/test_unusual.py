@@ -1,4 +1,4 @@
-"""Programs that are rare and right: parameters without dimensions, sparse gradients, losses with gradients in them, kept statistics."""
+"""Rare but correct programs: parameters without dimensions, sparse gradients, losses that compute gradients, frozen statistics."""
 
 from __future__ import annotations
 

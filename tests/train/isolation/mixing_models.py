@@ -1,4 +1,4 @@
-"""Models and losses that mix records, each in its own way, and others that look as if they did and do not."""
+"""Models and losses that mix records, each in its own way, and others that only seem to."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import pytest
-
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from numpy.random import default_rng  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+import torch
+from numpy.random import default_rng
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 RECORDS, WIDTH, LABELS = 40, 11, 5
 Batch = tuple[Tensor, Tensor]

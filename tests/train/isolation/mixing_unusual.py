@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-from tests.train.isolation.mixing_models import LABELS, WIDTH, Net, data, loss  # noqa: E402
+from tests.train.isolation.mixing_models import LABELS, WIDTH, Net, data, loss
 
 __all__ = ["data", "loss"]
 

@@ -1,4 +1,4 @@
-"""Random calls of torch's operators, from their schemas, on tensors of some records: which arguments hold them, along which dimension."""
+"""Random calls of torch's operators, made from their schemas. Some arguments hold records along a random dimension."""
 
 from __future__ import annotations
 
@@ -665,20 +665,8 @@ WAYS: dict[Rule, Callable[[str, Drawn], Example]] = {
 }
 
 
-BESIDE = (
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "exp",
-    "neg",
-    "remainder",
-    "floor_divide",
-    "eq",
-    "maximum",
-    "sin",
-    "clamp",
-)  # by torch's tags alone
+# Operators that the rules cover by torch's tags alone.
+BESIDE = ("add", "sub", "mul", "div", "exp", "neg", "remainder", "floor_divide", "eq", "maximum", "sin", "clamp")
 
 
 def example(name: str, seed: Any, like: Argument | None = None) -> Example:

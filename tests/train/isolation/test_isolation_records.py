@@ -1,7 +1,7 @@
-"""What a followed program meets on records and not before: errors that it catches, another form, another layout in memory.
+"""Behaviour of a program that shows on records only, after the check: errors that it catches, another form, another layout in memory.
 
-Programs that ask whether they are followed, to do something else on records, are no subject: an author of a model is mistaken, and does
-not hide. What mixes by mistake is in mixing_models and mixing_unusual.
+Programs that ask whether they are being checked are not tested: the author of a model is mistaken, and does not hide. Programs that mix by
+mistake are in mixing_models and mixing_unusual.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine import method  # noqa: E402
-from dpcli.train.engine.batches import take  # noqa: E402
-from dpcli.train.engine.choice import CANDIDATES  # noqa: E402
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.synthetic_records import draws_like  # noqa: E402
-from dpcli.train.isolation.traced_program import analyze  # noqa: E402
-from tests.train.engine.oracle import distance  # noqa: E402
-from tests.train.isolation.mixing_models import LABELS, RIGHT_LOSSES, WIDTH, Net, data, loss  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine import method
+from dpcli.train.engine.batches import take
+from dpcli.train.engine.choice import CANDIDATES
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.per_example import ClippedGradients
+from dpcli.train.isolation.synthetic_records import draws_like
+from dpcli.train.isolation.traced_program import analyze
+from tests.train.engine.oracle import distance
+from tests.train.isolation.mixing_models import LABELS, RIGHT_LOSSES, WIDTH, Net, data, loss
 
 SIZE = 10
 

@@ -1,4 +1,4 @@
-"""What the rules alone let pass without a doubt, brute force finds isolated: generated programs, no probe beside them."""
+"""Generated programs that the rules pass without a doubt are isolated by brute force. No other part of the check takes part."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental import symbolic_shapes
+from torch.nn import functional
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import Tensor, nn  # noqa: E402
-from torch.fx.experimental import symbolic_shapes  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.traced_program import analyze  # noqa: E402
-from dpcli.train.replay.record_draws import OwnDraws  # noqa: E402
-from tests.cases import require_each  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.per_example import ClippedGradients
+from dpcli.train.isolation.traced_program import analyze
+from dpcli.train.replay.record_draws import OwnDraws
+from tests.cases import require_each
 
 WIDTH, RECORDS = 6, 12
 Step = Callable[[Tensor], Any]

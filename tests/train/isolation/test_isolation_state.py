@@ -1,4 +1,4 @@
-"""Wherever a forward counts its calls, the comparison of all that it reaches sees it."""
+"""The comparison of state (train/isolation/kept_state.py) detects a forward that counts its calls, wherever it keeps the count."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-numpy = pytest.importorskip("numpy", reason="the extra train is not installed")
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import Tensor  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-from dpcli.audit import own_code as user_code  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.isolation.kept_state import reachable_state  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.isolation import mixing_models as models  # noqa: E402
+from dpcli.audit import own_code as user_code
+from dpcli.base.errors import InputError
+from dpcli.train.isolation.kept_state import reachable_state
+from tests.cases import require_each
+from tests.train.isolation import mixing_models as models
 
 models.TALLY = 0  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""dpcli train on models that mix records: refused in words before any charge; and on those that do not: trained."""
+"""`dpcli train` refuses models that mix records in words and before any charge, and trains models that only seem to."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.ledger.ledger import Ledger  # noqa: E402
-from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.train.engine import per_example  # noqa: E402
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation import checked_sums  # noqa: E402
-from dpcli.train.isolation.synthetic_records import draws_like  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.engine.oracle import distance  # noqa: E402
-from tests.train.isolation import mixing_models as models  # noqa: E402
-from tests.train.isolation import mixing_unusual as unusual  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.train.engine import per_example
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.per_example import ClippedGradients
+from dpcli.train.isolation import checked_sums
+from dpcli.train.isolation.synthetic_records import draws_like
+from tests.cases import require_each
+from tests.command import dpcli
+from tests.train.engine.oracle import distance
+from tests.train.isolation import mixing_models as models
+from tests.train.isolation import mixing_unusual as unusual
 
 FILE = """
 format = 1
@@ -55,7 +54,6 @@ covers = {{ tuning = "none" }}
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
     monkeypatch.setattr(models, "CENTRED", None)
     monkeypatch.setattr(models.OfTheClass, "mean", None)
     forget()

@@ -1,4 +1,4 @@
-"""A small loop of one's own: a file, a model, records, and what makes them private."""
+"""A small loop of the user's own: a file, a model, records, and a fixture that makes them private."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(per_example, "check_isolation", once)
     monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
     (tmp_path / "own.toml").write_text(FILE)
     return tmp_path
 

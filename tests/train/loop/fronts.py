@@ -1,4 +1,4 @@
-"""Every way to train privately: `dpcli train` on a file, a loop of one's own, and the loops of frameworks."""
+"""Every way to train privately, as a function: `dpcli train` on a file, a loop of the user's own, and the loops of frameworks."""
 
 from __future__ import annotations
 

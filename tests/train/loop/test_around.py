@@ -1,4 +1,4 @@
-"""What stands around private steps: hooks on the optimizer, other precisions, modes without gradients, schedules and wrappers."""
+"""The surroundings of private steps: hooks on the optimizer, other precisions, modes without gradients, schedules and wrappers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Right programs end: every front end, with dropout and without, by every method, over ten steps, charged and not. And what stops before
-a record was read costs nothing.
+"""Correct programs run to their end by every way to train, with and without dropout, by every method, charged and not. A run that stops
+before it reads a record costs nothing.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import nn  # noqa: E402
-
-import dpcli  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.ledger.stores.places import open_ledger  # noqa: E402
-from dpcli.train.engine import per_example  # noqa: E402
-from dpcli.train.engine.choice import CANDIDATES  # noqa: E402
-from dpcli.train.step.loop import Trainer  # noqa: E402
-from tests.train.loop.fronts import FRONTS, MODELS, STEPS, begun, books_of  # noqa: E402
+import dpcli
+from dpcli.base.errors import InputError
+from dpcli.ledger.stores.places import open_ledger
+from dpcli.train.engine import per_example
+from dpcli.train.engine.choice import CANDIDATES
+from dpcli.train.step.loop import Trainer
+from tests.train.loop.fronts import FRONTS, MODELS, STEPS, begun, books_of
 
 METHODS = {
     "book-keeping": [name for name in MODELS if "ends" not in name],  # whose index no rule follows

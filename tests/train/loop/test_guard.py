@@ -1,4 +1,4 @@
-"""Nothing that a loop does between private steps makes the guarantee false in silence: each is refused, and nothing is stated."""
+"""Every change that a loop makes between private steps, and that would break the guarantee, is refused. Nothing is then stated."""
 
 from __future__ import annotations
 

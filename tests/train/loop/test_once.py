@@ -1,4 +1,4 @@
-"""One noisy gradient for one batch: of threads, of calls within calls and of copies of the process, one alone goes on."""
+"""One batch gives one noisy gradient: of threads, of calls within calls and of copies of the process, only one continues."""
 
 from __future__ import annotations
 

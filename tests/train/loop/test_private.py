@@ -90,6 +90,7 @@ def test_the_ledger_is_charged_before_the_first_noise(begin: Begin, monkeypatch:
 
         def __init__(self, *given: Any) -> None:
             self.noise = real(*given)
+            self.drawn_std = self.noise.drawn_std
 
         def next(self, shapes: Any) -> Any:
             with open_ledger("ledger.db") as books:

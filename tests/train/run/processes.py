@@ -1,4 +1,4 @@
-"""A run on several processes, as torchrun starts them."""
+"""A run on several processes, started as torchrun starts them."""
 
 from __future__ import annotations
 

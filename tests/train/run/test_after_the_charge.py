@@ -1,4 +1,4 @@
-"""What is said once a run is charged shows nothing of its records: no value, no position, and not how many a step had."""
+"""No message after the charge shows anything of the records: no value, no position, and not their number in a step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.train.engine import per_example
@@ -54,11 +53,7 @@ RAISED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")  # each test has a current folder of its own
 
 
 @pytest.mark.sampled(2)

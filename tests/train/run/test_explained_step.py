@@ -1,4 +1,4 @@
-"""`dpcli train --explain-step`: what is said of a step is what a step does."""
+"""`dpcli train --explain-step` describes what a step really does."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.base.registry import SAMPLING  # noqa: E402
-from dpcli.mechanisms.neighbours import Adjacency  # noqa: E402
-from dpcli.random.streams import system_entropy  # noqa: E402
-from dpcli.train.documents.step import DRAWS, MOVES  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.ranks import Ranks  # noqa: E402
-from dpcli.train.step.prepare import prepare  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.samples import FILE  # noqa: E402
+from dpcli.base.registry import SAMPLING
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.random.streams import system_entropy
+from dpcli.train.documents.step import DRAWS, MOVES
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.step.prepare import prepare
+from tests.cases import require_each
+from tests.command import dpcli
+from tests.train.samples import FILE
 
 STYLES = {
     "flat": "{ norm = 1.0 }",

@@ -20,7 +20,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.read import parse
 from dpcli.random.streams import insecure_seed
 from dpcli.train.documents.step import step_document
-from dpcli.train.noise import Precise
+from dpcli.train.noise import Independent
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.training_run import train
 from dpcli.train.step import prepare
@@ -179,9 +179,9 @@ def gradient(model: nn.Module, weights: Tensor, records: Tensor, labels: Tensor)
 def test_a_run_is_the_descent_of_the_theorem(folder: Path, monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
     """The last model is that of the plain formula with the same batches and noise, and nothing else leaves."""
     noises, batches = [], []
-    draw, sample = Precise.next, prepare.descent_sampler
+    draw, sample = Independent.next, prepare.descent_sampler
 
-    def drawn(self: Precise, shapes: Any) -> Any:
+    def drawn(self: Independent, shapes: Any) -> Any:
         noises.append(draw(self, shapes))
         return noises[-1]
 
@@ -190,7 +190,7 @@ def test_a_run_is_the_descent_of_the_theorem(folder: Path, monkeypatch: pytest.M
             batches.append(batch)
             yield batch
 
-    monkeypatch.setattr(Precise, "next", drawn)
+    monkeypatch.setattr(Independent, "next", drawn)
     text = FILE.replace("strong_convexity = 0.05", variant).replace("iterations = 14", "iterations = 21")
     if variant == POISSON:
         text = text.replace("smoothness = 0.3", "smoothness = 1.05").replace("learning_rate = 3.0", "learning_rate = 1.5")

@@ -1,4 +1,4 @@
-"""What a run says of itself while it lasts, where nobody looks at a terminal."""
+"""The progress of a run (train/commands/train.py) in a file, where nobody looks at a terminal."""
 
 from __future__ import annotations
 

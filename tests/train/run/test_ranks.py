@@ -137,9 +137,9 @@ from dpcli.train.run.ranks import ranks_of
 from dpcli.train.tasks.classification import cross_entropy
 
 class Known:
-    private = False
+    private, drawn_std = False, 1.0
     def next(self, shapes):
-        return {name: torch.full(shape, 0.25) for name, shape in shapes.items()}
+        return {name: torch.full(shape, 0.25, dtype=torch.float64) for name, shape in shapes.items()}
 
 def train(name):
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""dpcli train: what is refused, what is charged, what is left, and what a resumed run may do."""
+"""`dpcli train` from end to end: what it refuses, charges and writes, and what a resumed run may do."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ from dpcli.train.run.training_run import train
 from dpcli.train.step.loop import WeightAverage
 from tests.command import dpcli
 from tests.train.samples import FILE, Stopped, ledger, poor_ledger, stop_at
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

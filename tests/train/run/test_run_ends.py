@@ -1,4 +1,4 @@
-"""How a run ends where something fails after its charge: nothing that was paid for is lost, and nobody is sent in a circle."""
+"""The end of a run in which something fails after the charge: nothing paid for is lost, and the advice of each message works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
@@ -54,7 +53,6 @@ def own_plan(name: str, fails: str) -> TrainingPlan:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
     Path("tiny.toml").write_text(FILE)
     return Path("runs/tiny")
 

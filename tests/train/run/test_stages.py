@@ -1,4 +1,4 @@
-"""Stages: what is done one after the other, and what any part of it costs."""
+"""Stages (train/plan/stages.py): their order, and the cost of any part of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of random numbers share: p-values, streams that are scripted, noise as one row."""
+"""Helpers for tests of random numbers: p-values, scripted streams, and noise as one row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Correlated noise: the very factorisation that is accounted for, by its matrix and by the covariance of what is drawn."""
+"""Correlated noise has the factorisation that the accountant prices: by its matrix, and by the covariance of the drawn noise."""
 
 from __future__ import annotations
 

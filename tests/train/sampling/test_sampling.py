@@ -1,4 +1,4 @@
-"""Batches are those of the scheme that is accounted for: their sizes, who is in them, and independence."""
+"""Batches follow the sampling scheme that the accountant prices: their sizes, their members, and independence."""
 
 from __future__ import annotations
 

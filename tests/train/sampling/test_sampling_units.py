@@ -1,4 +1,4 @@
-"""Units that own several records: the bound on contributions, and samples of whole units."""
+"""Units that own several records (train/sampling/units.py): the bound on their records, and samples of whole units."""
 
 from __future__ import annotations
 

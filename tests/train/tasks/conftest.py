@@ -1,4 +1,4 @@
-"""Tests of tasks run on one thread, from a fixed seed."""
+"""Tests of tasks draw from a fixed seed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch = pytest.importorskip("torch", reason="training needs the train extra")
-    torch.set_num_threads(1)
+def fixed_seed() -> None:
     torch.manual_seed(7)
 
 

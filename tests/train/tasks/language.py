@@ -6,8 +6,8 @@ import importlib.util
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
 transformers = pytest.importorskip("transformers", reason="language models need the lm extra")
 if importlib.util.find_spec("peft") is None:  # it takes longer to import than all else, and few tests need it
     pytest.skip("adapters need the lm extra", allow_module_level=True)

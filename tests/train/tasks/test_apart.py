@@ -1,4 +1,4 @@
-"""What a run is given beside the private records is not made of them: its model, and the records declared public."""
+"""Neither the model of a run nor the records declared public are made from the private records: otherwise the run is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from dpcli.base.errors import InputError
 from dpcli.ledger.stores.places import open_ledger
@@ -55,11 +54,7 @@ MADE_OF_RECORDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")  # each test has a current folder of its own
 
 
 def written(text: str, code: str) -> None:

@@ -1,4 +1,4 @@
-"""Views of images: each record's gradient is the mean over views of its own, clipped as one, and nobody else's views notice."""
+"""Augmentation: a record's gradient is the mean over its own views, clipped as one, and does not depend on views of other records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ AUGMENTED = "augmentations = 3\naugment = { flip = true, crop = 1 }\nphysical_ba
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
     torch.manual_seed(int.from_bytes(f"views {SEED}".encode()) % 2**60)
     monkeypatch.chdir(tmp_path)
 

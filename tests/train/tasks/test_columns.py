@@ -1,4 +1,4 @@
-"""Columns with declared ranges and categories: encoded record by record, refused without a value, carried by the run's folder."""
+"""Columns with declared ranges and categories: encoded record by record, refused without showing a value, stored in the run's folder."""
 
 from __future__ import annotations
 
@@ -97,17 +97,14 @@ def people(income: str = "high") -> list[Mapping[str, Any]]:
     return [{"name": "Alice", "income": income, "state": state, "hours": hours, "age": age} for (age, hours, state), _ in ROWS]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")  # each test has a current folder of its own
 
 
 def test_each_value_is_what_the_file_declares(folder: Path) -> None:
     written(folder, people())
     found = arrays(train(), "people.toml")
-    np.testing.assert_array_equal(found.inputs, np.array([inputs for _, inputs in ROWS], np.float32))
-    assert found.labels.tolist() == [1] * len(ROWS) and found.classes == 2
+    np.testing.assert_array_equal(found.private.inputs, np.array([inputs for _, inputs in ROWS], np.float32))
+    assert found.private.labels.tolist() == [1] * len(ROWS) and found.classes == 2
     assert input_names(train()) == NAMES
 
 
@@ -115,7 +112,7 @@ def test_a_parquet_file_of_numbers_is_read_like_text(folder: Path) -> None:
     columns = {"age": [20, 40, 90, None], "hours": [10.0, None, -3.0, float("inf")], "state": ["CA", "NY", "TX", None]}
     in_parquet({**columns, "income": ["low"] * 4}, folder)
     found = arrays(train(data='"people.parquet"', public='"people.parquet"'), "people.toml")
-    np.testing.assert_array_equal(found.inputs, np.array([inputs for _, inputs in ROWS[:4]], np.float32))
+    np.testing.assert_array_equal(found.private.inputs, np.array([inputs for _, inputs in ROWS[:4]], np.float32))
 
 
 def test_a_number_may_be_a_category(folder: Path) -> None:
@@ -223,8 +220,8 @@ def test_the_order_of_columns_means_nothing(folder: Path) -> None:
     written(folder, people())
     written(folder, [dict(reversed(row.items())) for row in people()], "turned.csv")
     assert train(other) == train()
-    turned = arrays(train(other, data='"turned.csv"'), "people.toml").inputs
-    np.testing.assert_array_equal(turned, arrays(train(), "people.toml").inputs)
+    turned = arrays(train(other, data='"turned.csv"'), "people.toml").private.inputs
+    np.testing.assert_array_equal(turned, arrays(train(), "people.toml").private.inputs)
 
 
 def test_columns_that_are_read_by_their_places_are_the_same_in_public_records(folder: Path) -> None:
@@ -233,7 +230,7 @@ def test_columns_that_are_read_by_their_places_are_the_same_in_public_records(fo
     written(folder, rows)
     written(folder, [dict(reversed(row.items())) for row in rows], "turned.csv")
     written(folder, [{"income": row["income"], "age": row["age"], "hours": row["hours"]} for row in rows], "moved.csv")
-    assert arrays(train(plain, public='"moved.csv"'), "people.toml").inputs.tolist() == [[1, 2], [3, 4]]
+    assert arrays(train(plain, public='"moved.csv"'), "people.toml").private.inputs.tolist() == [[1, 2], [3, 4]]
     words = "people.toml: train.public: expected the columns of the private records in the same order"
     with pytest.raises(InputError, match=words):
         arrays(train(plain, public='"turned.csv"'), "people.toml")
@@ -381,5 +378,5 @@ def test_the_shipped_table_is_within_its_declared_size() -> None:
     found = read_train(path.read_bytes(), str(path))
     assert isinstance(found, Classification)
     data = arrays(found, str(path))
-    assert len(data.labels) == tomllib.loads(path.read_text())["privacy"]["dataset_size"]
-    assert data.public_labels is not None and data.inputs.shape[1] == len(found.columns or {})
+    assert len(data.private.labels) == tomllib.loads(path.read_text())["privacy"]["dataset_size"]
+    assert data.public is not None and data.private.inputs.shape[1] == len(found.columns or {})

@@ -1,4 +1,4 @@
-"""What is read as records of text, and what is refused."""
+"""The records of language tasks (train/tasks/lm_texts.py): what is read, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
 transformers = pytest.importorskip("transformers", reason="language models need the lm extra")
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.random.streams import system_entropy  # noqa: E402

@@ -1,4 +1,4 @@
-"""Language models through the engine: no record's influence exceeds C, each gradient is its own, padding is nothing."""
+"""Language models in the engine: no record's influence exceeds C, each gradient depends on its record alone, and padding has no effect."""
 
 from __future__ import annotations
 

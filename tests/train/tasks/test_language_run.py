@@ -1,4 +1,4 @@
-"""Whole runs on tiny language models: what is left, what is trained, and how an adapter is loaded again."""
+"""Whole runs of tiny language models: the files of the run, the trained parameters, and adapters that are loaded again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of a .npz file: what numpy reads, without being in memory where that is possible; the digits, without their library."""
+"""Arrays of a .npz file are those that numpy reads, mapped from the disk if possible; the digits are read without scikit-learn's code."""
 
 from __future__ import annotations
 

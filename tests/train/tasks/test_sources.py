@@ -1,4 +1,4 @@
-"""The words that lint takes as data are those that training reads, over every task (stated apart, as lint needs no torch)."""
+"""The words that lint takes for data are those that training reads, over every task. Lint states them itself, because it needs no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One small run, whose folder each test gets a copy of."""
+"""One small run. Each test gets a copy of its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli attest: what is attested is what the folder proves, and nothing verifies that differs from it in a byte."""
+"""`dpcli attest`: an attestation states what the folder proves, and verification fails if a byte differs."""
 
 from __future__ import annotations
 

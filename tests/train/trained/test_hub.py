@@ -1,4 +1,4 @@
-"""A run as the Hugging Face Hub reads it: what loads it finds the same model, and its card says what the run guarantees."""
+"""Folders for the Hugging Face Hub: what loads them finds the same model, and the card states the guarantee of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Language models of a run's folder: text that goes on from a prompt, and labels of texts."""
+"""The language models in a run's folder: continuations of prompts, and labels of texts."""
 
 from __future__ import annotations
 

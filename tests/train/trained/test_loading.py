@@ -1,4 +1,4 @@
-"""A run's folder, used without the file and the place that it was trained from."""
+"""The folder of a run works without the training file and after it was moved."""
 
 from __future__ import annotations
 

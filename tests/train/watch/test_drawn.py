@@ -1,4 +1,4 @@
-"""Batches against a declared scheme: right samplers pass, and passes over shuffled data are found within one."""
+"""Statistical tests of batches (train/watch/loader.py): correct samplers pass, and passes over shuffled data are found within one pass."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ N, BATCH = 400, 20
 POISSON, FIXED = Poisson("poisson", batch_size=BATCH), FixedSize("fixed-size", batch_size=BATCH)
 
 
-def first_said(scheme: Scheme, batches: Iterator[Any], most: int, n: int = N) -> tuple[int, str]:
-    """After how many batches something is said, and what; (0, "") where nothing is."""
+def first_said(scheme: Scheme, batches: Iterator[Any], most: int, n: int = N) -> tuple[int, str | None]:
+    """After how many batches something is said, and what; (0, None) where nothing is."""
     tested = batches_of(scheme, n, n)
     assert tested is not None
-    return next(((number, said) for number, batch in enumerate(islice(batches, most), 1) if (said := tested.add(batch))), (0, ""))
+    return next(((number, said) for number, batch in enumerate(islice(batches, most), 1) if (said := tested.add(batch))), (0, None))
 
 
 def shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[Any]:
@@ -47,7 +47,7 @@ def test_what_dpcli_draws_itself_passes() -> None:
     def check(name: str) -> None:
         scheme = own(name)
         if batches_of(scheme, N, N) is not None:
-            assert first_said(scheme, sampler(scheme, N, insecure_seed(7).sampling, N), 300) == (0, "")
+            assert first_said(scheme, sampler(scheme, N, insecure_seed(7).sampling, N), 300) == (0, None)
 
     require_each(SAMPLING, check)
 
@@ -97,20 +97,20 @@ def test_batches_that_come_again_are_found(scheme: Scheme) -> None:
     assert first_said(scheme, iter(epoch * 2), 40) == (21, "the records of an earlier batch again")
     few = type(scheme)(scheme.scheme, batch_size=1)
     batches = [*islice(sampler(few, 5, insecure_seed(9).sampling, 5), 30)]
-    assert first_said(few, iter(batches), 30, 5) == (0, "")
+    assert first_said(few, iter(batches), 30, 5) == (0, None)
 
 
 def test_a_batch_of_the_declared_size_passes_where_the_rate_is_no_binary_fraction() -> None:
     """0.29 * 100 is below 29 in floating point."""
     declared = FixedSize("fixed-size", batch_size=29)
-    assert first_said(declared, sampler(declared, 100, insecure_seed(4).sampling, 100), 5, 100) == (0, "")
+    assert first_said(declared, sampler(declared, 100, insecure_seed(4).sampling, 100), 5, 100) == (0, None)
 
 
 def test_a_record_twice_in_a_pass() -> None:
     tested = PassBatches(N, BATCH / N, length=20)
     order = list(islice(shuffled(N, BATCH, np.random.default_rng(2)), 40))
-    assert [tested.add(batch) for batch in order] == [""] * 40
-    assert tested.add(order[20]) == "" and "a record twice in a pass" in tested.add(order[20])
+    assert [tested.add(batch) for batch in order] == [None] * 40
+    assert tested.add(order[20]) is None and "a record twice in a pass" in tested.add(order[20])
 
 
 def test_alarms_are_rare() -> None:

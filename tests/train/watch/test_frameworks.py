@@ -1,4 +1,4 @@
-"""The same behind a framework's own loop: transformers' Trainer, Accelerate and Lightning, where these are installed."""
+"""`dpcli.watch` in the loops of transformers, Accelerate and Lightning, where these are installed."""
 
 from __future__ import annotations
 
@@ -16,17 +16,9 @@ import dpcli
 from dpcli.base.errors import InputError
 from tests.train.loop.conftest import FILE as SMALL
 from tests.train.loop.conftest import loss_of, model_of, records
-from tests.train.watch.samples import BATCH, POISSON, N, PoissonSampler, dataset
+from tests.train.watch.conftest import BATCH, POISSON, N, PoissonSampler, dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the frameworks
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
-    (tmp_path / "own.toml").write_text(POISSON)
-    return tmp_path
 
 
 class Classifier(nn.Module):
@@ -120,7 +112,7 @@ def test_accelerate_is_followed(folder: Path) -> None:
     accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
     accelerator, model = accelerate.Accelerator(cpu=True), model_of()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for sampler, found in ((None, "RandomSampler"), (PoissonSampler(), "")):
+    for sampler, found in ((None, "RandomSampler"), (PoissonSampler(), None)):
         chosen = {"batch_size": BATCH, "shuffle": True} if sampler is None else {"batch_sampler": sampler}
         watch, loader = dpcli.watch("own.toml"), DataLoader(dataset(), **chosen)
         prepared, stepped, drawn = accelerator.prepare(model, optimizer, loader)

@@ -1,4 +1,4 @@
-"""dpcli.watch around loops that dpcli does not take: what contradicts the file stops them, and what is not seen is not stated."""
+"""`dpcli.watch` in loops that dpcli does not run: contradictions to the file stop them, and unobserved parts are reported as such."""
 
 from __future__ import annotations
 
@@ -19,17 +19,9 @@ from torch.utils.data import DataLoader, IterableDataset
 import dpcli
 from dpcli.base.errors import Denied, InputError
 from tests.train.loop.conftest import loss_of, model_of, records
-from tests.train.watch.samples import BATCH, POISSON, STEPS, N, PoissonSampler, dataset
+from tests.train.watch.conftest import BATCH, POISSON, STEPS, N, PoissonSampler, dataset
 
 SHUFFLE = POISSON.replace('"poisson"', '"shuffle"').replace(f"steps = {STEPS}", "epochs = 2")
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
-    (tmp_path / "own.toml").write_text(POISSON)
-    return tmp_path
 
 
 def loop(watch: dpcli.Watch, loader: DataLoader[Any], steps: int = STEPS) -> int:
@@ -348,7 +340,7 @@ def test_a_layer_without_a_gradient_in_some_steps_accuses_nobody() -> None:
         for number, layer in enumerate(layers):
             layer.grad = None if step % 10 == 0 or (step + number) % 3 == 0 else torch.randn_like(layer)
             layer.summed_grad = torch.zeros_like(layer)
-        assert measured.measure(stepped) == "", step
+        assert measured.measure(stepped) is None, step
     for layer in layers:
         layer.grad = 0.3 * torch.randn_like(layer)
     assert "times the declared size" in [measured.measure(stepped) for _ in range(30)][-1]

@@ -1,4 +1,9 @@
-"""The options --ledger, --dataset and --window of the commands that charge a ledger, and the messages of these commands about it."""
+"""The options --ledger, --dataset and --window of the commands that charge a ledger, and the messages of these commands about it.
+
+A *ledger* (dpcli/ledger) is the account book of a dataset: it records what each run cost, and refuses a run that does not fit in the rest
+of the budget. The options are those of train, sweep, release, pate, pmixed, prompt and generate. Without --ledger nothing is charged, and
+nobody adds the cost of the run to that of other runs. A *window* is the part of the dataset that a run reads (dpcli/sessions/window.py).
+"""
 
 from __future__ import annotations
 
@@ -38,13 +43,7 @@ def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextMa
 
 
 def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
-    """Return the plan of a dry run, restricted to the blocks that the run would be charged on.
-
-    The arguments are the values of the options.
-
-    Raises:
-        InputError: As in `over_window`.
-    """
+    """Return the plan of a dry run, restricted to its window as `over_window` does. The other arguments are the values of the options."""
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as book:
@@ -52,13 +51,10 @@ def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequen
 
 
 def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
-    """Return the plan restricted to the blocks that it is charged on.
+    """Return the plan of a run, restricted to its window as `over_window` does.
 
-    If the plan then has a window, print on standard error which rows are read, unless --quiet is given. If --window counts the last blocks
-    ("last 7 days"), print first which blocks these are.
-
-    Raises:
-        InputError: As in `over_window`.
+    If it has a window, print on standard error which rows are read, unless --quiet is given. If --window counts the last blocks ("last 7
+    days"), print first which blocks these are.
     """
     from dpcli.file.pipeline.datasets import UNCHECKED
     from dpcli.sessions.window import over_window

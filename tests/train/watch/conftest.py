@@ -1,9 +1,11 @@
-"""A file, records and a sampler for a loop that dpcli watches."""
+"""Each test of a watch runs in a folder with own.toml, a file that declares Poisson samples of the records of `dataset`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch.utils.data import TensorDataset
 
@@ -31,3 +33,8 @@ class PoissonSampler:
 
     def __len__(self) -> int:
         return int(1 / self.rate)
+
+
+@pytest.fixture(autouse=True)
+def own_file(folder: Path) -> None:
+    (folder / "own.toml").write_text(POISSON)

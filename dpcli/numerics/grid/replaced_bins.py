@@ -1,0 +1,136 @@
+"""The pair of one record that is replaced in a pass of t bins with Gaussian noise: an upper bound on its curve.
+
+The record adds a vector u_i to step i if it is in bin i, and its replacement adds v_i; |u_i|, |v_i| <= mu. The noise is standard normal.
+The vectors may depend on earlier outputs. The worst case is u_i = mu, v_i = -mu, on one coordinate and in every bin.
+
+1. Let A, C and W be normal with means u, v and 0, and F = dA/dW - g dC/dW under W. The pass with all else fixed has the curve
+   h(g) = E(F_1 + ... + F_t)+ / t. The other records can be fixed, because h is jointly convex.
+2. For all g >= 0 and real s, E(F - s)+ is largest at u = -v, |u| = mu. As a supremum over sets S it is A(S) - g C(S) - s W(S). Forgetting
+   a coordinate lowers it, so longer vectors, with more coordinates, do not: let |u| = |v| = mu. Let w = u + v, so u w = v w >= 0.
+3. If s >= 0, the best S is {e^{u x - mu^2/2} > g e^{v x - mu^2/2} + s}. It contains x + w for each x in it, since the left side grows by
+   e^{u w}, and the right side by no more. So C(S) does not rise if v becomes v - w = -u.
+4. If s < 0, E(F - s)+ is E(s - F)+ + 1 - g - s. The best S of the former is {g e^{v x - mu^2/2} > e^{u x - mu^2/2} - s}, which contains
+   x + w too. So A(S) does not rise if u becomes u - w = -v.
+5. By backward induction, each step's vectors can therefore be replaced, whatever the other steps are: given all others, h(g) is
+   E(m F' - s)+ with m >= 0 and an F' for another g. This holds for k such passes that run concurrently too, as their densities are products
+   of such sums.
+
+With g = e^{2 a}, F = 2 e^{a - mu^2/2} V and V = sinh(mu x - a), for a normal x. So h(g) = (2/t) e^{a - mu^2/2} E(V_1 + ... + V_t)+.
+
+The computation. Each V, and each sum of two, is moved to the points c sinh(i d), |i| <= K, so that E(V - s)+ falls for no s:
+
+1. An outcome moves to the two points around it, in shares that keep its mean. The share of the upper one is raised by more than its error.
+2. An outcome below the lowest point moves up to it. One above the highest point moves down to it, and what this takes from the mean is
+   added to the result (`excess`).
+3. All terms are positive, and the masses of one step have relative errors below ERROR. So the result errs by a factor e^{t ERROR} at most.
+4. The average of t copies falls in the convex order as t grows. So t is rounded down to its first binary digits.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.grid.hockey_stick import ChordPair, symmetric_pair
+from dpcli.numerics.logspace import log_normal_ends
+from dpcli.numerics.tails import cells_between
+from dpcli.numerics.work import shared, spend
+
+POINTS = 128  # K
+LEAST_MU, MOST_MU = 1e-5, 12.0  # range of mu; e^{mu (mu + FAR)} must not overflow
+FAR = 13.0  # normal outcomes farther above mu are above the highest point
+DEVIATIONS = 9.0  # sums of this many standard deviations are below the highest point
+DIGITS, FEWEST, MOST_COPIES = (
+    12,
+    5,
+    2**30,
+)  # t keeps DIGITS leading binary digits less half of their number, or FEWEST; the largest t
+RAISED, ERROR = 1e-10, 3e-11  # raise of a share, relative to its largest terms, and relative error of a mass
+DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0  # fall of log h from one point to the next, until it is LOG_LAST
+LONGEST, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
+MOST_HEIGHTS, GRID = 240, 4096  # most epsilons at which h is computed, and number of points between which it is interpolated
+PAIR = 0.12  # work for a pair of points
+
+
+class _Sums:
+    """Sums of copies of V. A variable is given by its masses at the points, and its excess.
+
+    mu: the largest norm. points: the values of the points. count: the number of copies.
+    """
+
+    def __init__(self, mu: float, bins: int) -> None:
+        digits = bins.bit_length()
+        dropped = max(digits - max(DIGITS - digits // 2, FEWEST), 0)
+        self.mu, self.count = mu, min(bins >> dropped << dropped, MOST_COPIES)
+        scale = 0.5 * math.sinh(mu)
+        deviation = math.sqrt(0.5 * self.count * math.expm1(2.0 * mu * mu))
+        highest = max(math.sinh(mu * (mu + FAR)), DEVIATIONS * deviation)
+        spacing = math.asinh(highest / scale) / POINTS
+        self.points = scale * np.sinh(spacing * np.arange(-POINTS, POINTS + 1))
+        sums = self.points[:, None] + self.points
+        lower = np.floor(np.arcsinh(sums / scale) / spacing).astype(np.int64) + POINTS
+        lower = np.clip(lower, 0, 2 * POINTS - 1)
+        self._share = np.clip((sums - self.points[lower]) / np.diff(self.points)[lower] + RAISED, 0.0, 1.0).ravel()
+        self._lower, self._above = lower.ravel(), np.maximum(sums - self.points[-1], 0.0).ravel()
+
+    def _one(self, a: float) -> tuple[Array, float]:
+        x = (np.arcsinh(self.points) + a) / self.mu
+        masses, tops = [], []
+        for shift in (0.0, self.mu, -self.mu):
+            above, below = log_normal_ends(x - shift)
+            masses.append(np.exp(cells_between(above, below).log_mass))
+            tops.append((math.exp(above[-1]), math.exp(below[0])))
+        growth = 0.5 * math.exp(0.5 * self.mu * self.mu)
+        up, down = growth * math.exp(-a) * masses[1], growth * math.exp(a) * masses[2]
+        low = self.points[:-1]
+        share = up - down - low * masses[0] + RAISED * (up + down + np.abs(low) * masses[0])
+        share = np.clip(share / np.diff(self.points), 0.0, masses[0])
+        result = np.zeros(len(self.points))
+        result[:-1] += masses[0] - share
+        result[1:] += share
+        result[0] += tops[0][1]
+        result[-1] += tops[0][0]
+        return result, growth * math.exp(-a) * tops[1][0]
+
+    def _sum(self, first: tuple[Array, float], second: tuple[Array, float]) -> tuple[Array, float]:
+        spend(PAIR * len(self._share))
+        pairs = np.outer(first[0], second[0]).ravel()
+        upper, size = pairs * self._share, len(self.points)
+        masses: Array = np.zeros(size)
+        for places, shares in ((self._lower, pairs - upper), (self._lower + 1, upper)):
+            masses += np.bincount(places, shares, size)
+        return masses, first[1] + second[1] + float((pairs * self._above).sum())
+
+    def height(self, epsilon: float) -> float:
+        """Return an upper bound on h(e^epsilon)."""
+        a, total = 0.5 * epsilon, None
+        copies, count = self._one(a), self.count
+        while True:
+            if count % 2:
+                total = copies if total is None else self._sum(total, copies)
+            count //= 2
+            if not count:
+                break
+            copies = self._sum(copies, copies)
+        assert total is not None
+        mean = float((total[0] * np.maximum(self.points, 0.0)).sum()) + total[1]
+        return 2.0 / self.count * math.exp(a - 0.5 * self.mu * self.mu + self.count * ERROR) * mean
+
+
+@shared(16)
+def replaced_pair(mu: float, bins: int) -> ChordPair | None:
+    """Return a pair that dominates the replacement of one record in a pass; None if mu is out of range."""
+    if not LEAST_MU <= mu <= MOST_MU:
+        return None
+    sums = _Sums(mu, bins)
+    epsilons, heights = [0.0], [min(sums.height(0.0), 1.0)]
+    step, longest = DROP * heights[0], max(LONGEST, 2.0 * mu * (mu + 4.0) / STEPS)
+    while math.log(heights[-1]) > LOG_LAST and len(heights) < MOST_HEIGHTS:
+        epsilons.append(epsilons[-1] + step)
+        heights.append(min(max(sums.height(epsilons[-1]), 1e-300), heights[-1]))
+        drop, most = (FAST_DROP, math.inf) if math.log(heights[-1]) < LOG_FAST else (DROP, longest)
+        step = min(step * min(max(drop / max(math.log(heights[-2] / heights[-1]), 1e-3), 0.5), 2.0), most)
+    # h is convex in e^epsilon, so it lies below its chords.
+    spacing = epsilons[-1] / GRID
+    grid = np.expm1(spacing * np.arange(GRID + 1))
+    return symmetric_pair(spacing, np.interp(grid, np.expm1(epsilons), heights))
