@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Words = NDArray[np.uint64]
     Reals = NDArray[np.float64]
-    T = TypeVar("T", float, Reals, Any)  # Any: a tensor of torch, which this module does not import
+    T = TypeVar("T", float, Any)  # Any: an array, or a tensor of torch, which this module does not import
 else:
     ssl = lazy("ssl")
 
