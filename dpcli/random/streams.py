@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from dpcli.base.errors import InternalError
 from dpcli.base.lazy import lazy
@@ -23,12 +23,11 @@ from dpcli.sessions.folder import this_process
 if TYPE_CHECKING:
     import ssl
 
-    import torch
     from numpy.typing import NDArray
 
     Words = NDArray[np.uint64]
     Reals = NDArray[np.float64]
-    T = TypeVar("T", float, Reals, torch.Tensor)
+    T = TypeVar("T", float, Any)  # Any: an array, or a tensor of torch, which this module does not import
 else:
     ssl = lazy("ssl")
 
@@ -153,8 +152,8 @@ def grid_of(std: float) -> float:
 def round_to_grid(value: T, grid: float) -> T:
     """Return a number or an array in double precision, rounded to multiples of a power of two. An array is changed in place.
 
-    Close to the number that is added and subtracted, the numbers of double precision are the multiples of the grid. Values beyond 2^51
-    times the grid are rounded to multiples of a larger power of two.
+    Close to the number that is added and subtracted, the numbers of double precision are the multiples of the grid. Beyond 2^51 times
+    the grid, they are those of half of it or more.
     """
     shift = 1.5 * 2.0**52 * grid
     value += shift

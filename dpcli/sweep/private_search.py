@@ -88,7 +88,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
 
 
 def _resume_or_begin(plan: SweepPlan, charges: SweepCharges) -> SearchState:
-    """Return the saved state of the search. For a new search, draw its trials, charge it and save the state."""
+    """Return the saved state of the search. Charge a new search, draw its trials and save its state."""
     content = (plan.trials, plan.better, [variant.fingerprint for variant in plan.variants])
     fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
     state_file = os.path.join(plan.folder, SEARCH)

@@ -51,7 +51,10 @@ class Noise(Protocol):
         """Return the standard deviation of the noise of the first step, which fixes the grid of noisy sums."""
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        """Return the noise of the next step in double precision, as tensors on the CPU that the caller may change, by parameter name."""
+        """Return the noise of the next step in double precision, as tensors on the CPU, by parameter name.
+
+        The caller must not change the tensors, because correlated noise may keep them.
+        """
 
 
 class Independent:
@@ -133,7 +136,7 @@ class Correlated(ABC):
         if self._step == 0:
             self.start(number_count(shapes))
         self._step += 1
-        return split(self.step(self._step).copy(), shapes)  # the state may hold the array, and the caller changes the tensors
+        return split(self.step(self._step), shapes)
 
     @abstractmethod
     def start(self, size: int) -> None:

@@ -40,7 +40,12 @@ CHANGED_MODEL = (
 class LanguageModel(Protocol):
     """A causal language model.
 
+    A model may have further methods, which are used if it has them: `numbers` yields what its content is computed from (`NGram`,
+    `Transformer`), `along` answers about each prefix of a text in one pass, `ready` prepares for forks, and `joint_next_token` asks several
+    fitted models at once (`Transformer`).
+
     Attributes:
+        vocabulary: Number of tokens.
         context: Largest number of tokens in a context. A longer context is never cut.
     """
 
@@ -72,6 +77,8 @@ class Tunable(LanguageModel, Protocol):
 
 class Vocabulary(Protocol):
     """A tokenizer. It must be public, as its tokens reveal much about the texts from which it was made.
+
+    A model that counts (`NGram`) also needs its `size`, the number of its tokens.
 
     Attributes:
         end: Id of the token that ends a text; None if there is none.

@@ -49,6 +49,7 @@ def read_records(source: str, path: str, label: str | None, *, with_labels: bool
 
 
 def _npz(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+    """Return the wanted arrays of a .npz file, in which they have these names; `label` is for files with columns."""
     try:
         with open(file_path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             columns = {name: archive[name] for name in wanted if name in archive.files}
@@ -84,6 +85,7 @@ def _columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Colu
 
 
 def _numbers(file_path: str, values: list[Any]) -> Array:
+    """Return the values of a column as floats. Raises InputError, which quotes none of them, if one is not a number."""
     try:
         return np.asarray(values, dtype=np.float64).reshape(len(values))
     except (ValueError, TypeError, OverflowError):

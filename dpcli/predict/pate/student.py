@@ -121,7 +121,7 @@ def _write_student(plan: VotingPlan, student: Learnt) -> None:
     import pickle
 
     try:
-        content = pickle.dumps(getattr(student, "model", student))
+        content = pickle.dumps(getattr(student, "model", student))  # `Fitted` wraps a model; `Constant` is one
     except Exception:  # An object from the user's code may raise anything.
         return
     replace_file(os.path.join(plan.folder, STUDENT), content)

@@ -22,7 +22,7 @@ from dpcli.predict.prediction_session import Report
 from dpcli.random.streams import Stream
 from dpcli.random.subsets import uniform_integers
 
-Records = Sequence[Sequence[int]]
+TestRecords = Sequence[Sequence[int]]  # the records of the test text, as tokens
 RESAMPLES = 2_000  # bootstrap resamples of the records
 TAIL = 0.025  # share of the resamples beyond either end of a 95 % interval
 LARGEST_EXPONENT = 700.0  # e^709 is the largest power of e in float64
@@ -59,7 +59,7 @@ def perplexity(losses_by_record: Sequence[Array], stream: Stream) -> Perplexity:
     return Perplexity(*(math.inf if loss > LARGEST_EXPONENT else math.exp(loss) for loss in mean_losses))
 
 
-def losses(model: LanguageModel, records: Records, temperature: float) -> list[Array]:
+def losses(model: LanguageModel, records: TestRecords, temperature: float) -> list[Array]:
     """Return the loss -log p, in nats, of every token of each record except its first. A record has two tokens or more."""
     by_record = []
     for record in records:
@@ -74,7 +74,7 @@ def ensemble_losses(
     public: LanguageModel,
     members: Sequence[LanguageModel],
     modes: Sequence[SampledMode],
-    records: Records,
+    records: TestRecords,
     temperature: float,
     stream: Stream,
     report: Report = lambda done, total: None,

@@ -141,8 +141,8 @@ def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> N
     """
     drawn, grid = noise.next({name: value.shape for name, value in sums.items()}), grid_of(noise.drawn_std * scale)
     for name, value in sums.items():
-        noisy = drawn[name].to(value.device).mul_(scale).add_(value)
-        value.copy_(round_to_grid(noisy, grid))
+        noisy = drawn[name].to(value.device) * scale  # new memory, as correlated noise keeps what was drawn
+        value.copy_(round_to_grid(noisy.add_(value), grid))
 
 
 def set_gradients(model: nn.Module, noisy: Mapping[str, Tensor], expected_batch: float) -> None:

@@ -145,8 +145,8 @@ class Classifier(TrainedModel):
         labels = None if self.train.labels is None else list(self.train.labels)
         return label_predictions(self.probabilities(inputs, source).tolist(), labels)
 
-    def measured(self, source: str, path: str | None) -> Metrics:
-        if path is not None:
+    def measured(self, source: str, path: str) -> Metrics:
+        if path:
             return measure_of(self.module, arrays(self.train, path, self.description.rows).public)()
         records = labelled_records(source, self.train, self.classes, self.description.rows)
         self._require_as_trained(records.inputs, source)

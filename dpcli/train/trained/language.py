@@ -111,8 +111,8 @@ class TrainedLanguageModel(TrainedModel):
             rows.append((number, prompt, text))
         return Predictions(("row", "prompt", "text"), tuple(rows))
 
-    def measured(self, source: str, path: str | None) -> Metrics:
-        train = replace(self.train, public=_absolute(source)) if path is None else self.train
+    def measured(self, source: str, path: str) -> Metrics:
+        train = self.train if path else replace(self.train, public=_absolute(source))
         public = public_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return perplexity(self.module, public, self.train.physical_batch_size)
 
@@ -158,8 +158,8 @@ class TextClassifier(TrainedModel):
         probabilities = self.probabilities(texts, question.source or "--prompt")
         return label_predictions(probabilities.tolist(), list(self.train.labels))
 
-    def measured(self, source: str, path: str | None) -> Metrics:
-        train = replace(self.train, public=_absolute(source)) if path is None else self.train
+    def measured(self, source: str, path: str) -> Metrics:
+        train = self.train if path else replace(self.train, public=_absolute(source))
         public = labelled_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return accuracy(self.module, self.label_tokens, public, self.train.physical_batch_size)
 

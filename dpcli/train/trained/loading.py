@@ -108,7 +108,7 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """
     model = load_model(run)
     if source is not None:
-        return ModelEvaluation(model.description, model.measured(source, None), source, declared=False)
+        return ModelEvaluation(model.description, model.measured(source, ""), source, declared=False)
     public = model.train.public
     if public is None:
         raise InputError(f"{run}: train.public: the file declares no data public: name data by dpcli evaluate RUN DATA")

@@ -32,11 +32,11 @@ class OwnModel(TrainedModel):
             f'predict: expected the task classification or a language task, found "{self.train.task}": use dpcli.load_model in Python'
         )
 
-    def measured(self, source: str, path: str | None) -> Metrics:
+    def measured(self, source: str, path: str) -> Metrics:
         if self.train.metric is None:
             raise InputError(f"{self.description.folder}: train.metric: the file names no function that computes metrics")
         place = place_of(self.description, self.train.metric)
-        if path is not None:
+        if path:
             return measure_of(self.train, path, self.module)()
         if ":" not in source:
             raise InputError(f"{source}: expected module:function, which returns records for {self.train.metric}")

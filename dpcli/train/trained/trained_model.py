@@ -106,12 +106,12 @@ class TrainedModel(Displayed, ABC):
         """Return the model's answer to each record or prompt. Raises InputError if it cannot answer."""
 
     @abstractmethod
-    def measured(self, source: str, path: str | None) -> Metrics:
+    def measured(self, source: str, path: str) -> Metrics:
         """Return the metrics of the task on labelled data. Raises InputError if the data cannot be read.
 
         Args:
             source: "digits", a file or module:function.
-            path: Path of the training file if its [train] table names the source, so that the source is relative to it; None if the user
+            path: Path of the training file if its [train] table names the source, so that the source is relative to it; "" if the user
                 names the source on the command line.
         """
 
@@ -130,7 +130,7 @@ def parquet_of(answers: Predictions) -> bytes:
 
 
 def place_of(description: Description, source: str) -> str:
-    """Return the path of a training file that stands in the first folder with the source, so that a relative source is found there.
+    """Return the path that a training file would have in the first folder with the source, so that a relative source is found there.
 
     The folders are the run's folder, the folder of the training file, and the current folder. If none contains the source, the path is in
     the run's folder. Readers of [train] take the path in place of the training file's own, which may no longer exist.

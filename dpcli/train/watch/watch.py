@@ -68,7 +68,7 @@ class Watch(Displayed):
         steps: Number of steps that the optimizer took.
         unwatched: Number of these steps that the optimizer took before the watch began.
         batches: Batches that the loader drew, plus one for each unwatched step, so that the number can be compared with `steps`.
-        wrong: First contradiction between the loop and the file, in words; None if there is none.
+        wrong: First contradiction between the loop and the file, in words; "" if there is none.
         drawn: Test of the loader's batches against the sampling scheme; None if there is none.
         noise: Measurement of the noise; None without an Opacus optimizer.
         handles: Handles that remove the registered hooks.
@@ -79,7 +79,7 @@ class Watch(Displayed):
     steps: int = 0
     unwatched: int = 0
     batches: int = 0
-    wrong: str | None = None
+    wrong: str = ""
     drawn: DrawnBatches | None = None
     noise: MeasuredNoise | None = None
     handles: list[Any] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Watch(Displayed):
     __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
-        ending = "; contradicts the file: no guarantee" if self.wrong is not None else ""
+        ending = "; contradicts the file: no guarantee" if self.wrong else ""
         return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{ending}"
 
     def follow(self, optimizer: Any, loader: Any, accumulated: int = 1, taken: int = 0) -> None:
@@ -126,12 +126,12 @@ class Watch(Displayed):
     def complete(self) -> bool:
         """Return whether sampling, clipping and noise were observed in every step without a contradiction."""
         observed_all = all(part.was_observed for part in self.observed.values())
-        return observed_all and self.wrong is None and not self.unwatched
+        return observed_all and not self.wrong and not self.unwatched
 
     @property
     def report(self) -> str:
         """Return the observations in words, including the properties and the steps that were not observed."""
-        if self.wrong is not None:
+        if self.wrong:
             return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
         lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {part.words}" for name, part in self.observed.items())]
         faults = self._detectable_faults()
