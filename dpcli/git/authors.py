@@ -1,8 +1,9 @@
 """The authors of a file's lines, by git blame. Committers choose their names and addresses themselves, so these prove nothing.
 
-A *waiver* lets one condition of `dpcli gate` fail until a day, and names who approved it. The gate refuses a waiver whose approver wrote it
-(dpcli/gate/waivers.py). .mailmap may rename an author, and the change under review may edit .mailmap: so the names in the commits count as
-well (`_with_committed_names`). A line whose author is unknown is left out, and the caller must treat it as unknown.
+A *waiver* lets one condition of `dpcli gate` fail until a day, and names who approved it. If its policy asks for this, the gate refuses a
+waiver whose approver wrote it (dpcli/gate/waivers.py). .mailmap may rename an author, and the change under review may edit .mailmap: so the
+names in the commits count as well (`_with_committed_names`). A line whose author is unknown is left out, and the caller must treat it as
+unknown.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 (requests.py). `append_all` asks the request for its entry in the current state (state.py), and appends it to the store (stores/store.py).
 If others have meanwhile appended what the decision depends on, it asks again.
 
-The methods in order: reading; keys; prices; charges (`spend`, `reserve`, ...); rules (`amend`, `quota`, ...); windows of blocks; moves to
-another ledger; and how entries are appended. dpcli/ledger/__init__.py explains the words.
+The methods in order: reading; keys; prices; charges (`spend`, `reserve`, ...); rules (`amend`, `quota`, ...); windows of blocks; upgrade,
+and moves to another ledger; and how entries are appended. dpcli/ledger/__init__.py explains the words.
 """
 
 from __future__ import annotations
@@ -386,8 +386,8 @@ class Ledger:
 
         `Amend` (governance/amendments.py) describes the other arguments. A reason is required.
 
-        Raises InputError if the cap is not a number > 0, a statement is missing, or the ledger is in declared mode. The approver is the
-        person who asks, or is named in a two-person ledger.
+        Raises InputError if the cap is not a number > 0, a statement is missing, the ledger is in declared mode, or the approver is the
+        person who asks or is named in a two-person ledger.
         """
         request = Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged)
         return self._append(Proposable(request, expires), "")

@@ -16,7 +16,7 @@ BLOCKS: dict[str, str] = {
 }
 
 POLICIES = ("fcfs", "unlock", "dpack")  # the orders of runs in dpcli budget plan; the first is the order of the days
-MOST_IN_WINDOW = 2000  # largest number of blocks on which one run is charged
+MOST_IN_WINDOW = 2000  # largest number of blocks in one window
 MOST_BLOCKS = 10**6  # limit of the blocks of one unit, and of the number of blocks by hash
 
 # The privacy filters, by the name that --filter takes.

@@ -1,8 +1,9 @@
 """Verification of a complete ledger: its store, the definitions that guard the rows, the chain, every entry, every cost, and an anchor.
 
 `dpcli budget verify` is for an auditor who trusts neither the people who charge nor the place where the ledger lies. A *problem* is a fault
-by which the ledger states less than was spent. An *anchor* is the number and hash of an entry that somebody keeps elsewhere: a ledger that
-was restored from an old backup does not contain it. dpcli/ledger/__init__.py explains the other words.
+by which the ledger states less than was spent, or allows more than its epsilon (`verify` lists them). An *anchor* is the number and hash of
+an entry that somebody keeps elsewhere: a ledger that was restored from an older backup does not contain it. dpcli/ledger/__init__.py
+explains the other words.
 
 The entries are read twice, one page at a time. The first pass checks the chain and applies the entries. The second pass computes every cost
 again, under the terms of the ledger even if an entry states other terms. It can take hours, so a broken chain is reported before it begins.

@@ -2,7 +2,7 @@
 
 A *section* is a table that describes a run for one command (dpcli/file/pipeline/section.py). It may have keys of other libraries, which
 dpcli does not know: a rule recognises them by their *normalized* names, in lower case with underscores for hyphens and spaces. A note in a
-table `covers` says that the file counts the cost elsewhere, which silences some rules (`has_cover_note`).
+table `covers` says that the accounting covers a choice, which silences some rules (`has_cover_note`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """delta-epsilon: the privacy profile, the smallest delta for every epsilon.
 
 A guarantee is not one pair (epsilon, delta) but all pairs on this curve, and the file's own pair is marked. Accountants answer the inverse
-question: epsilon is computed at 49 deltas (epsilons.py), and each pair is drawn with epsilon across and delta upwards.
+question: epsilon is computed at POINTS deltas and the account's own (epsilons.py), and each pair is drawn with epsilon across and delta
+upwards.
 """
 
 from __future__ import annotations

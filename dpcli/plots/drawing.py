@@ -1,6 +1,6 @@
 """`draw` makes a chart by the name of its kind; below it are the words about an account that its charts and reports share.
 
-Each kind has a module with a function that plugin.py registers: `dpcli plot KIND FILE` is draw(KIND, Question(pipeline)).
+Each kind has a module with a function that plugin.py registers: `dpcli plot KIND FILE` calls draw(KIND, Question(pipeline, ...), findings).
 """
 
 from __future__ import annotations

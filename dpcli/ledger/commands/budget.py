@@ -1,7 +1,7 @@
 """The command group `dpcli budget`, with the options and helpers that its subcommands share.
 
-The subcommands are in the other files of this folder: opening.py, spending.py, governing.py and reading.py. Each opens a ledger
-(`opened_ledger`), makes one request of `Ledger` (dpcli/ledger/ledger.py) and prints the answer as a document (dpcli/ledger/documents).
+The subcommands are in the other files of this folder: opening.py, spending.py, governing.py and reading.py. Most of them open a ledger
+(`opened_ledger`), call a method of `Ledger` (dpcli/ledger/ledger.py) and print the answer as a document (dpcli/ledger/documents).
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], *
 def _without_window_flag(error: InputError) -> InputError:
     """Return an error that names the parameter for blocks of the command that runs, in place of --window.
 
-    Functions of the ledger say "--window: ..." in their messages, as most commands have this option. `windows`, `retire`, `import` and
-    `plan` take blocks in another way.
+    Functions of the ledger say "--window: ..." in their messages, as the commands that charge a run have this option. `retire`, `import`
+    and `plan` take blocks in another way.
     """
     from dpcli.file.pipeline.datasets import without_flag
 

@@ -1,7 +1,7 @@
 """The balance of a ledger as a document: the used share of the cap, the runs, and what still fits, for `dpcli budget show`.
 
-dpcli/ledger/balance.py has the numbers, and explains the share of a cap. This module puts them in words. They err on the safe side: what is
-used is rounded up, and what is left is rounded down.
+dpcli/ledger/balance.py has the numbers, and explains the share of a cap. This module puts them in words: what is used of the cap is rounded
+up, and what is left of it is rounded down.
 """
 
 from __future__ import annotations

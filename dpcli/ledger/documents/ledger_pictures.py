@@ -1,8 +1,8 @@
 """The charts of a ledger: the used share of each block, and the part of the cap that remains by date, also of planned runs.
 
 A *block* is a part of the dataset, such as a day, with a cap of its own (dpcli/ledger/blocks/family.py). A chart is data (`Chart`): squares
-with a column and a row, lines, and markers. dpcli/document draws it as SVG, PNG or Vega-Lite. The layouts of blocks are a calendar for
-days, a row per year for weeks, and a plain grid with names for all others.
+with a column and a row, lines, and markers. dpcli/document/charts draws it. The layouts of blocks are a calendar for days, a row per year
+for weeks, and a plain grid with names for all others.
 """
 
 from __future__ import annotations

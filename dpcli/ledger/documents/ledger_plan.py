@@ -1,6 +1,6 @@
 """The rehearsal of a schedule as a document, which shows the runs that fit in a ledger, for `dpcli budget plan`.
 
-A *schedule* is a file with planned runs, one [[run]] table for each pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in
+A *schedule* is a file with planned runs, each [[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in
 that folder finds out which runs fit, plan_changes.py what would have to change, and policies.py orders the runs in another way than by
 their days.
 """

@@ -3,9 +3,9 @@
 A request (dpcli/ledger/requests.py) returns the content of the entry that grants it. In a two-person ledger such an entry needs a second
 person: `Proposable` turns the request into a proposal (proposals.py), and `Approve` writes the entry that the proposal asks for.
 
-A cap that is raised because of an output bounds nothing any more (`LedgerState.guaranteed`). So whoever raises it above what is guaranteed
-states either that nobody who decides on it had seen an output ("unseen"), or that they know that no epsilon is guaranteed from then on
-("acknowledged").
+A cap that is raised because of an output bounds nothing any more (`LedgerState.guaranteed`). So, after the first charge, whoever raises it
+above what is guaranteed states either that nobody who decides on it had seen an output ("unseen"), or that they know that no epsilon is
+guaranteed from then on ("acknowledged").
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Proposals of a two-person ledger: one person asks for a change, and another person approves it.
 
-A ledger (dpcli/ledger/__init__.py) is opened with or without this rule. With it, nobody can raise the cap, refund a run, set a quota or
-move the dataset alone. The requests are in amendments.py; this module says which proposals are open.
+A ledger (dpcli/ledger/__init__.py) is opened with or without this rule. With it, nobody can change the cap, void a reservation, set a quota
+or a rate, move the dataset or acknowledge a finding alone. `Proposable`, `Approve` and `Refuse` (amendments.py) are the requests; this
+module says which proposals are open.
 
 A proposal has one subject: the cap, a quota, the rate, a run, the place to which the dataset moves, or a finding. It is open until it is
 approved or refused, or until another entry changes its subject. Such an entry amends the cap, starts the run, or makes another proposal

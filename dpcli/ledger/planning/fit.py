@@ -2,7 +2,7 @@
 
 A run fits if its cost, in the currency of the ledger's filter, is at most what is left of the cap (dpcli/ledger/state.py). The message of a
 denial shows the proposals: "would fit: noise_multiplier = 1.913 in train (now 1.1); or 810 steps of train (now 1,000)". They are found by
-bisection over changed pipelines, each priced as the ledger would price it. A function returns "" if it has no proposal.
+bisection over changed pipelines, each priced as the ledger would price it. A proposal is "" if no value was found.
 """
 
 from __future__ import annotations

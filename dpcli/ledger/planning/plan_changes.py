@@ -1,6 +1,6 @@
 """Proposals for a schedule whose runs do not all fit.
 
-A *schedule* is a file with planned runs, one [[run]] table for each pipeline file (schedule.py), and a *window* is the part of the dataset
+A *schedule* is a file with planned runs, each [[run]] table for one pipeline file (schedule.py), and a *window* is the part of the dataset
 that a run reads, such as the last 28 days. Each proposal changes one thing: the number of runs, the time between them, the length of their
 windows, or the cost of their file. It is tried by rehearsing the whole schedule again (plan_rehearsal.py).
 """

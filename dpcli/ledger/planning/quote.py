@@ -1,7 +1,7 @@
 """Quotes of a ledger, which state whether several runs together would still fit in its current state. Nothing is charged.
 
-A dry run (--dry-run --ledger) shows the quote for its run, and `dpcli gate` asks for all pipelines of a change together, as they may be
-charged one after the other. Costs and caps are amounts by name in the currency of the ledger's filter (dpcli/ledger/amounts.py).
+A dry run (--dry-run --ledger) shows the quote for its run, and `dpcli gate` asks for all files of a call together, as they may be charged
+one after the other. Costs and caps are amounts by name in the currency of the ledger's filter (dpcli/ledger/amounts.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Installation and upgrade of the ledger's schema and roles in PostgreSQL.
 
-`dpcli budget init` installs them in a database without a ledger, and `dpcli budget upgrade` replaces the functions of an earlier version of
-dpcli. The tables and functions are in the .sql files of this folder; postgres.py calls them. `place` is the name of the database in
-messages, without a password.
+`dpcli budget init` or `copy` installs them in a database without a ledger, and `dpcli budget upgrade` replaces the functions of an earlier
+version of dpcli. The tables and functions are in the .sql files of this folder; postgres.py calls them. `place` is the name of the database
+in messages, without a password.
 """
 
 from __future__ import annotations

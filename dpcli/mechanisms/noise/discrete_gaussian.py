@@ -1,8 +1,8 @@
 """Discrete Gaussian noise on one integer, or on every entry of a vector of integers.
 
 `DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector. A change
-moves a vector by a *shift*, a vector of integers, of which the keys bound only norms; shifts of one norm may differ in cost, so all shifts
-are enumerated (numerics/closed/integer_vectors.py). `NearlyGaussian` is the cost of either if the noise has too many outcomes to sum over.
+moves a vector by a *shift*, a vector of integers, of which the keys bound only norms. Shifts of one norm may differ in cost, so the extreme
+ones are listed (numerics/closed/integer_vectors.py). `NearlyGaussian` is the cost of either if there are too many outcomes or shifts.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
 returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:

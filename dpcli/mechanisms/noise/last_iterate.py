@@ -1,8 +1,9 @@
 """Noisy gradient descent on convex losses, of which only the last model is released.
 
 Later steps hide earlier ones, so that the cost stops growing with the number of steps (Altschuler, Talwar 2022, arXiv:2205.13710). Fixed
-batches cost as much as one Gaussian, and drawn ones as one Gaussian and a few sampled steps. The theorem, its proof and the formulas are in
-numerics/closed/shifted_interpolation.py; here are the keys of the type "last-iterate", what makes its premises true, and the mechanism.
+batches cost as much as one Gaussian, and drawn ones as one Gaussian and the last sampled steps, or as all of them. The theorem, its proof
+and the formulas are in numerics/closed/shifted_interpolation.py; here are the keys of the type "last-iterate", what makes its premises
+true, and the mechanism.
 """
 
 from __future__ import annotations

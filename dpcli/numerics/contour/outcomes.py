@@ -1,7 +1,7 @@
 """Dominating pairs given by their outcomes: atoms, and pieces on which the density is exponential in the loss; with and without sampling.
 
-`Outcomes` is what a loss returns from its method `outcomes`, if it has one (as in noise/laplace.py). `SampledLoss` (sampling/poisson.py)
-samples these outcomes, and takes its CGF and its tilted law from them. z + 1 is the order of a CGF, g an unsampled loss, and r = P/Q.
+A loss with such a pair returns `Outcomes` from its method `outcomes` (as in noise/laplace.py). `SampledLoss` (sampling/poisson.py) samples
+these outcomes, and takes its CGF and its tilted law from them. z + 1 is the order of a CGF, g an unsampled loss, and r = P/Q.
 
 On a Poisson sample of rate q a loss g becomes log m(g) with m = 1 - q + q e^g, or, in the other direction, minus that of -g. Atoms stay
 atoms, and pieces stay pieces. So the CGF is a sum over the atoms plus, for each piece, an integral of a function that is analytic where

@@ -1,6 +1,6 @@
 """Private tokens: the clipped contributions of private contexts to the logits, and the test that decides which tokens need them.
 
-mechanisms/prediction/private_decoding.py prices what is drawn here, and text_writer.py draws it: a *context* is a prompt around one private
+mechanisms/prediction/private_decoding.py prices the tokens, and text_writer.py draws them. A *context* is a template around one private
 text, and a *batch* holds the contexts from which one text is written.
 
 Contributions. Let B be the public size of a batch (`references` in the file), which may differ from its number of contexts, and let the

@@ -1,7 +1,7 @@
 """The document that `dpcli pmixed evaluate` prints, and the chart of an ablation.
 
 A *perplexity* is e to the mean loss per token: smaller is better. A *method* is a way of using the private texts, or none of them, and its
-`kind` one of five (`MeasuredMethod`). An *ablation* varies one parameter and solves for the radius at each of its values. Most figures come
+`kind` one of five (`MethodKind`). An *ablation* varies one parameter and solves for the radius at each of its values. Most figures come
 from private texts without noise: the table and the chart say NOT_FOR_PUBLICATION, and JSON "private": true.
 """
 

@@ -40,7 +40,7 @@ WITHIN_BUDGET = ("pass", "warn")  # verdicts of a budget that is not exceeded
 
 
 def ending(source: str) -> str:
-    """Return the file name extension of a source, such as ".csv"; "" for module:function and other sources that are no files."""
+    """Return the extension of a source's name, such as ".csv"; that of "pkg.task:load" is ".task:load", which is no ending of a file."""
     return os.path.splitext(source)[1]
 
 

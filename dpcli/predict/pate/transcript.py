@@ -8,8 +8,8 @@ It is a file of lines of JSON, of which the first names the session's run:
     {"what": "end"}
 
 Each line is durable before the session continues. A query that is counted (query_counts.py) but has no outcome is *lost*, because of a
-crash or because an older transcript was restored. Its charge stands. No query is asked twice, as its outcome is read from the transcript.
-The transcript is private to its owner, as it shows what was charged, and in what order.
+crash or because an older transcript was restored. Its charge stands. No query is asked twice, as asking goes on after the last one that was
+counted. The transcript is private to its owner, as it shows what was charged, and in what order.
 """
 
 from __future__ import annotations

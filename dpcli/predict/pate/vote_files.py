@@ -142,8 +142,8 @@ READERS: dict[str, Callable[[str, str], Any]] = {".npy": _npy, ".csv": _csv, ".p
 def read_votes(plan: VotingPlan) -> VoteCounts | None:
     """Return the votes in the file that [pate] names, or those of the fitted teachers; None if the teachers are not fitted yet.
 
-    Without votes, `dpcli pate label` refuses and `account` prints the guarantee alone. Raises InputError if the file has no valid votes, or
-    they are from other teachers.
+    Without votes, `dpcli pate label` begins no session and `account` prints the guarantee alone. Raises InputError if the file has no valid
+    votes, or they are from other teachers.
     """
     if plan.pate.votes is not None:
         return votes_of(plan.pate, plan.path)
