@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from dpcli.base.errors import InternalError
 from dpcli.base.lazy import lazy
@@ -23,12 +23,11 @@ from dpcli.sessions.folder import this_process
 if TYPE_CHECKING:
     import ssl
 
-    import torch
     from numpy.typing import NDArray
 
     Words = NDArray[np.uint64]
     Reals = NDArray[np.float64]
-    T = TypeVar("T", float, Reals, torch.Tensor)
+    T = TypeVar("T", float, Any)  # Any: an array, or a tensor of torch, which this module does not import
 else:
     ssl = lazy("ssl")
 

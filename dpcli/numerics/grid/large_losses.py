@@ -315,7 +315,7 @@ class CoarseSurvey:
         self.largest = high * sum(n for _, n in steps) + sum(n * max(float(survey(loss).edges[-1]), 0.0) for loss, n in others)
         self.cells: list[tuple[StepCells, int]] = []
         self.tilts: Array = np.geomspace(1.0 / self.largest, -MAX_TILT * log_delta / high, TILTS)
-        losses: Array = np.arange(self.start, self.start + self.size, dtype=np.float64) * spacing
+        losses = np.asarray(spacing * (self.start + np.arange(self.size)), dtype=np.float64)
         cuts = np.searchsorted(losses, high * np.geomspace(LOWEST_CUT, 1.0, CUTS))
         self.cuts = np.unique(np.append(cuts, self.size))
         self.slip = 0.0
