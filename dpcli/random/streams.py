@@ -152,8 +152,8 @@ def grid_of(std: float) -> float:
 def round_to_grid(value: T, grid: float) -> T:
     """Return a number or an array in double precision, rounded to multiples of a power of two. An array is changed in place.
 
-    Close to the number that is added and subtracted, the numbers of double precision are the multiples of the grid. Values beyond 2^51
-    times the grid are rounded to multiples of a larger power of two.
+    Close to the number that is added and subtracted, the numbers of double precision are the multiples of the grid. Beyond 2^51 times
+    the grid, they are those of half of it or more.
     """
     shift = 1.5 * 2.0**52 * grid
     value += shift
