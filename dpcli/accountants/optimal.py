@@ -24,7 +24,6 @@ def optimal_epsilon(groups: Groups, slack: float) -> float:
 
     The groups' own deltas are not counted: `slack` is what they leave of the whole delta.
 
-
     Raises NotRepresentable if there are more than MAX_COUNT steps or if a step's epsilon is above MAX_EPSILON.
     """
     counts: dict[float, int] = {}

@@ -2,7 +2,8 @@
 
 In an adaptive file (`privacy.adaptive = true`), earlier outputs may decide which mechanism runs next, so the list in the file is only one
 of the runs that could happen. What holds for all of them is the cap in [budget], which a filter, such as that of a ledger, does not let
-them exceed. `binding_charges` turns the cap into one mechanism that costs as much, which accountants bound like any other.
+them exceed. `binding_charges` turns the cap into one mechanism that costs as much (or as the list does, if that is more), which accountants
+bound like any other.
 """
 
 from __future__ import annotations

@@ -139,8 +139,7 @@ def _calibrate_to_budget(
         # A section such as [federated] must agree with the final answer. That for epsilon alone may contradict it, and rho need more noise.
         stripped = replace(pipeline, sections=())
         result = calibrate(stripped, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
-        charges = resolve(result.pipeline, group_size)
-        if budget.rho is None or without_rounding(total_rho(charges).value, budget.rho) <= budget.rho:
+        if budget.rho is None or without_rounding(total_rho(resolve(result.pipeline, group_size)).value, budget.rho) <= budget.rho:
             solved = replace(result.pipeline, sections=pipeline.sections)
             refuse_contradicted(solved)
             return replace(result, pipeline=solved)

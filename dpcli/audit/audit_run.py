@@ -55,7 +55,7 @@ class AuditRequest:
         settings: Settings of the audit. Flags have replaced the keys of [audit].
         pipeline: The pipeline; None without a file.
         epsilon, delta: A claim that replaces the claim of the file.
-        correct: Number of right guesses, which replaces scores; None if the guesses are made here.
+        correct: Number of right guesses, which replaces scores; None if none is stated.
         jobs: Number of processes for trials.
         progress: Function that is called with the number of finished runs and the number of all runs.
         diagnostics: Findings of the lint rules about the file.

@@ -85,7 +85,7 @@ class StrongestAttack:
 
 
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
-    """Return the best attack on a noisy sum whose privacy cost equals the claim; None if the claimed epsilon is 0, which no noise attains.
+    """Return the best attack on a noisy sum whose privacy cost equals the claim; None if the claimed epsilon is 0.
 
     The cost of sampled mechanisms at one delta is that of a Gaussian which costs more than they do at other deltas. The curve of the claim
     would refute this Gaussian although no noise is missing. The Gaussian with the most cost that the curve allows is used instead.

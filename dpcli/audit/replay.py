@@ -371,7 +371,7 @@ def _excess_probability(trials: int, rate: float, drawn: int) -> float:
 
 
 def draw_count_power(trials: int, rate: float, level: float) -> str:
-    """Return in words how much too often records must be drawn for a test at this level to detect it, in steps times records trials."""
+    """Return in words how much too often records must be drawn for a test at this level to detect it. trials: steps times records."""
     threshold = least_count(trials, lambda count: count > 0 and _excess_probability(trials, rate, count) <= level)
     if threshold > trials:
         return "nothing"

@@ -1,8 +1,8 @@
 """The display of a result of the Python interface, such as `dpcli.account(...)`: its `repr`, and its page in a notebook.
 
-A notebook shows what a command would print for the same result. The pages are made by other folders, so they are looked up in the registry
-of plugins (registry.py): DISPLAYED has the function that makes a document from a result, by the name of the result's class; under "" the
-one for all other results; and under "fragment" the function that turns a document into HTML.
+For a result that a command prints, a notebook shows the document of the command. The pages are made by other folders, so they are looked up
+in the registry of plugins (registry.py): DISPLAYED has the function that makes a document from a result, by the name of the result's class;
+under "" the one for all other results; and under "fragment" the function that turns a document into HTML.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Displayed:
         return f"{type(self).__name__}({line})"
 
     def _repr_html_(self) -> str:
-        """Return the page of the result, as HTML. Jupyter calls this method. A result without a page shows its `_line`."""
+        """Return the page of the result, as HTML. Jupyter calls this method. A result without a page shows its `repr`."""
         from dpcli.base.registry import DISPLAYED
 
         document_of = load(DISPLAYED.get(type(self).__name__, DISPLAYED[""]))

@@ -1,6 +1,6 @@
 """Checks of what dpcli does not always have: packages that only an extra installs (pip install 'dpcli[train]'), and locks on files.
 
-A command calls `require` or `require_posix` first, so that it fails before anything is charged or written.
+Call `require` or `require_posix` first, so that a command fails before anything is charged or written.
 """
 
 from __future__ import annotations

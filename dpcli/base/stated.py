@@ -2,7 +2,7 @@
 
 Files, flags and policies state decimals, and a float stores the nearest binary number: 3 * 0.1 is 0.30000000000000004 in Python, and three
 runs at epsilon 0.1 would exceed a cap of 0.3. The functions therefore compute with the stated numbers, without rounding, and round the
-result once, upwards: the results are costs, and a cost may only err upwards.
+result once, upwards, as a cost may only err upwards. A limit is computed with its sign changed.
 """
 
 from __future__ import annotations

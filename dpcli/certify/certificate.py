@@ -1,9 +1,9 @@
 """Proofs of the epsilon or delta that `dpcli account` prints for a pipeline, as a certificate, which is a JSON object.
 
 A certificate states the *parts*, the dominating pairs of the pipeline's mechanisms with exact numbers (certified_parts.py), and *claims*:
-an epsilon and its delta as decimal texts, and whether this is an upper or a lower bound. For each claim and direction of the neighbouring
-relation it has a *plan*, such as where a contour lies. proof_search.py finds plans in floating point, and checker.py computes along them in
-ball arithmetic. Only what the checker proves is kept.
+an epsilon and its delta as decimal texts, and whether this is an upper or a lower bound. A proof follows a *plan*, such as where a contour
+lies; an upper bound has one for each direction of the neighbouring relation, and a lower bound for one of them. proof_search.py finds plans
+in floating point, and checker.py computes along them in ball arithmetic. Only what the checker proves is kept.
 
 `prove` makes a certificate, and `require_about` checks that a certificate is about a pipeline.
 """

@@ -7,8 +7,9 @@ true number. A comparison of balls holds only if it holds for all their points, 
 certificate also contains a plan, such as where a contour lies and how many frequencies are summed. A bad plan proves nothing, but no
 plan proves a false claim, so the search that made the plan need not be trusted.
 
-A certificate is JSON. Its `parts` have a kind, such as "mixture", a count, and the numbers of the kind as decimal texts (KEYS_OF_KIND).
-Its `claims` have a bound ("upper" or "lower"), an epsilon, a delta, and `proofs`: a plan for each direction, "remove" and "add".
+A certificate is JSON. Its `parts` have a kind, such as "mixture", a count, and exact numbers (KEYS_OF_KIND): whole ones, or texts of
+decimals and fractions. Its `claims` have a bound ("upper" or "lower"), an epsilon, a delta, and `proofs`: plans by direction, "remove" or
+"add" (`cases_of`). An upper bound needs each of them, a lower bound one.
 
 What is claimed. Part i of the pipeline runs n_i times and has a pair of distributions (P_i, Q_i). That these pairs dominate the
 mechanisms is assumed; the certificate cites the theorems. The privacy loss L is the sum of log dP_i/dQ_i over all runs, and

@@ -1,4 +1,4 @@
-"""A mechanism of the file in words for a disclosure: its keys, and what its noise is measured against. Used by item_answers.py.
+"""A mechanism of the file in words for a disclosure: its keys, and what its noise is measured against.
 
 An answer stays on a readable line: long values are cut, and of long lists only the first words are named.
 """

@@ -1,7 +1,7 @@
 """Random entries of every registered mechanism type, sampling scheme and adjacency.
 
 Keys, kinds and rules are read from the annotations of a mechanism type, so that a new type is drawn as soon as it is registered. Numbers
-are log-uniform: most are moderate, and some are extreme. An entry that its type refuses is drawn again, TRIES times.
+are log-uniform. Most are moderate, and some are extreme. Keys that contradict each other are drawn again, up to TRIES times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pipelines for the exam. They are built from given numbers, or drawn at random from the values that the keys of a type allow.
 
-A *subject* is a random pipeline for one mechanism type, adjacency and sampling scheme (drawn_files.py draws its keys). Every exam draws
-with a fresh seed, which it prints.
+A *subject* is a random pipeline for one mechanism type, adjacency and sampling scheme (drawn_files.py draws its keys). By default,
+an exam draws with a fresh seed, which it prints.
 """
 
 from __future__ import annotations

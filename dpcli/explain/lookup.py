@@ -70,7 +70,7 @@ def explain(name: str) -> str:
 
 
 def _known_parts(phrase: str) -> list[str]:
-    """Return the known parts of a phrase, the longest first: "sampling rate" and "rate" of "the sampling rate of it"."""
+    """Return the known parts of a phrase, the longest first: "privacy budget", "privacy" and "budget" of "my privacy budget"."""
     words_of_phrase = re.findall(r"[^\s(),:;]+", phrase)
     result = []
     for length in range(len(words_of_phrase) - 1, 0, -1):

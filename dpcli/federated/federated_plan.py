@@ -36,8 +36,8 @@ class FederatedPlan(FilePlan):
         entry: The [[mechanism]] entry that a round performs.
         rounds: Number of rounds in the plan.
         portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of this number.
-        paid_by: Number of charged rounds that pay for all rounds of the plan; at most `rounds`. Without amplification it is the number of
-            rounds in which one client takes part.
+        paid_by: Number of charged rounds that pay for all rounds of the plan; at most `rounds`. Without sampling and with independent
+            noise, it is the number of rounds in which one client takes part.
         rate: Share of the clients that take part in a round; None if it is unknown.
     """
 

@@ -1,7 +1,7 @@
 """The document of `dpcli account` with several files: each file separately, and the files of each dataset together.
 
-Everything that it says about one file or one sum is taken from the document that documents/account.py makes of it. The exit code is that of
-the worst file or sum.
+Its passages, findings, checks and records are those of the documents that documents/account.py makes of each file and each sum. The exit
+code is that of the worst file or sum.
 """
 
 from __future__ import annotations

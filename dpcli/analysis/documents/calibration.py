@@ -1,6 +1,6 @@
 """The document of `dpcli calibrate`: the answer, the next cheaper value, and the noise of the classical formula if it applies.
 
-The next cheaper value misses the target, and shows so that the answer is no larger than it must be. The formula from textbooks is there
+That the next cheaper value misses the target shows that the answer costs no more than it must. The formula from textbooks is there
 because users expect its number; it is larger than needed for small epsilons, and proves nothing for epsilon >= 1.
 """
 

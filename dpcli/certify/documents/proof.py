@@ -1,7 +1,7 @@
 """Documents of `dpcli certify`: what was proved of a file (`proved`), and what a certificate proves (`checked`).
 
-A *claim* of a certificate is an upper or a lower bound, and its *proofs* are plans by which the checker recomputes the bound, one for each
-direction of the neighbouring relation (certify/certificate.py).
+A *claim* of a certificate is an upper or a lower bound, and its *proofs* are plans by which the checker recomputes the bound
+(certify/certificate.py).
 """
 
 from __future__ import annotations

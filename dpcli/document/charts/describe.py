@@ -1,7 +1,7 @@
 """A chart in words, for readers who cannot see the picture.
 
 A screen reader speaks this text in place of an svg, which has it as its <desc>; png stores it as metadata and vega-lite as its description.
-It has no numbers of its own: what it says is read from the lines, labels and notes of the `Chart` (chart.py).
+All that it says is read from the `Chart` (chart.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The scene of a grid of squares, such as the blocks of a ledger: the squares with their headings, and the legend below them.
 
-A square's colour is the step of its value (`Grid`). Nothing is told by colour alone: a square without a value is smaller or pale, a closed
-one is hatched, and one at the last step has a dot. If the squares have names, they are wide, and contain their names and values.
+A square's colour is the step of its value (`Grid`). Three kinds are told by more than their colour: a square without a value is smaller or
+pale, a closed one is hatched, and one at the last step has a dot. If the squares have names, they are wide, and contain their names and
+values.
 """
 
 from __future__ import annotations

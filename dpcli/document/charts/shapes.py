@@ -14,7 +14,7 @@ from dpcli.document.chart import Chart, Tone
 from dpcli.document.charts.labels import Box, Point, wrap
 from dpcli.document.document import visible
 
-# Roles of colours that no data have: texts, lines of the grid, axes, paper, and squares without a value or at a step of their values.
+# Roles of colours other than those of `Tone`: texts, lines of the grid, axes, paper, and squares without a value or at a step of values.
 Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
 # Colours of the squares of a grid, from small to large values. Larger values are darker on light paper, and lighter on dark paper.
 STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")

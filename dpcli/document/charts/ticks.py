@@ -1,8 +1,8 @@
 """The ticks of an axis: round values, with their labels.
 
-Every format of charts draws the ticks that `ticks` returns, so an axis reads the same everywhere; only how many fit depends on the format.
-Linear axes have multiples of 1, 2 or 5 times a power of ten, logarithmic ones round numbers of each decade, and axes of dates the starts of
-minutes, hours, days, months or years.
+Every format that draws axes draws these ticks, so an axis reads the same everywhere; only how many fit depends on the format. Linear axes
+have multiples of 1, 2 or 5 times a power of ten, logarithmic ones round numbers of each decade, and axes of dates round times, from seconds
+to years.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command `dpcli export`, which converts a pipeline or a trained model to the format of another library.
 
-Each subcommand calls one converter, and writes its result to a new file or prints it. A pipeline that the format cannot express is refused,
-since the accountant of the other library would otherwise answer for another pipeline.
+Each subcommand calls one converter, and writes its result to a new file or folder, or prints it. A pipeline that the format cannot express
+is refused, since the accountant of the other library would otherwise answer for another pipeline.
 """
 
 from __future__ import annotations

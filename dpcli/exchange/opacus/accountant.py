@@ -123,7 +123,7 @@ def state_in(checkpoint: Any) -> OpacusState:
 
 
 def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
-    """Yield the state of every accountant, with the key under which it is stored. Raises InputError if a state is invalid."""
+    """Yield the state of every accountant, with the key under which it is stored. Raises InputError as `state_in` does."""
     unvisited: list[tuple[str, Any]] = [("the top", checkpoint)]
     visited: set[int] = set()
     while unvisited:

@@ -153,7 +153,7 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
 
 
 def meant(key: str, known: Iterable[str]) -> Advice:
-    """Return advice about an unknown key of a pipeline file. Its module is imported only here, as most files need no advice."""
+    """Return advice about an unknown key of a pipeline file. Its module is imported here, as most files need no advice."""
     from dpcli.file.pipeline.misplaced import advice
 
     return advice(key, known, frozenset(TOP))
