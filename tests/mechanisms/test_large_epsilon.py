@@ -93,7 +93,7 @@ def test_delta_holds_up_to_the_largest_epsilons(kind: type, draws: int) -> None:
         for name in ACCOUNTANTS:
             accountant = accountant_named(name)
             profile = accountant.profile(((mechanism, 1),))
-            if isinstance(profile, str) or not accountant.sound:
+            if not accountant.sound:
                 continue
             with suppress(NotRepresentable):
                 bound = profile.delta(at)

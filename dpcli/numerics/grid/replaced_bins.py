@@ -40,11 +40,8 @@ POINTS = 128  # K
 LEAST_MU, MOST_MU = 1e-5, 12.0  # range of mu; e^{mu (mu + FAR)} must not overflow
 FAR = 13.0  # normal outcomes farther above mu are above the highest point
 DEVIATIONS = 9.0  # sums of this many standard deviations are below the highest point
-DIGITS, FEWEST, MOST_COPIES = (
-    12,
-    5,
-    2**30,
-)  # t keeps DIGITS leading binary digits less half of their number, or FEWEST; the largest t
+DIGITS, FEWEST = 12, 5  # t of n binary digits keeps the first DIGITS - n/2 of them, and at least FEWEST
+MOST_COPIES = 2**30  # the largest t
 RAISED, ERROR = 1e-10, 3e-11  # raise of a share, relative to its largest terms, and relative error of a mass
 DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0  # fall of log h from one point to the next, until it is LOG_LAST
 LONGEST, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
