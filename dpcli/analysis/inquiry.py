@@ -2,8 +2,9 @@
 
 An `Inquiry` is the question, and a `Panel` says whom to ask. Two accountants may answer with an interval so narrow that nobody can improve
 it (`SETTLING` in accountants/plugin.py); they run first, and if one of them settles the headline, only cheap accountants are run in
-addition, for the table. Otherwise all are run, and share one allowance of work. A lower bound holds for a dominating pair; if the
-mechanisms of the file need not attain theirs, it is taken from others that the file allows too and that do (`_witnesses`).
+addition, for the table. Otherwise all are run, and share one allowance of work. A lower bound is computed for a dominating pair, and holds
+for a mechanism only if some pair of neighbouring datasets really has these two laws (the mechanism *attains* its pair). For a mechanism
+that does not, `_witnesses` gives another one that the file allows too and that does.
 """
 
 from __future__ import annotations

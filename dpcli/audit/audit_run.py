@@ -20,10 +20,11 @@ from dpcli.audit.audit_result import Audit, AuditKind
 from dpcli.audit.audit_settings import AuditSettings, read_settings, with_flags
 from dpcli.audit.claim import Claim, file_claim, stated_claim
 from dpcli.audit.evidence import Evidence, read_evidence
+from dpcli.audit.noise_draws import Step
 from dpcli.audit.noise_statistics import noise_power
 from dpcli.audit.one_run import guessed_audit, one_run_audit
 from dpcli.audit.own_code import call_user_code, user_function
-from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, steps_of
+from dpcli.audit.replay import Declared, Pair, checks, declaration, steps_of
 from dpcli.audit.scores import Guessed
 from dpcli.audit.trials import Progress, neighbouring_pair, run_trials, trial_plan
 from dpcli.audit.two_runs import counted_audit, two_run_audit

@@ -8,7 +8,7 @@ noise_statistics.py tests this. A *tensor* is the noise on one parameter, and a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpcli.numerics.arrays import Array, np
@@ -16,9 +16,26 @@ from dpcli.numerics.arrays import Array, np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpcli.audit.replay import Step
-
 SINGLE_PRECISION = 2.0**-23  # relative resolution of sums in single precision
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A step of a program under test.
+
+    Attributes:
+        sums: The clipped sums before noise, by name.
+        batch: Ids of the records in the batch, in any order.
+        noise: The noise that is added to the sums, by name; empty if only the sums are checked.
+    """
+
+    sums: Mapping[str, Any]
+    batch: Sequence[Any] = ()
+    noise: Mapping[str, Any] = field(default_factory=dict)
+
+    def arrays(self) -> list[Array]:
+        """Return all arrays of sums and noise."""
+        return [*map(np.asarray, self.sums.values()), *map(np.asarray, self.noise.values())]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

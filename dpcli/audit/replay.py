@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import binomial_tail
-from dpcli.audit.noise_draws import noise_draws
+from dpcli.audit.noise_draws import Step, noise_draws
 from dpcli.audit.noise_statistics import DETECTION_PROBABILITY, Statistic, detectable_factor, statistics
 from dpcli.audit.own_code import FAILURES, error_text
 from dpcli.audit.power import least_count
@@ -40,25 +40,6 @@ else:
 
 SAME_NOISE = 1e-4  # two draws of noise are equal if they differ by at most this share of the standard deviation
 ROUNDING = 1e-6  # relative amount by which sums in single precision may exceed the bound
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """A step of a program under test.
-
-    Attributes:
-        sums: The clipped sums before noise, by name.
-        batch: Ids of the records in the batch, in any order.
-        noise: The noise that is added to the sums, by name; empty if only the sums are checked.
-    """
-
-    sums: Mapping[str, Any]
-    batch: Sequence[Any] = ()
-    noise: Mapping[str, Any] = field(default_factory=dict)
-
-    def arrays(self) -> list[Array]:
-        """Return all arrays of sums and noise."""
-        return [*map(np.asarray, self.sums.values()), *map(np.asarray, self.noise.values())]
 
 
 @dataclass(frozen=True, slots=True)

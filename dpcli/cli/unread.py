@@ -1,4 +1,4 @@
-"""Reports about errors outside of commands, such as a command line that Click refuses, so that no command knows its options.
+"""Reports about errors that no command could report, for example because Click refused the command line and called no command.
 
 The error replaces a report of an earlier run, which a CI system would trust. main.py calls `report_unread` for errors that a command
 has not reported itself.
@@ -16,7 +16,7 @@ from dpcli.cli.error_reports import REPORTED, report_error
 from dpcli.cli.options import EVERYTHING, DocumentFormat, named_output
 from dpcli.cli.printing import Invocation
 
-# The options of most commands that name reports. Click refused the command line, so that it is read a second time for these alone.
+# The options of most commands that name reports. As Click refused the whole command line, it is parsed again for these two alone.
 REPORTS = (click.Option(["-o", "--output", "outputs"], multiple=True), click.Option(["-f", "--format", "format_"]))
 
 
@@ -35,7 +35,11 @@ def report_unread(error: BaseException, arguments: Sequence[str]) -> None:
     format_ = str(values.get("format_"))
     inputs: list[str] = []
     for word in others:
-        inputs += (word, word.partition("=")[2], word[2:])  # also the paths in --flag=PATH and -fPATH
+        inputs += (
+            word,
+            word.partition("=")[2],
+            word[2:],
+        )  # word[2:] is the path in -fPATH, and the one after = that in --flag=PATH
     report_error(
         error, Invocation("dpcli", ""), format_ if format_ in FORMATS else "text", outputs, outlives_errors=True, inputs=inputs
     )

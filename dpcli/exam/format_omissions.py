@@ -40,7 +40,7 @@ Render = Callable[[Document], str]
 class DrawnDocument:
     """A generator of random documents.
 
-    Every word is unique, and stands between two of the AWKWARD characters.
+    Every word is unique. A word of `text` stands between two of the AWKWARD characters.
 
     Attributes:
         words: Number of words and numbers that have been drawn.
@@ -235,7 +235,7 @@ def rendering_faults(name: str, render: Render, document: Document) -> Iterator[
 
 @functools.cache
 def drawn_documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
-    """Return DOCUMENTS random drawn_documents, each with its rendering by the format. They are cached, as each omission uses them."""
+    """Draw DOCUMENTS random documents, and render each by the format. They are cached, because every omission is tried on the same ones."""
     drawn = [DrawnDocument(Random(f"{seed}/{name}/{k}")).document() for k in range(DOCUMENTS)]
     return tuple((document, renderer(name)(document)) for document in drawn)
 

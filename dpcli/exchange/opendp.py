@@ -30,7 +30,7 @@ ROWS = "one record is one row"
 IDENTIFIERS = "one record is all rows of one identifier"
 
 
-class Metric(NamedTuple):
+class RecordDistance(NamedTuple):
     """A distance between data sets: the adjacency in which a unit changes d_in records, and the meaning of a record in words."""
 
     adjacency: str
@@ -38,12 +38,12 @@ class Metric(NamedTuple):
 
 
 METRICS = {
-    "symmetric_distance": Metric("add-remove", ROWS),
-    "insert_delete_distance": Metric("add-remove", ROWS),
-    "change_one_distance": Metric("replace-one", ROWS),
-    "hamming_distance": Metric("replace-one", ROWS),
-    "symmetric_id_distance": Metric("add-remove", IDENTIFIERS),
-    "change_one_id_distance": Metric("replace-one", IDENTIFIERS),
+    "symmetric_distance": RecordDistance("add-remove", ROWS),
+    "insert_delete_distance": RecordDistance("add-remove", ROWS),
+    "change_one_distance": RecordDistance("replace-one", ROWS),
+    "hamming_distance": RecordDistance("replace-one", ROWS),
+    "symmetric_id_distance": RecordDistance("add-remove", IDENTIFIERS),
+    "change_one_id_distance": RecordDistance("replace-one", IDENTIFIERS),
 }
 MEASURES = ("max_divergence", "zero_concentrated_divergence")
 

@@ -126,7 +126,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)
 
 
-class Schedule(NamedTuple):
+class NoiseSchedule(NamedTuple):
     """The known columns of a csv, their values in each row, and the names of tools that stand in the file, each with the name it means."""
 
     columns: list[str]
@@ -134,7 +134,7 @@ class Schedule(NamedTuple):
     renamed: dict[str, str]
 
 
-def _read(data: bytes, ignored: Collection[str], place: str) -> Schedule:
+def _read(data: bytes, ignored: Collection[str], place: str) -> NoiseSchedule:
     """Return the schedule in a csv. Its rows are read later, one by one. Raises InputError for another header row."""
     try:
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
@@ -156,7 +156,7 @@ def _read(data: bytes, ignored: Collection[str], place: str) -> Schedule:
             f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(unknown_columns[0][:80])} too: rename it, "
             "or use --ignore if it does not concern noise, samples or steps"
         )
-    return Schedule(known, _rows(lines, head, known, place), renamed)
+    return NoiseSchedule(known, _rows(lines, head, known, place), renamed)
 
 
 def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> Iterator[Row]:

@@ -113,7 +113,8 @@ class Round(Displayed):
         if self._process != this_process() or not self._claim.acquire(blocking=False):
             raise InputError(f"round {self.number}: already released: a second release would need noise that was not charged")
         self._count(sent)
-        return round_to_grid(np.asarray(total + draw_noise(self._plan, count)), grid_of(_noise_std(self._plan)))
+        noisy: Reals = round_to_grid(total + draw_noise(self._plan, count), grid_of(_noise_std(self._plan)))
+        return noisy
 
     def _count(self, sent: Mapping[int, Any]) -> None:
         """Count the participations of the clients. If a client is refused, the round may still be released with other clients."""

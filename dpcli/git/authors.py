@@ -42,7 +42,7 @@ class Author:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of the author: names, addresses, the parts of addresses before "@", and logins in the addresses of a forge."""
+        """All names of the author: names, addresses and their other spellings, the parts of addresses before "@", and logins."""
         names = [self.name, self.mapped_name]
         for mail in (self.mail, self.mapped_mail):
             names += [mail, mail.partition("@")[0], _login(mail), *spellings_of_address(mail)]
@@ -51,8 +51,8 @@ class Author:
 
 def _login(mail: str) -> str:
     """Return the part of an address before "@", without a number and "+" before it, or without "+" and a tag after it."""
-    number, plus, login = mail.partition("@")[0].partition("+")
-    return login if plus and number.isdigit() else number
+    first, plus, last = mail.partition("@")[0].partition("+")
+    return last if plus and first.isdigit() else first
 
 
 def spellings_of_address(mail: str) -> tuple[str, ...]:

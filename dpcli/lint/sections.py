@@ -21,7 +21,7 @@ PROSE = frozenset({"description", "note", "notes", "comment", "covers"})  # keys
 OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})  # texts that switch a setting off
 
 
-class Setting(NamedTuple):
+class SectionKey(NamedTuple):
     """A key of a section or of an inner table, with its normalized name."""
 
     path: Path
@@ -29,20 +29,20 @@ class Setting(NamedTuple):
     value: Any
 
 
-def settings(pipeline: Pipeline, *sections: str) -> Iterator[Setting]:
+def settings(pipeline: Pipeline, *sections: str) -> Iterator[SectionKey]:
     """Yield every key of these sections, or of those in RELEASING if none is named. Keys of PROSE are left out."""
     for section, table in pipeline.sections:
         if section in (sections or RELEASING):
             yield from _keys_inside((section,), table)
 
 
-def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[Setting]:
+def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[SectionKey]:
     """Yield the keys of a table as `settings` does."""
     for key, value in table.items():
         name = normalized(key)
         if name in PROSE:
             continue
-        yield Setting((*path, key), name, value)
+        yield SectionKey((*path, key), name, value)
         if isinstance(value, Mapping):
             yield from _keys_inside((*path, key), value)
         for index, item in enumerate(value if isinstance(value, list) else ()):

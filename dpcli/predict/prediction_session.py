@@ -2,7 +2,7 @@
 
 A *session* is everything that one charge pays for; it may be interrupted and continued (sessions/charged.py). `begin_session` charges all
 of its answers at once, before the first noise, and binds it to the content of its inputs. Every answer is then counted durably before it is
-drawn (query_counts.py), so that a continued session gives no more answers than were charged, and none twice. pate, prompt and generate also
+drawn (query_counts.py), so that a continued session draws no more answers than were charged, and none twice. pate, prompt and generate also
 save what they answered (`add_line`); if the count is below that, an earlier state of it was restored (`require_count_of`).
 """
 
@@ -54,7 +54,7 @@ class AnswerCount:
         """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
 
         Args:
-            place, moved: As in `open_queries`. The name of the count, if it has one, is appended to the place.
+            place, moved: As in `open_queries`; None for no place. The name of the count, if it has one, is appended to the place.
 
         Raises:
             LedgerError: If the count is missing, locked, damaged or a copy, or belongs to another session.
@@ -130,7 +130,7 @@ def begin_session(
         inputs: Digest of each input other than the file, by name.
         counts: Limits on the answers.
         resume: Whether to continue the session in the folder.
-        moved, place: As in `open_queries`, for every count.
+        moved, place: As in `AnswerCount.open`, for every count.
         released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists, as another
             session wrote it.
 

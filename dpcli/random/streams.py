@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from dpcli.base.errors import InternalError
 from dpcli.base.lazy import lazy
@@ -23,16 +23,15 @@ from dpcli.sessions.folder import this_process
 if TYPE_CHECKING:
     import ssl
 
-    import torch
     from numpy.typing import NDArray
 
     Words = NDArray[np.uint64]
     Reals = NDArray[np.float64]
-    T = TypeVar("T", float, Reals, torch.Tensor)
+    T = TypeVar("T", float, Any)  # Any: an array, or a tensor of torch, which this module does not import
 else:
     ssl = lazy("ssl")
 
-CRYPTOGRAPHIC_LIMIT = 10**7  # largest draw from the cryptographic generator, in numbers; it takes about 0.03 s
+CRYPTOGRAPHIC_LIMIT = 10**7  # largest draw from the cryptographic generator, in numbers; it takes about 0.06 s
 CHUNK = 2**16  # count of the numbers that are computed together; they fit into the cache of a core
 
 
@@ -153,8 +152,8 @@ def grid_of(std: float) -> float:
 def round_to_grid(value: T, grid: float) -> T:
     """Return a number or an array in double precision, rounded to multiples of a power of two. An array is changed in place.
 
-    Close to the number that is added and subtracted, the numbers of double precision are the multiples of the grid. Values beyond 2^51
-    times the grid are rounded to multiples of a larger power of two.
+    Close to the number that is added and subtracted, the numbers of double precision are the multiples of the grid. Beyond 2^51 times
+    the grid, they are those of half of it or more.
     """
     shift = 1.5 * 2.0**52 * grid
     value += shift
@@ -175,32 +174,34 @@ def is_cryptographic_size(count: int) -> bool:
 def box_muller(stream: Stream, count: int, std: float = 1.0) -> Reals:
     """Return `count` independent draws from N(0, std^2) in float64.
 
-    A point with radius r = sqrt(-2 log u) and angle pi v gives two draws, r cos(pi v) and r sin(pi v). Here u in (0, 1] is a uniform
+    A draw is r cos(pi v), the first coordinate of a point with radius r = sqrt(-2 log u) and angle pi v. Here u in (0, 1] is a uniform
     multiple of 2^-53, and v in [-1, 1) is a uniform multiple of 2^-31. Draws reach 8.57 standard deviations, and the mass beyond is below
-    10^-16. The angle, its cosine and its sine are in single precision, with a total error below 5e-7 of the radius.
+    10^-16. The angle and its cosine are in single precision, with a total error below 5e-7 of the radius.
+
+    The second coordinate, r sin(pi v), is not used. Both together would lie on one of about 2^25 rays, so a pair of noisy sums, although
+    rounded, would show what the noise was added to.
 
     Source: Box & Muller 1958.
     """
-    drawn = np.empty(count + count % 2)
-    for start in range(0, len(drawn), CHUNK):
+    drawn = np.empty(count)
+    for start in range(0, count, CHUNK):
         _fill(stream, drawn[start : start + CHUNK], std)
-    return drawn[:count]
+    return drawn
 
 
 def _fill(stream: Stream, out: Reals, std: float) -> None:
-    """Write draws from N(0, std^2) to an array of even length, by the method of `box_muller`.
+    """Write draws from N(0, std^2) to an array, by the method of `box_muller`.
 
     The steps work in place, because new memory for each step would cost more time than the arithmetic.
     """
-    half = len(out) // 2
-    words = stream.words(half + (half + 1) // 2)
-    uniform = (words[:half] >> np.uint64(11)).view(np.int64) + 1.0
+    count = len(out)
+    words = stream.words(count + (count + 1) // 2)
+    uniform = (words[:count] >> np.uint64(11)).view(np.int64) + 1.0
     uniform *= 2.0**-53
     radius = np.log(uniform, out=uniform)
     radius *= -2.0
     np.sqrt(radius, out=radius)
     radius *= std
-    angle = words[half:].view(np.int32)[:half].astype(np.float32)
+    angle = words[count:].view(np.int32)[:count].astype(np.float32)
     angle *= np.float32(np.pi * 2.0**-31)
-    np.multiply(radius, np.cos(angle), out=out[:half])
-    np.multiply(radius, np.sin(angle, out=angle), out=out[half:])
+    np.multiply(radius, np.cos(angle, out=angle), out=out)

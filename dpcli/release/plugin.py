@@ -41,8 +41,8 @@ PLUGIN = Plugin(
     entries="dpcli.release.query_entries:entries",
     words={"measure": MEASURES},
     displayed={
-        "ReleasedAnswers": "dpcli.release.documents.release:answers_page",
-        "PlannedRelease": "dpcli.release.documents.release:plan_page",
+        "ReleasedAnswers": "dpcli.release.documents.python:answers_page",
+        "PlannedRelease": "dpcli.release.documents.python:plan_page",
     },
     taken_for_data="dpcli.release.engines.source_files:would_match",
 )

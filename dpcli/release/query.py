@@ -197,7 +197,7 @@ class Query:
 
     @property
     def replaces_max_rows(self) -> str | None:
-        """The setting with which all rows of a unit count and max_rows has no meaning, for messages; None if max_rows bounds them."""
+        """The setting with which no row of a unit is left out of a key, for messages; None if max_rows bounds the rows."""
         return None
 
     @property

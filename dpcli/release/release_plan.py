@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
-UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[mechanism]'"
+UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
 WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
 
 
@@ -219,6 +219,6 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return the paths that no other output may use: the files of the mechanism, and the folders that it will create."""
+    """Return the paths that no other output may use: the files of the release, and the folders that it will create."""
     files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, CROISSANT, RUN, LOCK))
     return (*files, *missing_folders(plan.folder))

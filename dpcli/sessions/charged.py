@@ -43,8 +43,8 @@ class Session:
         run: Key of its run in the ledger.
         fingerprint: Fingerprint of the tables of the file on which its privacy depends.
         charged: Whether the session has a ledger.
-        counted: Whether the run was charged, and the file exists that counts its answers (dpcli/predict/query_counts.py), so that no answer
-            is given twice. Once it is set, a missing file or run is an error and not a new beginning.
+        counted: Whether the run was charged, and its answers, if any, have their counts (dpcli/predict/query_counts.py), so that none is
+            given twice. Once it is set, a missing count or run is an error and not a new beginning.
         inputs: Digests of the inputs other than the file, by name.
         window: Blocks on which the session was charged.
         rows: Rows of these blocks in the form of RowWindow.content; None if all rows are read.
@@ -136,9 +136,9 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
     """Check that a ledger is given if and only if the session has one. Raises InputError otherwise.
 
     Args:
-        place: Start of the message, such as "--resume".
+        place: Start of the message, such as "--resume" or a folder.
         charged: Whether the session began with a ledger.
-        what: Kind of session, for the message: "session", "run" or "sweep".
+        what: Kind of session, for the message, such as "run".
     """
     if charged == (ledger is not None):
         return

@@ -57,7 +57,7 @@ Plan = TypeVar("Plan", bound=Windowed)
 def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> Plan:
     """Return the plan restricted to its window. The window is written into its pipeline, and only the rows of the window are read.
 
-    If the dataset is not divided into blocks, the plan has no window. If the data are not a table with the column that assigns rows to
+    Without a ledger that has blocks, the plan is returned unchanged. If the data are not a table with the column that assigns rows to
     blocks, all rows are read, and the window is what the person who states it vouches for.
 
     Args:

@@ -48,7 +48,7 @@ class Noise(Protocol):
 
     @property
     def drawn_std(self) -> float:
-        """Return the standard deviation of the independent Gaussians of which the noise is made. It fixes the grid of noisy sums."""
+        """Return the standard deviation of the noise of the first step, which fixes the grid of noisy sums."""
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
         """Return the noise of the next step in double precision, as tensors on the CPU, by parameter name.
@@ -195,6 +195,10 @@ class Banded(Correlated):
     def __init__(self, columns: Reals, std: float, stream: Stream) -> None:
         super().__init__(std, stream, len(columns))
         self._columns = columns
+
+    @property
+    def drawn_std(self) -> float:
+        return self._std / float(self._columns[0, 0])
 
     def start(self, size: int) -> None:
         self._size = size

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcli.audit.replay import Step
+from dpcli.audit.noise_draws import Step
 from tests.audit.sums import CLIP, SIGMA, STEPS, Array, People
 
 RATE, WIDTH, COUNT = 0.3, 8, 40

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcli.audit.replay import Step
+from dpcli.audit.noise_draws import Step
 
 Array = NDArray[np.float64]
 CLIP, SIGMA, RATE, STEPS, COUNT, WIDTH = 1.0, 1.0, 0.05, 200, 20, 16

@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 from dpcli.audit.audit_result import ReplayCheck
-from dpcli.audit.noise_draws import Draws, noise_draws
+from dpcli.audit.noise_draws import Draws, Step, noise_draws
 from dpcli.audit.noise_statistics import chi_square_cdf, detectable_factor, statistics
-from dpcli.audit.replay import Declared, Pair, Step, checks, steps_of
+from dpcli.audit.replay import Declared, Pair, checks, steps_of
 from dpcli.base.errors import InputError
 from tests.audit import learners
 from tests.audit.noises import OWN, RIGHT, WRONG, refuted, table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -46,6 +47,14 @@ def test_what_is_missing_is_named(command: tuple[str, ...], tmp_path: Path) -> N
     assert found.returncode == 2, found.stderr
     assert "pip install 'dpcli[" in found.stderr.splitlines()[-1]
     assert {place.name for place in tmp_path.iterdir()} == {"examples"}
+
+
+@pytest.mark.long
+def test_every_extra_that_a_message_names_exists() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for path in (ROOT / "dpcli").rglob("*.py"):
+        for extra in re.findall(r"dpcli\[([a-z-]+)\]", path.read_text(encoding="utf-8")):
+            assert extra in extras, (path, extra)
 
 
 def test_every_package_of_an_extra_is_known() -> None:

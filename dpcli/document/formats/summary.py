@@ -1,7 +1,7 @@
 """summary: Markdown for the summary page of a CI job. It is appended to a file, such as the file that GITHUB_STEP_SUMMARY names.
 
-It is appended as every step of a job may add to the page. The page does not show the exit code, so a headline that does not say itself that
-the command failed gets a word for it in front.
+It is appended, because every step of a job may add to the page. The page does not show the exit code. If the command failed and the
+headline does not say so, a word for it is put before the headline.
 """
 
 from __future__ import annotations

@@ -92,9 +92,7 @@ class DatasetMove:
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._copy_entries(target, tail, state, departure.closed_at)
-            # A random word makes the hash of the copy's first own entry, which is the name of the copy, unique.
-            request = PrepareCopy(secrets.token_hex(16))
-            tail.take(Ledger(target, dataset).first_own_entry(state, request).row)
+            self._prepare(target, tail, state)
 
     def name(self, copy: str) -> None:
         """Record the name of the copy at the origin (step 5). Raises LedgerError if another copy was named meanwhile."""
@@ -214,6 +212,10 @@ class DatasetMove:
                 self.progress(state.head.seq, end.seq)
         if state.head != end:
             raise LedgerError(f'{store.place}: dataset "{dataset}": its entries have changed while they were read')
+
+    def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
+        """Append the copy's first own entry. A random word makes its hash, which is the name of the copy, unique."""
+        tail.take(Ledger(target, self.ledger.dataset).first_own_entry(state, PrepareCopy(secrets.token_hex(16))).row)
 
     def check_written(self, target: Store, end: Head) -> None:
         """Read the chain of the copy. Raises LedgerError if it does not end at `end`."""

@@ -3,10 +3,11 @@
 store.py explains the methods. The tables and functions of the server are in the .sql files of this folder.
 
 A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops blocks nobody. The SQL
-function `dpcli.append_all` locks the row of the dataset. If others have appended since the writer read, the function seals the rows again
-after theirs, so that fast writers keep out no slow one. It refuses them (HeadMoved) if the others wrote about the same run, or about none
-as the writer does, or if the rows are no longer valid. At the isolation level READ COMMITTED, what the function reads after the lock
-includes all commits before it. At a stricter level the server itself refuses the rows.
+function `dpcli.append_all` locks the row of the dataset. If others have appended since the writer read, it puts the writer's rows after
+theirs and computes the hashes again. So a slow writer is not refused over and over. The writer must read and decide again (HeadMoved) in
+four cases: others wrote about the same run; both wrote entries that belong to no run; the rows raise or lower the cap and the first charge
+came in between; or the rows are no longer valid. At the isolation level READ COMMITTED, what the function reads after the lock includes all
+commits before it. At a stricter level the server itself refuses the rows.
 
 Only the SQL functions `dpcli.append` and `dpcli.take` write rows. They check each row again.
 

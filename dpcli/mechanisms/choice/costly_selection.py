@@ -2,7 +2,8 @@
 
 The score orders the outcomes of a run so that both inequalities of selection_profile.py nearly hold with equality:
 
-1. Let outcomes of a larger ratio P/Q be worse. Then every set of the best outcomes is at the edge of what a run allows.
+1. Rank the outcomes of a run by P/Q, where P and Q are its laws on neighbouring data, and call the smallest ratio the best. Then the best
+   outcomes up to any rank have the most extreme pair of probabilities that a run allows.
 2. Move each outcome of a large ratio to the place at which it adds most to delta. Only few outcomes are moved if delta is small.
 
 This order is not monotone in the ratio, and can cost much more than either order that is. For one Gaussian of noise 1, a geometric number

@@ -28,6 +28,7 @@ from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.grid.hockey_stick import ChordPair
 from dpcli.numerics.work import spend
 
+# The pair dominates whatever the widths and ratios below are: larger ones are faster and make epsilon larger. INFLATED alone must not fall.
 INFLATED = 1e-8  # relative increase of every mass, which exceeds the rounding of binomial terms of up to 10^10 trials
 DENSE = 1000  # points of the grid up to NEAR standard deviations
 NEAR = 12.0  # standard deviations of the loss
@@ -37,7 +38,9 @@ CORE_BLOCK = 5e-4  # relative width of these blocks, which raises epsilon by abo
 WIDE_BLOCK = 0.5  # width of a block of counts below the core, in standard deviations of C
 LAST_BLOCK = 40.0  # standard deviations from which blocks are wider still
 BLOCK_RATIO = 1.03  # ratio of the counts at which they begin
-BIN = 4e-3  # standard deviations that a bin of binomial terms is wide; bounds on sums are about BIN^2 too large, relative
+BIN = (
+    4e-3  # width of a bin of binomial terms, in standard deviations; the bound on a sum is too large by a factor of about 1 + BIN^2
+)
 BINNED = 12.0  # standard deviations up to which bins are equally wide
 BIN_RATIO = 1.002  # ratio of the distances from the mean at which the bins beyond begin
 MERGED = 0.01  # standard deviations that a run of merged counts is wide

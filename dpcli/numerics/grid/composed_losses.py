@@ -3,8 +3,9 @@
 This is the core of the accountant pld: `plan_grid` chooses a grid from surveys of the losses (survey.py), and `compose_on_grid` returns the
 curve, whose bounds hold for any plan. Each loss is rounded to the grid by lattice.py.
 
-Many steps are composed in rounds (Ghazi et al. 2022, arXiv:2207.04381). Each round composes four copies and then doubles the spacing. The
-standard deviation of the composed loss grows as fast as the spacing, so each round adds the same dispersion (lattice.py), count h^2/4.
+Rounding `count` losses to a grid of spacing h adds at most count h^2/4 to the *dispersion*, the bound on the rounding in lattice.py. Many
+steps are composed in rounds (Ghazi et al. 2022, arXiv:2207.04381). A round composes four copies, which leaves a fourth of the losses, and
+then doubles h. So each round adds the same dispersion.
 """
 
 from __future__ import annotations

@@ -317,7 +317,7 @@ class CoarseSurvey:
         self.cells: list[tuple[StepCells, int]] = []
         tilts = np.geomspace(1.0 / self.largest, -MAX_TILT * log_delta / high, TILTS)
         self.tilts: Array = np.minimum(tilts, STEEPEST_CELL / spacing)
-        losses: Array = np.arange(self.start, self.start + self.size, dtype=np.float64) * spacing
+        losses = np.asarray(spacing * (self.start + np.arange(self.size)), dtype=np.float64)
         cuts = np.searchsorted(losses, high * np.geomspace(LOWEST_CUT, 1.0, CUTS))
         self.cuts = np.unique(np.append(cuts, self.size))
         self.slip = 0.0

@@ -96,10 +96,8 @@ class _Sums:
         spend(PAIR * len(self._share))
         pairs = np.outer(first[0], second[0]).ravel()
         upper, size = pairs * self._share, len(self.points)
-        masses: Array = np.zeros(size)
-        for places, shares in ((self._lower, pairs - upper), (self._lower + 1, upper)):
-            masses += np.bincount(places, shares, size)
-        return masses, first[1] + second[1] + float((pairs * self._above).sum())
+        masses = np.bincount(self._lower, pairs - upper, size) + np.bincount(self._lower + 1, upper, size)
+        return np.asarray(masses, dtype=np.float64), first[1] + second[1] + float((pairs * self._above).sum())
 
     def height(self, epsilon: float) -> float:
         """Return an upper bound on h(e^epsilon)."""

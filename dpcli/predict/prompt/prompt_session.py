@@ -61,7 +61,7 @@ DISCLOSURE_ANSWERS = {
 
 @dataclass(frozen=True, slots=True)
 class PromptOutcome:
-    """The outcome of a session. Everything in it may be published.
+    """The outcome of a session. Everything in it may be published, except `session`, which has a digest of the private texts.
 
     Attributes:
         queries: Number of queries that were counted in all calls.

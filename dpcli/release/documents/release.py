@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
     from dpcli.release.query_entries import PricedQuery
     from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
-    from dpcli.release.table_release import PlannedRelease, ReleasedAnswers
 
 
 def plan_document(plan: ReleasePlan) -> Document:
@@ -101,16 +100,6 @@ def outcome_document(result: ReleaseOutcome) -> Document:
         sheet=sheet_of(result.answers),
         total=repr(account.upper),
     )
-
-
-def answers_page(result: ReleasedAnswers) -> Document:
-    """Return the document that a notebook shows of answers."""
-    return outcome_document(result.outcome)
-
-
-def plan_page(result: PlannedRelease) -> Document:
-    """Return the document that a notebook shows of a planned release."""
-    return plan_document(result.plan)
 
 
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:

@@ -1,7 +1,7 @@
 """The expressions of an aggregation as SQL: the unit, the parts of the key and the integers of a row, and the conditions on it.
 
-sql_statement.py builds its statement around them. An expression that is refused is an InputError here, before a row is read; a row whose
-unit, key or value is null does not count, by a condition that the writer of the expression adds.
+sql_statement.py builds its statement around them. An expression that is refused is an InputError here, before a row is read. A row whose
+unit or key is null, or whose value is missing and not replaced, does not count, by a condition that the writer of the expression adds.
 """
 
 from __future__ import annotations

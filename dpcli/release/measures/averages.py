@@ -46,7 +46,7 @@ MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it, so t
 class ColumnQuery(OpenKeysQuery):
     """A measure that adds up the clamped values of a column, in whole steps.
 
-    With keys = "threshold", a stability histogram of the numbers of rows or units chooses the set K of keys that are shown, and mechanisms
+    With keys = "threshold", a stability histogram of the numbers of rows or units chooses the set K of keys that are shown, and releases
     their noisy numbers. The only delta is that of the histogram. The sums are a second mechanism, which takes K from the output of the
     first. For a fixed K it adds noise to a vector with one sum for each key of K, where a key without rows has the sum 0. Whatever K is,
     this vector changes by at most the sensitivity that holds for declared keys. So the pair that prices the noise dominates the second
@@ -297,7 +297,7 @@ class MeanQuery(ColumnQuery):
 
 
 def noisy_mean(total: int, count: int, mechanisms: Sequence[QueryMechanism], values: SteppedRange) -> NoisyMean:
-    """Return the mean from a noisy sum, in steps from the centre, and a noisy count. `mechanisms` are the mechanisms of sum and count."""
+    """Return the mean from a noisy sum, in steps from the centre, and a noisy count. `mechanisms` are those of sum and count."""
     of_sum, of_count = mechanisms
     low, high = values.least - values.middle, values.most - values.middle
     return NoisyMean(total, count, law_of(of_sum), law_of(of_count), low, high)

@@ -20,9 +20,6 @@ from torch import Tensor
 
 # About (1e-11)^2. The smallest clipping norm is 1e-8, so a gradient whose squared norm is below this changes no clipping factor.
 NEGLIGIBLE_SQUARE = 2.0**-73
-# Largest size of gradients in full, relative to the factors of which they are made. Up to this size, they took 0.54 to 0.8 of the time of
-# the ghost norm and the weighted sum (dimensions 128 to 1,024, 65 to 512 positions, one thread); at twice their size, up to 1.2 of it.
-MOST_INSTANTIATED = 1.5
 LARGEST_EXPONENT = 1000  # of the powers of two by which gradients are divided: 2^1000 and 2^-1000 are normal doubles
 
 
@@ -223,15 +220,14 @@ class Outer:
         return Outer(left, right, pieces[0].shape)
 
     def instantiation_is_cheaper(self) -> bool:
-        """Return whether a step is faster, and needs hardly more memory, with the gradients in full than with their ghost norm.
+        """Return whether computing the gradients in full costs at most as much as their ghost norm.
 
-        The ghost norm costs B T^2 (d + p) operations, and the weighted sum B T d p further ones. The gradients in full cost B T d p
-        operations and have B d p numbers, from which both follow. A single position needs neither computation.
+        The ghost norm costs B T^2 (d + p) operations, and the gradients cost B T d p. A single position needs neither computation.
 
         Source: Bu et al. 2023, arXiv:2210.00038, Section 3.2.
         """
         positions = self.left.shape[1]
-        return positions > 1 and MOST_INSTANTIATED * positions * self.width() >= self.left.shape[2] * self.right.shape[2]
+        return positions > 1 and positions * self.width() >= self.left.shape[2] * self.right.shape[2]
 
 
 @dataclass(frozen=True, slots=True)

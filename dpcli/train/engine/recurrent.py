@@ -171,7 +171,7 @@ def hides_dropout(layer: nn.RNNBase) -> bool:
 
 
 def over_layers(direction: Direction, state_count: int, run: CompoundRun, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-    """Return what nn.LSTM or nn.GRU returns for the same arguments, computed layer by layer.
+    """Return what the recurrent module returns for the same arguments, computed layer by layer.
 
     Args:
         direction: Function that runs one layer in one direction over time.

@@ -2,7 +2,7 @@
 
 A forward pass that changes state could carry one record into the gradient of another. The rehearsal (isolation/rehearsal.py) therefore
 compares a snapshot of the state before a pass with one after it. A snapshot names each value by the path that leads to it, such as "model:
-layers.0.counter", and walks through attributes, closures, global variables and classes of the user's code, but not of libraries. Constant
+layers.0.counter", and walks through attributes and closures, and the globals and classes of the user's code alone. Constant
 tensors are named in the statement of the run, because they may depend on data.
 """
 

@@ -28,8 +28,8 @@ MOMENTUM = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0
 DEVICES = r"cpu|cuda(:(0|[1-9][0-9]?))?"
 DEVICE = Constraint("cpu, cuda, or cuda:N", lambda x: re.fullmatch(DEVICES, x) is not None, (("pattern", f"^({DEVICES})$"),))
 
-# Default number of examples in memory at once. It holds 99 % of the Poisson samples of a batch_size of up to 280: a longer sample takes two
-# passes, and a step of a small model then takes up to twice as long. The first default is in the fingerprints of runs.
+# Default number of examples in memory at once. At a batch_size of up to 280, 99 % of Poisson samples fit; one that does not fit takes a
+# second pass, and up to twice the time. The first default was 256, and fingerprints of saved runs were computed with it (`every_key`).
 PHYSICAL_BATCH_SIZE, FIRST_PHYSICAL_BATCH_SIZE = 320, 256
 
 TASK = Key(

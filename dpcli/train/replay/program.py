@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from dpcli.audit.gradient_scores import SampledSteps
-from dpcli.audit.replay import Declared, Step
+from dpcli.audit.noise_draws import Step
+from dpcli.audit.replay import Declared
 from dpcli.random.streams import insecure_seed
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.plan.plan import TrainingPlan, plan_of

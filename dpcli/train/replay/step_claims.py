@@ -16,7 +16,8 @@ from torch import Tensor
 
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.gradient_scores import SampledSteps
-from dpcli.audit.replay import ROUNDING, Declared, Step, observed_checks
+from dpcli.audit.noise_draws import Step
+from dpcli.audit.replay import ROUNDING, Declared, observed_checks
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.train.plan.plan import TrainingPlan

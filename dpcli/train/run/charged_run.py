@@ -116,7 +116,7 @@ def never_started(ledger: Ledger | None, initial: Checkpoint) -> bool:
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
     """Raise InputError if the folder contains both a state and the result of the same run, and remove the state.
 
-    The run was then killed after it had written its result and before it removed its state.
+    The run was then killed after it had ended and before it removed its state. A run that its ledger has not committed has not ended.
     """
     try:
         saved, result = load_checkpoint(state), description_in(folder)

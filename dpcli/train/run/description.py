@@ -140,7 +140,7 @@ def description_in(folder: str) -> Description:
     if not os.path.lexists(path):
         raise _undescribed(folder)
     try:
-        content = json.loads(_bytes_of(path), object_pairs_hook=unique_names)
+        content = read_json(path, "the description of a run")
         _require_well_formed(content)
         repeated = tuple((int(start), int(stop)) for start, stop in content["repeated"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
@@ -159,12 +159,20 @@ def description_in(folder: str) -> Description:
     )
 
 
-def _bytes_of(path: str) -> bytes:
-    """Return the content of a description file. Raises ValueError if it is too long."""
-    data = read_bytes(path, "the description of a run")
+def read_json(path: str, kind: str) -> Any:
+    """Return the JSON value in a file that may come from elsewhere. An object in it has no name twice.
+
+    Args:
+        kind: Expected kind of file, for messages.
+
+    Raises:
+        ValueError: The file is too long, or is no such JSON. RecursionError: it is nested too deeply.
+        InputError: The file cannot be read.
+    """
+    data = read_bytes(path, kind)
     if len(data) > MAX_BYTES:
         raise ValueError(path)
-    return data
+    return json.loads(data, object_pairs_hook=unique_names)
 
 
 def _require_well_formed(content: Mapping[str, Any]) -> None:

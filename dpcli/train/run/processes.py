@@ -33,7 +33,7 @@ def several_processes() -> bool:
 
 
 class Stopped(Exception):
-    """A request stopped the run between two steps. `train` in run/training_run.py saves a state then, and raises KeyboardInterrupt."""
+    """A request stopped the run between two steps. `train` in run/training_run.py then pauses it (`ChargedRun.pause`)."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """The task "classification" on arrays, tables and images, with its built-in models, losses and accuracy.
 
 `build` makes a learning problem (tasks/learning.py) of the [train] table. array_files.py reads the records. `path` is the path of the
-training file, with which messages begin. trained/classifier.py builds the model again from the `facts` that a run saves, and uses
-`model_of`, `require_scores` and `scores_of` too.
+training file, from whose folder the user's code is imported. trained/classifier.py builds the model again from the `facts` that a run
+saves, and uses `model_of`, `require_scores` and `scores_of` too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Access to transformers and peft, which only language models need.
 
-The functions import these libraries, load models and tokenizers with or without the network, and silence the libraries' logs. Other modules
-use the libraries through `library`, so that a missing one always gives the same message.
+The functions import these libraries, load models and tokenizers with or without the network, and silence the libraries' logs. Code about
+language models uses the libraries through `library`, whose message about a missing one says what to install.
 """
 
 from __future__ import annotations

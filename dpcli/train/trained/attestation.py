@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.certify.named_certificate import named_proof
-from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.plan.plan import TrainingPlan, plan_of
-from dpcli.train.run.description import RUN_FILES, Description, description_in, digest_of, guarantee, unique_names
+from dpcli.train.run.description import RUN_FILES, Description, description_in, digest_of, guarantee, read_json, unique_names
 from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -189,11 +188,8 @@ def _read(file: str) -> SavedStatement:
 
     Raises InputError if the file contains no statement by dpcli.
     """
-    data = read_bytes(file, KIND)
     try:
-        if len(data) > MAX_BYTES:
-            raise ValueError("too long")
-        content = json.loads(data, object_pairs_hook=unique_names)
+        content = read_json(file, KIND)
         envelope = content.get("dsseEnvelope", content)
         is_signed = False
         if "payload" in envelope:

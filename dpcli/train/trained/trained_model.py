@@ -130,7 +130,7 @@ def parquet_of(answers: Predictions) -> bytes:
 
 
 def place_of(description: Description, source: str) -> str:
-    """Return the path of a training file that stands in the first folder with the source, so that a relative source is found there.
+    """Return the path that a training file would have in the first folder with the source, so that a relative source is found there.
 
     The folders are the run's folder, the folder of the training file, and the current folder. If none contains the source, the path is in
     the run's folder. Readers of [train] take the path in place of the training file's own, which may no longer exist.

@@ -31,7 +31,7 @@ from dpcli.mechanisms.noise.correlated import (
     TreeSpec,
     square_root,
 )
-from dpcli.random.streams import SeededStream, SystemStream
+from dpcli.random.streams import SeededStream, SystemStream, grid_of
 from dpcli.train.noise import (
     Banded,
     BufferedToeplitz,
@@ -43,6 +43,7 @@ from dpcli.train.noise import (
     optimise_banded,
     prefix_error,
 )
+from dpcli.train.step.loop import add_noise
 from tests.cases import require_each
 from tests.command import ROOT
 from tests.train.sampling.draws import flat
@@ -321,6 +322,15 @@ def test_the_state_of_correlated_noise_is_never_saved() -> None:
             duplicate(noise)
 
     require_each(itertools.product(specs(5).values(), (pickle.dumps, copy.copy, copy.deepcopy)), saved)
+
+
+def test_the_grid_of_noisy_sums_is_that_of_the_noise_whatever_the_unit_of_the_encoder_is() -> None:
+    """An encoder and its noise may have a common factor. A grid of 2^-72 standard deviations would cut off no digit, one of 2^8 all."""
+    for unit in (1e-12, 1.0, 1e12):
+        spec = ToeplitzSpec(**{**run(3), "noise_multiplier": unit}, coefficients=(unit, 0.5 * unit))
+        noise, sums = noise_of(spec, 1.0, SystemStream()), {"w": torch.zeros(1_000, dtype=torch.float64)}
+        add_noise(sums, noise)
+        assert 0.8 < float(sums["w"].std()) < 1.2 and not (sums["w"] % grid_of(1.0 - 1e-12)).any(), unit
 
 
 def test_parameters_may_not_change_within_a_run() -> None:

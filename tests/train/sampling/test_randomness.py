@@ -6,10 +6,12 @@ import copy
 import math
 import os
 import pickle
+import secrets
 import ssl
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +38,7 @@ from tests.train.sampling.draws import variance_p
 
 P = 1e-6  # of seeded streams, where a test either always passes or never
 RARE = 1e-12  # of the system's, where it may fail once in 10^12 runs
-SAME_TWICE = 4  # of 150,000 pairs: one angle in some 2^25 has the same cosine and sine in single precision; five of them: 10^-13
+SAME_TWICE = 1  # of 300,001 numbers: two are equal in one run of a million, three or two pairs in one of 10^12
 PATHS = {"words": box_muller, "bulk": lambda stream, count: stream.bulk().standard_normal(count)}
 
 
@@ -90,11 +92,33 @@ def test_fresh_entropy_goes_in_before_every_draw(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("path", PATHS)
 def test_draws_are_uncorrelated(path: str) -> None:
-    """Also those from the two halves of one block, which come from the same radius; and their squares."""
+    """Also half a block apart and a block apart; and their squares."""
     drawn = PATHS[path](SeededStream(2), 700_000).astype(float)
     for values in (drawn, (drawn**2 - 1.0) / np.sqrt(2.0)):
         for lag in (1, 2, 32_768, 65_536, 131_072):
             assert abs((values[lag:] * values[:-lag]).sum()) / np.sqrt(len(values) - lag) < 4.9, lag
+
+
+def test_no_two_draws_are_the_coordinates_of_one_point() -> None:
+    """An angle in single precision gives a ray. Of two candidates for a sum, the true one would be the one that leaves noise on a ray."""
+    seed, count = secrets.randbits(32), 20_000
+    generator = np.random.default_rng(seed)
+    radius, angle = generator.rayleigh(size=count), generator.uniform(-np.pi, np.pi, count).astype(np.float32)
+    assert share_on_rays(radius * np.cos(angle), radius * np.sin(angle)) > 0.9, seed
+    drawn = box_muller(SystemStream(), 2 * count, 200.0)
+    for first, second in ((drawn[:count], drawn[count:]), (drawn[::2], drawn[1::2]), (drawn[:count], drawn[::-1][:count])):
+        assert share_on_rays(first, second) < 0.01
+
+
+def share_on_rays(first: Any, second: Any) -> float:
+    """The share of points whose direction is the cosine and the sine, in single precision, of an angle in single precision."""
+    angle, found = np.arctan2(second, first).astype(np.float32), np.zeros(len(first), bool)
+    for away in (np.float32(-np.inf), np.float32(np.inf)):
+        near = angle
+        for _ in range(4):
+            found |= np.abs(first * np.sin(near) - second * np.cos(near)) < 1e-12 * np.hypot(first, second)
+            near = np.nextafter(near, away)
+    return float(found.mean())
 
 
 def test_tails_are_there() -> None:
@@ -106,7 +130,7 @@ def test_tails_are_there() -> None:
 
 def test_the_outermost_words_give_finite_numbers() -> None:
     """u = 2^-53 is the farthest value, u = 1 the radius 0; nothing is infinite or NaN."""
-    assert box_muller(Constant(0), 4).tolist() == [np.sqrt(-2.0 * np.log(2.0**-53))] * 2 + [0.0] * 2
+    assert box_muller(Constant(0), 4).tolist() == [np.sqrt(-2.0 * np.log(2.0**-53))] * 4
     assert np.all(box_muller(Constant(2**64 - 1), 4) == 0.0)
 
 

@@ -1,0 +1,24 @@
+"""Documents that a notebook shows of the results of dpcli.release and dpcli.plan_release: those that the command prints.
+
+They are not in documents/release.py, as release_run.py imports that module, and table_release.py imports release_run.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpcli.document.document import Document
+from dpcli.release.documents.release import outcome_document, plan_document
+
+if TYPE_CHECKING:
+    from dpcli.release.table_release import PlannedRelease, ReleasedAnswers
+
+
+def answers_page(result: ReleasedAnswers) -> Document:
+    """Return the document that a notebook shows of answers."""
+    return outcome_document(result.outcome)
+
+
+def plan_page(result: PlannedRelease) -> Document:
+    """Return the document that a notebook shows of a planned release."""
+    return plan_document(result.plan)
