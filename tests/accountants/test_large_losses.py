@@ -300,6 +300,20 @@ def test_discrete_noise_by_all_outcomes(cases: int) -> None:
 
 
 @pytest.mark.long
+def test_losses_that_are_far_more_negative_than_positive() -> None:
+    """In the direction "add", a loss is at most -log(1 - q) = 8e-7 here, far less than the width of a cell."""
+    kinds = (1.8977692435401532, 7.509290499520396e-07), (0.5634775647241499, 1.4063422720718817e-08)
+    steps = tuple((PoissonSampled(DiscreteGaussian(sigma, 1), rate), 1) for sigma, rate in kinds)
+    (sums, mass), (more, masses) = (sums_of_atoms(sigma, 1, rate, 1, remove=True) for sigma, rate in kinds)
+    sums, mass = (sums[:, None] + more).ravel(), (mass[:, None] * masses).ravel()
+    for epsilon in (1e-3, 5.0):
+        with allowance(QUESTION):
+            bound = ExactProfile(steps).delta(epsilon)
+        delta = float((mass * -np.expm1(np.minimum(epsilon - sums, 0))).sum())
+        assert bound.lower is not None and bound.lower <= delta * (1.0 + 1e-12) and delta <= bound.upper, (epsilon, bound, delta)
+
+
+@pytest.mark.long
 def test_losses_that_count_as_infinite_with_a_probability_below_every_float() -> None:
     """Their P-mass is added to that of the outcomes that are left out."""
     log_delta = -744.0

@@ -79,6 +79,7 @@ COARSE_CELLS, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of 
 OTHER_CELLS = 16384  # most cells of another loss on the coarse lattice
 LOWEST_CUT = 1.0 / 300.0  # the lowest cut that is tried, as a share of the largest loss
 MAX_TILT = 250.0  # largest tilt, in units of -log delta over the largest loss
+STEEPEST_CELL = 600.0  # largest tilt times width of a cell, whose exponential is a float
 LOG_LEAST = -745.0  # log delta below every float
 LEAST_RANGE = 1e-6  # the least range of losses, relative to the largest one
 ATOM = 2e-12  # rounding error of the loss of an atom, in units of the largest loss
@@ -314,7 +315,8 @@ class CoarseSurvey:
         self.size = math.ceil(high / spacing) - self.start
         self.largest = high * sum(n for _, n in steps) + sum(n * max(float(survey(loss).edges[-1]), 0.0) for loss, n in others)
         self.cells: list[tuple[StepCells, int]] = []
-        self.tilts: Array = np.geomspace(1.0 / self.largest, -MAX_TILT * log_delta / high, TILTS)
+        tilts = np.geomspace(1.0 / self.largest, -MAX_TILT * log_delta / high, TILTS)
+        self.tilts: Array = np.minimum(tilts, STEEPEST_CELL / spacing)
         losses = np.asarray(spacing * (self.start + np.arange(self.size)), dtype=np.float64)
         cuts = np.searchsorted(losses, high * np.geomspace(LOWEST_CUT, 1.0, CUTS))
         self.cuts = np.unique(np.append(cuts, self.size))
