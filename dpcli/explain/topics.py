@@ -1,7 +1,7 @@
 """The pages of section 7 of the manual, read from Markdown into sections, and the terms of the glossary.
 
-The Markdown is a small part of the language: `## headings`, paragraphs, fenced blocks, and lists of `- **term**: definition`. The line
-`<!-- list: NAME -->` is replaced by a list that lists.py makes. glossary.md and definitions.md also give the words of `dpcli explain`.
+The Markdown is a small part of the language: `## headings`, paragraphs, tables, fenced blocks, and lists of `- **term**: definition`. The
+line `<!-- list: NAME -->` is replaced by a list that lists.py makes. glossary.md and definitions.md also give the words of `dpcli explain`.
 """
 
 from __future__ import annotations
@@ -76,9 +76,16 @@ def _terms(block: str) -> tuple[tuple[str, str], ...]:
 
 
 def _paragraph(block: str) -> str:
-    if not block.startswith(FENCE):
-        return block
-    return literal("\n".join(block.split("\n")[1:-1]))
+    if block.startswith("| "):
+        return literal(_table(block))
+    return literal("\n".join(block.split("\n")[1:-1])) if block.startswith(FENCE) else block
+
+
+def _table(block: str) -> str:
+    """Return a table of Markdown as aligned columns, without its line of dashes."""
+    head, _, *body = ([cell.strip() for cell in line.strip("|").split("|")] for line in block.split("\n"))
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *body))
 
 
 WRITTEN = (

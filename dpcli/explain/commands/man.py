@@ -177,7 +177,7 @@ def _sections_of_docstring(module: ModuleType) -> tuple[ManualSection, ManualSec
     words, _, example = (module.__doc__ or "").partition("\n\n")
     example, _, order = example.rpartition("\n\n")
     return (
-        ManualSection("description", (words, order.strip())),
+        ManualSection("description", (words.removesuffix(" For example:"), order.strip())),
         ManualSection("example", (literal("\n".join(line[4:] for line in example.split("\n"))),)),
     )
 

@@ -98,13 +98,13 @@ def _is_declared(plan: BudgetPlan) -> bool:
 
 
 def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> list[str]:
-    """Return the notes of a plan: when the budget runs out, changes, the most charged blocks, the outlook and reservations."""
+    """Return the notes of a plan: when a run is refused first, changes, the most charged blocks, the outlook and reservations."""
     lines = []
     if plan.first_come is not None:
         lines += [*_policy_words(plan), f"with the runs that fit, {_used_words(plan)}"]
     elif plan.refused is not None:
-        moment = f"after {counted(plan.in_order, 'run')}" if plan.in_order else "before any run"
-        lines.append(f"the budget runs out on {plan.refused.day}, {moment}; with the runs that fit, {_used_words(plan)}")
+        moment = f"after {counted(plan.in_order, 'run')}" if plan.in_order else "before any other run"
+        lines.append(f"the first refusal is on {plan.refused.day}, {moment}; with the runs that fit, {_used_words(plan)}")
         fitting = "; or ".join(f"{change.change}, {counted(change.runs, 'run')} in all" for change in changes)
         lines.append(f"would fit: {fitting}" if changes else "no single change of that run was found with which all runs would fit")
     counts = list(plan.runs_by_block.values())

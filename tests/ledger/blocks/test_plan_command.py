@@ -66,7 +66,7 @@ def test_all_fit_or_one_does_not(by: str, place: Place, tmp_path: Path) -> None:
     full = asked(place.url, schedule(tmp_path, by, 9), "--dataset", name)
     assert full.code == 1 and full.err == f"dpcli: the run of {tmp_path}/runs/weekly.toml on 2028-01-20 does not fit\n"
     assert "does not fit is" in full.out and "too little" in full.out and "would fit: count = 3 (now 9), 3 runs in all" in full.out
-    assert "the budget runs out on 2028-01-20, after 3 runs" in full.out
+    assert "the first refusal is on 2028-01-20, after 3 runs" in full.out
     data = json.loads(asked(place.url, schedule(tmp_path, by, 9), "--dataset", name, "-f", "json").out)
     assert data["schema"] == "dpcli/budget-plan/v1" and data["exit_code"] == 1 and data["fitting_before_refused"] == 3
     assert data["first_refused"]["day"] == "2028-01-20" == data["runs"][3]["day"] and not data["runs"][3]["fits"]
