@@ -22,9 +22,9 @@ import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, COMMANDS, FORMATS, MECHANISMS, PLOTS, SAMPLING
 from dpcli.cli.main import cli
-from dpcli.document.formats.troff import ESCAPES
+from dpcli.document.formats.troff import ESCAPES, unset
 from dpcli.explain.commands import man
-from dpcli.explain.topics import TERMS, TOPICS
+from dpcli.explain.topics import TERMS, TOPICS, topic
 from dpcli.file.keys.annotations import keys_of
 from dpcli.file.pipeline.key_places import tables
 from dpcli.file.pipeline.section import TablePlace
@@ -322,6 +322,17 @@ def test_every_name_is_explained(name: str) -> None:
     result = dpcli("explain", name)
     assert result.code == 0
     assert len(result.out.strip().splitlines()) >= 3
+
+
+def test_a_page_of_the_manual_shows_no_table_and_no_heading_as_text() -> None:
+    """Tables are set as columns, and headings of a third level do not exist."""
+    for name in TOPICS:
+        for section in topic(name).sections:
+            blocks = [*section.paragraphs, *(definition for _, definition in section.terms)]
+            assert not [block for block in blocks if unset(block) is None and re.search(r"(?m)^ *(\| |#+ )", block)], (
+                name,
+                section.title,
+            )
 
 
 def test_examples_folder_is_documented_by_its_files() -> None:
