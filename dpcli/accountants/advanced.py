@@ -156,8 +156,11 @@ def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float
 
 
 @shared(16)
-def advanced_split(steps: Steps, delta: float, product: bool, mean: Callable[[float], float]) -> tuple[float, DeltaSplit]:
-    """Return the smallest `advanced_epsilon` found and its split of delta. It is cached, because optimal composition uses it too."""
+def advanced_split(steps: Steps, delta: float, *, product: bool, mean: Callable[[float], float]) -> tuple[float, DeltaSplit]:
+    """Return the smallest `advanced_epsilon` found and its split of delta. It is cached, because optimal composition uses it too.
+
+    Every call names `product` and then `mean`, as the cache takes the same values in another form for another question.
+    """
     return best_split(steps, delta, product, lambda s: advanced_epsilon(s.groups, s.slack, mean))
 
 
@@ -176,12 +179,12 @@ class AdvancedProfile(PrivacyProfile):
     def epsilon(self, delta: float) -> Bound:
         require_positive(delta, "advanced composition")
         steps = merged(self.steps)
-        value, split = advanced_split(steps, delta, self.product, self.mean)
+        value, split = advanced_split(steps, delta, product=self.product, mean=self.mean)
         plain = Composed(steps).approx_dp(delta) if self.product else math.inf  # the theorem's first branch, the sum of epsilons
         return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        _, split = advanced_split(self.steps, delta, self.product, self.mean)
+        _, split = advanced_split(self.steps, delta, product=self.product, mean=self.mean)
         return normalised([n * e * e for e, _, n in split.groups])
 
 
