@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import random
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -11,6 +12,11 @@ from typing import Any, TypeVar
 import pytest
 
 Case = TypeVar("Case")
+
+
+def fresh_random() -> random.Random:
+    """A generator for what a test draws: the same draws for everybody who has this commit, others with the next one and each night."""
+    return random.Random(random.getrandbits(64))
 
 
 def tiered(cases: Iterable[Any], quick: int, long: int = 0) -> list[Any]:

@@ -42,7 +42,7 @@ from dpcli.numerics.work import limited
 from tests import oracles
 from tests.accountants.one_step import KNOWN, Known
 from tests.benchmarks.random_settings import Part, between, mechanism
-from tests.cases import by_tier, of_each, tiered
+from tests.cases import by_tier, fresh_random, of_each, tiered
 from tests.strategies import entry, pipeline
 
 ADD_REMOVE, REPLACE_ONE = Neighbours(Adjacency.ADD_REMOVE), Neighbours(Adjacency.REPLACE_ONE)
@@ -292,7 +292,7 @@ LIMITS: tuple[tuple[str, Step], ...] = (
 @pytest.mark.parametrize("kind", LIMITS, ids=lambda kind: kind[0])
 def test_10_to_the_20_tiny_steps_are_a_gaussian(kind: tuple[str, Step], exponent: float) -> None:
     """The central limit theorem holds to about the rate. The rounding of one step's loss is not multiplied by the steps."""
-    seed = Random().getrandbits(32)
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     for _ in range(3):
         rate = 10.0 ** random.uniform(-exponent - 0.5, -exponent)
@@ -340,7 +340,7 @@ def drawn_sides(source: random.Random) -> tuple[tuple[tuple[object, int], ...], 
 
 
 def test_it_agrees_with_a_search_of_its_own() -> None:
-    seed = random.Random().randrange(2**32)
+    seed = fresh_random().randrange(2**32)
     source, covered, bounded = random.Random(seed), 0, 0
     while min(covered, bounded) < ENOUGH:
         sides = drawn_sides(source)
@@ -366,7 +366,7 @@ def test_it_agrees_with_a_search_of_its_own() -> None:
 
 def test_a_tilt_by_parabolas_is_as_good_as_one_by_bisection() -> None:
     """Chernoff's bounds at the two tilts differ by less than a factor of e^3 in the integrand. By bisection it may be e^2."""
-    seed = random.Random().randrange(2**32)
+    seed = fresh_random().randrange(2**32)
     source, seen = random.Random(seed), 0
     while seen < 3 * ENOUGH:
         sides = drawn_sides(source)

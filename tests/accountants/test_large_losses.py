@@ -6,7 +6,6 @@ The references are quadratures of this file (a lattice in long doubles, and an i
 from __future__ import annotations
 
 import math
-import secrets
 from contextlib import suppress
 from random import Random
 
@@ -28,7 +27,7 @@ from dpcli.numerics.contour.certified import attempts, log_delta_between
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.grid.large_losses import LEFT_OUT, large_losses, others_on
 from dpcli.numerics.work import QUESTION, allowance
-from tests.cases import by_tier
+from tests.cases import by_tier, fresh_random
 
 KINDS = (SampledGaussian, SampledGaussianReplaced)
 CELLS = 500  # of the lattice between 0 and epsilon
@@ -107,7 +106,7 @@ def log_delta_on_lattice(
 @pytest.mark.parametrize("cases", by_tier(1, 3, 30))
 def test_the_interval_by_a_lattice_in_long_doubles(kind: type[SampledGaussian], cases: int) -> None:
     """Dividing mass between neighbours raises log delta by about the square of the spacing, so two spacings give its value at none."""
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     widths = []
     for _ in range(cases):
@@ -143,7 +142,7 @@ def contour_bounds(losses: Losses, epsilon: float, log_delta: float) -> tuple[fl
 @pytest.mark.parametrize("cases", by_tier(None, 3, 40))
 def test_other_noise_beside_it_by_lattices_and_contours(cases: int) -> None:
     """The other noise is not divided at a loss. One direction alone: its ends contain what contours say, and what lattices say about it."""
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     random, narrow = Random(seed), 0
     for _ in range(cases):
         setting = drawn(random, SampledGaussian, 8)
@@ -224,7 +223,7 @@ def log_delta_of_two(setting: Setting, epsilon: float) -> mp.mpf:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_steps_by_an_integral_over_one_of_them(kind: type[SampledGaussian]) -> None:
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     setting = (*drawn(Random(seed), kind, 2)[:3], 2, -Random(seed).uniform(231.0, 690.0))
     losses = directions(((kind(*setting[1:3]), 2),))[0]
     with np.errstate(all="ignore"):
@@ -239,7 +238,7 @@ def test_two_steps_by_an_integral_over_one_of_them(kind: type[SampledGaussian]) 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_delta_at_the_ends_is_about_what_was_asked(kind: type[SampledGaussian]) -> None:
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     setting = drawn(Random(seed), kind, 40)
     bound = asked(setting)
     assert bound.lower is not None and bound.upper - bound.lower <= 4e-6 * bound.upper, (seed, setting, bound)
@@ -280,7 +279,7 @@ def sums_of_atoms(sigma: float, sensitivity: int, rate: float, steps: int, remov
 @pytest.mark.parametrize("cases", by_tier(2, 12, 100))
 def test_discrete_noise_by_all_outcomes(cases: int) -> None:
     """Every sum of two or three atoms, in long doubles. An epsilon is next to such a sum if little mass is above it."""
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     random, widths = Random(seed), []
     for _ in range(cases):
         steps, log_delta = random.choice((2, 2, 3)), -random.uniform(70.0, 690.0)

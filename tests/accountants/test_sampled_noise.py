@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
@@ -36,7 +35,7 @@ from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.tails import single_log_delta
 from dpcli.numerics.work import QUESTION, allowance
-from tests.cases import by_tier, tiered
+from tests.cases import by_tier, fresh_random, tiered
 from tests.oracles import Array
 
 ADD_REMOVE = Neighbours(Adjacency.ADD_REMOVE)
@@ -100,7 +99,7 @@ def test_a_delta_far_below_the_probability_of_the_largest_loss() -> None:
 @pytest.mark.parametrize("replaced", [False, True])
 def test_laplace_noise_at_a_delta_far_below_the_probability_of_the_largest_loss(replaced: bool) -> None:
     """Epsilon is next to the sum of the largest losses, which needs outcomes beyond the shifted centre in every step."""
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     for _ in range(5):
         e0, q, count = 10.0 ** random.uniform(-1.5, 0.3), 10.0 ** random.uniform(-6.0, -0.1), random.randint(2, 40)
@@ -349,7 +348,7 @@ def test_a_peer_says_no_less_and_no_more(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("cases", by_tier(10, 15, 30))
 def test_delta_next_to_the_largest_loss_is_not_rounded_to_nothing(cases: int) -> None:
     """Sampled Laplace noise has a top atom whose place is rounded. Delta next to it is compared with the masses in fifty digits."""
-    random = Random()
+    random = fresh_random()
     for _ in range(cases):
         ratio, rate = random.uniform(0.01, 5.0), random.uniform(1e-3, 0.9)
         profile = ExactProfile(((PoissonSampled(Laplace(ratio), rate), 1),))

@@ -20,7 +20,7 @@ from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.numerics import work
-from tests.cases import by_tier
+from tests.cases import by_tier, fresh_random
 from tests.generated import case
 from tests.strategies import entry, pipeline
 
@@ -75,7 +75,7 @@ def test_what_is_answered_alone_is_answered_beside_the_others(name: str) -> None
 @pytest.mark.parametrize("dear", by_tier(None, 1, 2))
 def test_the_same_question_is_answered_alike_whatever_was_asked_before(dear: int) -> None:
     """What accountants share is charged once in each command: an answer that is refused for its price must not come for free later."""
-    seed = "0" if os.environ.get("CI") else str(int.from_bytes(os.urandom(4), "big"))
+    seed = "0" if os.environ.get("CI") else str(int.from_bytes(fresh_random().randbytes(4), "big"))
     asked = [parse(BINS.encode(), "bins.toml"), *list(DEAR.values())[:dear]]
     for k in range(40):
         with suppress(InputError, InvalidFile):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -18,6 +17,7 @@ from dpcli.certify.certified_parts import certified_parts
 from dpcli.certify.named_certificate import named_proof, read_certificate
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
+from tests.cases import fresh_random
 from tests.command import Result, dpcli
 
 HEAD = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = 1e-6\n'
@@ -55,7 +55,7 @@ steps = {steps}
 
 
 def test_gaussians_on_one_sample_cost_no_less_than_in_the_file() -> None:
-    random = Random()
+    random = fresh_random()
     seed = random.getrandbits(32)
     random.seed(seed)
     for _ in range(60):

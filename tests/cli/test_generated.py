@@ -16,10 +16,10 @@ from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.benchmarks.generated import MEGABYTES, SECONDS, Outcome, measured, report
-from tests.cases import tiered
+from tests.cases import fresh_random, tiered
 from tests.generated import COMMANDS, Case, case
 
-SEED = "0" if os.environ.get("CI") else str(int.from_bytes(os.urandom(4), "big"))
+SEED = "0" if os.environ.get("CI") else str(int.from_bytes(fresh_random().randbytes(4), "big"))
 FILES = 3
 
 

@@ -30,7 +30,7 @@ from dpcli.document.charts.shapes import DARK, LIGHT, TERMINAL
 from dpcli.document.charts.ticks import ticks
 from dpcli.plots.drawing import draw
 from dpcli.plots.epsilons import Question
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.document.drawn import SVG, boxes, luminance
 from tests.plots.samples import GAUSSIAN, pipeline
 
@@ -213,7 +213,7 @@ def test_dates_are_round() -> None:
 
 
 def test_dates_stay_within_the_axis_and_few() -> None:
-    seed = Random().getrandbits(32)
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     for _ in range(100):
         axis = dates(

@@ -24,7 +24,7 @@ from dpcli.federated.round_checks import client_noise_multiplier
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.command import dpcli as run
 from tests.federated.files import file
 
@@ -185,7 +185,7 @@ def times(table: dict[str, Any], rng: random.Random) -> int:
 @pytest.mark.parametrize("noise", ["secure-aggregation", "local", "server"])
 def test_whatever_is_accepted_is_charged_for(noise: str, many: int) -> None:
     """Random files without amplification: the price covers the one Gaussian that the rounds amount to, in closed form."""
-    rng, accepted, tried = random.Random(), 0, 0
+    rng, accepted, tried = fresh_random(), 0, 0
     while accepted < many:
         tried += 1
         assert tried < 200 * many, "hardly a file is accepted"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from random import Random
 from string import ascii_lowercase
 
@@ -24,7 +23,7 @@ from dpcli.file.toml.suggest import MOST_CHOICES, SYNONYMS, closest, did_you_mea
 from dpcli.gate.policy import KEYS as POLICY_KEYS
 from dpcli.ledger.planning.schedule import KEYS as SCHEDULE_KEYS
 from dpcli.release.plugin import MEASURES
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 
 MECHANISM = ["name", "type", "steps", "epochs", "sampling", "partition", "description", "noise_multiplier", "sigma", "sensitivity"]
 
@@ -192,7 +191,7 @@ def test_of_a_row_without_names_nothing_is_told() -> None:
 @pytest.mark.long
 def test_a_slip_of_one_letter_in_any_key_of_any_table_is_answered() -> None:
     """A wrong, missing, additional or exchanged letter."""
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     letters = Random(seed)
     tables = {tuple(place.members): place.title for keys in (TOP, POLICY_KEYS, SCHEDULE_KEYS) for place in all_tables(keys)}
     unanswered = []

@@ -23,7 +23,7 @@ from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.choice.randomized_response import BlankedResponse, RandomizedResponse
 from dpcli.mechanisms.neighbours import Adjacency
-from tests.cases import by_tier, of_each
+from tests.cases import by_tier, fresh_random, of_each
 
 mp.mp.dps = 60
 STATING = [name for name in MECHANISMS if "epsilon" in load(MECHANISMS[name]).example]
@@ -83,7 +83,7 @@ def test_a_uniform_blank_among_many_categories_is_exact(categories: int, epsilon
 @of_each("kind", [RandomizedResponse, BlankedResponse])
 def test_delta_holds_up_to_the_largest_epsilons(kind: type, draws: int) -> None:
     """Every accountant's bounds hold: a probability is no sum of two large logarithms, and large differences are rounded up."""
-    seed = Random().getrandbits(32)
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     for _ in range(draws):
         epsilon, categories = 10.0 ** random.choice((random.uniform(0.0, 7.0), random.uniform(7.0, 300.0))), random.randint(2, 1000)

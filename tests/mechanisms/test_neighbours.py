@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 from fractions import Fraction
 
 import numpy as np
@@ -35,7 +34,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec, Free, PostProcessingSpec, Pure, PureSpec, StatedPure, approx
 from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, StatedZcdp, Zcdp, ZcdpSpec
 from dpcli.numerics.mixture import binomial_mixture
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
 ADD, REPLACE, ZERO = (Neighbours(a) for a in Adjacency)
@@ -207,7 +206,7 @@ def test_a_group_of_one_is_the_mechanism() -> None:
 
 def test_the_test_of_a_group_never_costs_less_than_the_exact_product() -> None:
     """A product of floats is often a unit in the last place too small: 3 * 0.7 is 2.0999999999999996."""
-    generator = random.Random()
+    generator = fresh_random()
     fell_short = 0
     while fell_short < 20:
         epsilon, size = round(generator.uniform(0.001, 0.5), 4), generator.randrange(2, 12)

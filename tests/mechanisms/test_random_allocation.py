@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
@@ -35,6 +34,7 @@ from dpcli.mechanisms.sampling.schemes import BallsInBins
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
+from tests.cases import fresh_random
 from tests.strategies import entry, pipeline
 
 TOLERANCE = 2e-3  # the lattice's own error, of second order in its spacing
@@ -96,7 +96,7 @@ def replaced(mu: float, gamma: float, bins: int) -> float:
 @pytest.mark.parametrize("bins", [2, 3])
 def test_a_replaced_record_by_quadrature(bins: int) -> None:
     """Its pair lies between the curve of the worst case, which it dominates, and a curve a few percent above."""
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     mu = 10.0 ** Random(seed).uniform(-1.0, 0.5)
     (loss,) = ReplacedAllocation(Gaussian(2.0 * mu), bins).losses()
     pair = loss.outcomes()
@@ -114,7 +114,7 @@ def test_a_replaced_record_by_quadrature(bins: int) -> None:
 
 def test_no_vectors_are_worse_than_opposite_ones() -> None:
     """E(F - s)+ for a record u and its replacement v in the plane, by quadrature, and the largest one, in closed form."""
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     x = np.linspace(-9.0, 9.0, 250)
     plane = np.exp(-0.5 * (x[:, None] ** 2 + x * x)) / (2.0 * math.pi) * (x[1] - x[0]) ** 2

@@ -5,7 +5,6 @@ and figures of another library.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -39,7 +38,7 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.work import CALL, TooMuchWork, allowance
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.mechanisms.trials import NEGATIVE_BINOMIALS, TRIALS, Counts, generating, selected
 from tests.strategies import entry, pipeline
 
@@ -254,7 +253,7 @@ def test_a_search_over_what_a_group_of_releases_costs_is_counted_and_made_once()
 
 def test_pure_guarantees_of_any_size_are_never_below_those_of_two_outcomes() -> None:
     """Epsilon from 1e-18 to 300 and any gamma: what a corner of pure DP shows, in many digits; and the mean of the trials."""
-    seed = int.from_bytes(os.urandom(4), "big")
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     with mp.workdps(340):
         for _ in range(300):

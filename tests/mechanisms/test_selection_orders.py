@@ -6,7 +6,6 @@ For runs with few outcomes every order is tried, in exact fractions, and none co
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -31,6 +30,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.tails import log_deltas
+from tests.cases import fresh_random
 from tests.mechanisms.trials import Counts, delta, worst_order
 
 Generating = Callable[[Fraction], Fraction]
@@ -79,7 +79,7 @@ def drawn(random: Random, outcomes: int) -> Run:
 @pytest.mark.long
 def test_no_order_of_few_outcomes_costs_more() -> None:
     """delta at five epsilons, epsilon at delta = 0, and two Renyi divergences. Prints how much of the bounds is attained."""
-    seed = int.from_bytes(os.urandom(4), "big")
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     shares: dict[str, list[float]] = {}
     for trials, f in RATIONAL:

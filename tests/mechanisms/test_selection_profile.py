@@ -23,7 +23,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.numerics.arrays import Array
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.mechanisms.trials import TRIALS, Counts, delta, generating, selected, worst_order
 
 AT = (0.05, 0.4, 1.0, 2.5)
@@ -138,7 +138,7 @@ def test_the_chances_of_every_number_of_runs() -> None:
 @pytest.mark.parametrize("trials", TRIALS)
 def test_a_release_of_all_runs_is_priced_by_their_number(trials: Counts) -> None:
     """k answers of randomised response are a binomial number of errors."""
-    random, chances = Random(), chances_of(trials)
+    random, chances = fresh_random(), chances_of(trials)
     epsilon, x = random.uniform(0.05, 1.0), np.array([0.0, random.uniform(0.0, 1.0), 3.0])
     bounds, truths = np.exp(log_all_runs(Pure(epsilon), trials, x)), np.zeros(3)
     for count in range(1, 200):
@@ -151,7 +151,7 @@ def test_a_release_of_all_runs_is_priced_by_their_number(trials: Counts) -> None
 
 def test_runs_beyond_the_largest_number_keep_their_probability_if_gamma_is_tiny() -> None:
     """Each run reveals everything, so that delta is 1; 1 - gamma is rounded to a neighbour of 1."""
-    random = Random()
+    random = fresh_random()
     for eta in (0.5, 1.0, 2.0):
         trials = NegativeBinomial(eta, 10.0 ** random.uniform(-16.0, -12.0))
         assert log_all_runs(Gaussian(60.0), trials, np.zeros(1))[0] >= -1e-9, trials

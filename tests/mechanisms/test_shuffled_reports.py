@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from random import Random, SystemRandom
+from random import Random
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.numerics.grid.clones import clone_pair
 from dpcli.numerics.tails import log_deltas, single_log_delta
+from tests.cases import fresh_random
 from tests.oracles import Array
 
 REPLACED = Neighbours(Adjacency.REPLACE_ONE)
@@ -91,7 +92,7 @@ def upper_delta(mechanism: Mechanism, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("users", "categories"), [(1, 3), (2, 2), (2, 4), (3, 3), (4, 3), (5, 2), (6, 2), (5, 3)])
 def test_enumerated_responses_cost_no_more_and_no_less_than_is_claimed(users: int, categories: int) -> None:
-    seed = SystemRandom().randrange(10**9)
+    seed = fresh_random().randrange(10**9)
     random = Random(seed)
     e0 = random.uniform(0.1, 3.0)
     for epsilon in (0.0, random.uniform(0.0, e0), random.uniform(0.0, 0.5 * e0)):
@@ -120,7 +121,7 @@ def test_two_categories_of_two_users_are_exact_at_the_largest_loss() -> None:
 
 @pytest.mark.parametrize("users", [2, 3, 4])
 def test_random_randomizers_cost_no_more_than_is_claimed(users: int) -> None:
-    seed = SystemRandom().randrange(10**9)
+    seed = fresh_random().randrange(10**9)
     random = Random(seed)
     for _ in range(20):
         e0 = random.uniform(0.2, 3.0)
@@ -149,7 +150,7 @@ def summed_delta(users: int, e0: float, rate: float, epsilon: float) -> float:
     "users", [3, 30, pytest.param(1000, marks=pytest.mark.long), pytest.param(20_000, marks=pytest.mark.nightly)]
 )
 def test_the_pair_is_that_of_an_independent_sum(users: int) -> None:
-    seed = SystemRandom().randrange(10**9)
+    seed = fresh_random().randrange(10**9)
     random = Random(seed)
     e0 = random.uniform(0.05, 4.0)
     rate = random.choice([math.exp(-e0), 2.0 / (math.exp(e0) + 1.0)])
@@ -167,7 +168,7 @@ def test_the_pair_is_that_of_an_independent_sum(users: int) -> None:
 @pytest.mark.parametrize("users", [2, 200])
 def test_any_randomizer_has_only_the_clones_that_are_proved(users: int) -> None:
     """c = e^-e, although no randomiser of few users is known that costs more than 2 / (e^e + 1): its proof for all of them has an error."""
-    e0 = SystemRandom().uniform(0.5, 3.0)
+    e0 = fresh_random().uniform(0.5, 3.0)
     epsilon = 0.3 * e0 / math.sqrt(users)
     for mechanism, rate in ((any_randomizer(users, e0), math.exp(-e0)), (response(users, e0), 2.0 / (math.exp(e0) + 1.0))):
         assert upper_delta(mechanism, epsilon) == pytest.approx(summed_delta(users, e0, rate, epsilon), rel=3e-3), e0
@@ -176,7 +177,7 @@ def test_any_randomizer_has_only_the_clones_that_are_proved(users: int) -> None:
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_a_report_that_tells_nearly_everything_costs_its_local_epsilon(rounds: int) -> None:
     """With hardly a clone, delta is about 1 - e^(epsilon - r e) at r equal reports, to all digits of its own."""
-    random = Random(seed := SystemRandom().randrange(10**9))
+    random = Random(seed := fresh_random().randrange(10**9))
     for make in (any_randomizer, response):
         users, e0, delta = random.randint(1, 8), random.uniform(25.0, 290.0), 10.0 ** random.uniform(-9.0, -3.0)
         for accountant in ("exact", "pld", "rdp"):
@@ -203,7 +204,7 @@ def test_published_numbers_for_any_randomizer(users: int, e0: float, delta: floa
 @pytest.mark.parametrize("users", [pytest.param(10**6, marks=pytest.mark.long), pytest.param(10**10, marks=pytest.mark.long)])
 def test_many_users_hide_by_the_normal_law(users: int) -> None:
     """The loss of many reports is nearly Gaussian, with the variance of the share of zeros among the clones."""
-    e0 = SystemRandom().uniform(0.1, 2.0)
+    e0 = fresh_random().uniform(0.1, 2.0)
     deviation = 2.0 * math.tanh(0.5 * e0) / math.sqrt(users * 2.0 / (math.exp(e0) + 1.0))
     for multiple in (1.0, 2.0, 3.0):
         expected = stats.norm.sf(multiple - 0.5 * deviation) - math.exp(multiple * deviation) * stats.norm.sf(
@@ -213,7 +214,7 @@ def test_many_users_hide_by_the_normal_law(users: int) -> None:
 
 
 def test_several_rounds_by_three_accountants() -> None:
-    seed = SystemRandom().randrange(10**9)
+    seed = fresh_random().randrange(10**9)
     random = Random(seed)
     mechanism = response(random.randint(50, 500), random.uniform(0.2, 2.0))
     steps = ((mechanism, random.randint(2, 40)),)
@@ -226,7 +227,7 @@ def test_several_rounds_by_three_accountants() -> None:
 
 
 def test_more_honest_users_never_cost_more() -> None:
-    e0 = SystemRandom().uniform(0.5, 3.0)
+    e0 = fresh_random().uniform(0.5, 3.0)
     costs = [response(users, e0).approx_dp(1e-6) for users in (1, 2, 10, 50, 200)]
     assert costs == sorted(costs, reverse=True), e0
     assert costs[0] == pytest.approx(e0, rel=1e-5)

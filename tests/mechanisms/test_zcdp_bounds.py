@@ -4,8 +4,6 @@ claims it. With xi: the whole of xi is added once.
 
 from __future__ import annotations
 
-from random import Random
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,7 +26,7 @@ from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.conversion import balle, balle_delta, zcdp_epsilon
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.oracles import Array
 
 Z: Array = np.geomspace(1e-3, 1e5, 300)
@@ -97,7 +95,7 @@ def test_a_stated_delta_has_no_renyi_form() -> None:
 
 def test_a_rho_far_below_xi_is_not_lost_in_the_rounding_of_xi() -> None:
     """Three times rho = 1e-17 add what 3e-17 costs to the sum of the xis, which is about 1.3."""
-    random = Random()
+    random = fresh_random()
     xis, rho, delta = [random.uniform(0.1, 1.0) for _ in range(3)], 3e-17, 10.0 ** random.uniform(-300.0, -40.0)
     steps = tuple((Zcdp(1e-17, xi), 1) for xi in xis)
     for case in (steps, ((Composed(steps), 1),)):
@@ -107,7 +105,7 @@ def test_a_rho_far_below_xi_is_not_lost_in_the_rounding_of_xi() -> None:
 
 def test_xi_is_added_to_epsilon_once() -> None:
     """Every order has the whole of xi, so that the zcdp accountant has the epsilon of the Renyi curve, at 1e-6 and any other delta."""
-    random = Random()
+    random = fresh_random()
     for count in (1, 7):
         stated, other = (
             Zcdp(random.uniform(1e-4, 0.5), random.uniform(1e-4, 2.0)),

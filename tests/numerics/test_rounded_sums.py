@@ -30,7 +30,7 @@ from dpcli.numerics.contour.certified import log_delta_between
 from dpcli.numerics.contour.outcomes import Outcomes
 from dpcli.numerics.contour.rounded_sums import rounded_sums
 from dpcli.numerics.tails import Tails, atom_tails
-from tests.cases import by_tier
+from tests.cases import by_tier, fresh_random
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def exact_delta(losses: Any, epsilon: float) -> mp.mpf:
 @pytest.mark.parametrize("cases", by_tier(5, 30, 150))
 def test_bounds_contain_the_sum_over_all_outcomes(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PRODUCTS", 2e6)
-    random, narrow = Random(), 0
+    random, narrow = fresh_random(), 0
     while narrow < cases:
         losses = drawn(random)
         largest = sum(float(loss.outcomes().log_ratio.max()) for loss, _ in losses)
@@ -119,7 +119,7 @@ def test_a_rare_sample_of_discrete_noise_at_a_tiny_delta_has_a_narrow_interval()
 def test_bounds_agree_with_contours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smooth and discrete losses together, where contours are narrow: neither bound is on the wrong side."""
     monkeypatch.setattr(module, "PRODUCTS", 2e7)
-    seed = Random().getrandbits(32)
+    seed = fresh_random().getrandbits(32)
     random = Random(seed)
     for _ in range(3):
         steps: tuple[tuple[Mechanism, int], ...] = (

@@ -14,6 +14,7 @@ from dpcli.numerics.contour import integral
 from dpcli.numerics.contour.integral import LIGHT, LONG, SIEVED, _sieved
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.products import FINE_ROTATIONS, characteristic_less_one, decaying_characteristic_less_one, less_one
+from tests.cases import fresh_random
 
 ENOUGH = 12  # settings in which the sieve left out nodes
 
@@ -37,7 +38,7 @@ def moduli(atoms: TiltedAtoms, n: int, y: np.ndarray) -> np.ndarray:
 
 
 def test_only_negligible_nodes_are_left_out() -> None:
-    seed = random.Random().randrange(2**32)
+    seed = fresh_random().randrange(2**32)
     source, shortened, fewest = random.Random(seed), 0, 1.0
     while shortened < ENOUGH:
         first, second = drawn_atoms(source), drawn_atoms(source)
@@ -65,7 +66,7 @@ def test_a_sieve_that_overlooks_how_fast_the_distance_changes_is_found(monkeypat
 
 
 def test_scattered_frequencies_give_what_all_frequencies_give() -> None:
-    seed = random.Random().randrange(2**32)
+    seed = fresh_random().randrange(2**32)
     source = random.Random(seed)
     for _ in range(20):
         terms, count = source.randint(1, 30), source.randint(1, 3 * FINE_ROTATIONS[2])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
 import re
 import shutil
 import signal
@@ -29,7 +28,7 @@ from dpcli.predict.models.model_loading import ByteVocabulary, language_model
 from dpcli.predict.prediction_session import open_queries
 from dpcli.predict.shards import require_units
 from dpcli.sessions.charged import open_session
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import started
@@ -135,7 +134,7 @@ def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
 def killed(plan: GenerationPlan, folder: Path, moments: int) -> Iterator[int]:
     """Kill the session some time after each next text: its lock, its session, its count and its texts. Yield the number of kills."""
     write_texts(plan, texts=1)
-    chance = random.Random()
+    chance = fresh_random()
     for moment in range(1, moments + 1):
         before = len(lines(folder))
         child = started(lambda: write_texts(plan, resume=True) and None)

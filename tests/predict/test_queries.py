@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import sqlite3
@@ -20,6 +19,7 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.predict import sqlite_queries
 from dpcli.predict.prediction_session import open_queries
 from dpcli.predict.query_counts import QueryBudget
+from tests.cases import fresh_random
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import lines, started
 from tests.waiting import until
@@ -85,7 +85,7 @@ def answering(place: str, folder: Path, name: str, total: int, new: bool = False
     with open(folder / name, "ab", buffering=0) as file, suppress(Denied):
         while True:
             number = budget.take()
-            file.write(json.dumps({"number": number, "token": os.urandom(2).hex()}).encode() + b"\n")
+            file.write(json.dumps({"number": number, "token": fresh_random().randbytes(2).hex()}).encode() + b"\n")
             os.fsync(file.fileno())
 
 
@@ -110,7 +110,7 @@ def test_processes_share_the_answers(place: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("moments", [4, pytest.param(30, marks=pytest.mark.nightly)])
 def test_death_gives_no_free_answer(moments: int, place: str, tmp_path: Path) -> None:
     """Killed between any two instructions: an answer may be lost, no number is answered twice, and none beyond the last."""
-    folder, total, chance = tmp_path / "answers", 12 * moments, random.Random()
+    folder, total, chance = tmp_path / "answers", 12 * moments, fresh_random()
     folder.mkdir()
     made(place, total)
     for moment in range(moments):

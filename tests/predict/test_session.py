@@ -27,6 +27,7 @@ from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
 from dpcli.predict.pate.vote_account import vote_account
 from dpcli.predict.pate.vote_release import compared_numbers
 from dpcli.predict.vote_counts import vote_counts
+from tests.cases import fresh_random
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
 
@@ -444,7 +445,7 @@ run(sys.argv[1:])
 @pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.nightly)])
 def test_kill_at_any_moment_gives_no_answer_that_was_not_charged(kills: int, tmp_path: Path) -> None:
     """Killed again and again until it has ended: what stands there at each moment is checked."""
-    plan, random = planned(tmp_path), np.random.default_rng()
+    plan, random = planned(tmp_path), np.random.default_rng(fresh_random().getrandbits(32))
     seen: dict[int, int] = {}
     charged: set[int] = set()
     for turn in range(kills + 1):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from dpcli.release.noisy_answers import noise_alone
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import ReleasePlan, plan_of
 from dpcli.release.stability.mode_comparison import comparison_of
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.inline import text_of
 from tests.release.tables.files import COLUMNS, priced, queries
 from tests.release.tables.files import document as file_of
@@ -52,7 +51,7 @@ def test_totals_add_up(tidy: tuple[str, ...], tmp_path: Path) -> None:
     table = {"name": "q", "measure": "count", "by": ["city"], "totals": True, "epsilon": 0.2, "max_groups": 2, "max_rows": 2}
     asked = one(tmp_path, {**table, "postprocess": list(tidy)})
     for _ in range(300):
-        exact = {(city,): Total(rows := secrets.randbelow(20) * (place % 2), rows, ()) for place, city in enumerate("ABCD")}
+        exact = {(city,): Total(rows := fresh_random().randrange(20) * (place % 2), rows, ()) for place, city in enumerate("ABCD")}
         *parts, whole = (row.value for row in asked.query.answer(asked.setting, exact).rows)
         assert sum(parts) == whole and ("non-negative" not in tidy or min(parts) >= 0), (parts, whole)  # type: ignore[arg-type,type-var]
 
@@ -63,7 +62,7 @@ def test_more_groups_than_keys_cost_nothing(table: Mapping[str, Any], tmp_path: 
     """What a unit cannot do is not paid for: noise and price are those of as many groups as there are keys."""
     domains = {"state": 2, "city": 4, "visitor": math.inf, "name": math.inf}
     keys = math.prod([*(domains[name] for name in table.get("by", ())), *([len(table["bins"]) - 1] if "bins" in table else [])])
-    far = 10 + secrets.randbelow(90)
+    far = 10 + fresh_random().randrange(90)
     most, more = (one(tmp_path, {**table, "max_groups": groups}) for groups in (min(keys, far), far))
     assert most.mechanisms == more.mechanisms and most.query.aggregation(most.setting) == more.query.aggregation(more.setting)
 
@@ -111,7 +110,7 @@ def test_no_number_of_contributions_is_asked_for_where_queries_bound_them(tmp_pa
     tables = [table for _, table in queries()]
     for number, table in enumerate(tables):
         (folder := tmp_path / str(number)).mkdir()
-        found = [plan(folder, table, max_contributions=count) for count in (None, 1, 2 + secrets.randbelow(50))]
+        found = [plan(folder, table, max_contributions=count) for count in (None, 1, 2 + fresh_random().randrange(50))]
         assert len({repr(each.account.upper) for each in found}) == 1, table
 
 

@@ -14,6 +14,7 @@ from dpcli.train.engine.sums import Sums
 from dpcli.train.noise import Independent
 from dpcli.train.step import loop, prepare
 from tests.audit import noises
+from tests.cases import fresh_random
 from tests.train.entries import MAIN
 
 RARE = MAIN.replace("batch_size = 50", "rate = 0.001").replace("steps = 20", "steps = 40")
@@ -97,7 +98,7 @@ def drawn_twice_as_often(patch: pytest.MonkeyPatch) -> None:
 
 def drawn_more_often(patch: pytest.MonkeyPatch) -> None:
     """Each record of a batch brings another one with probability 0.3."""
-    real, chance = prepare.sampler, np.random.default_rng()
+    real, chance = prepare.sampler, np.random.default_rng(fresh_random().getrandbits(32))
 
     def sampler(scheme, size, stream, count):
         for batch in real(scheme, size, stream, count):

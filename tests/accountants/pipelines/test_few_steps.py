@@ -30,7 +30,7 @@ from dpcli.numerics.contour.few_steps import few_steps
 from dpcli.numerics.contour.integral import build, tilt_for
 from dpcli.numerics.logspace import log1p_complex, scaled_mills_ratio
 from dpcli.numerics.mixture import binomial_mixture
-from tests.cases import by_tier, tiered
+from tests.cases import by_tier, fresh_random, tiered
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 NODES, WEIGHTS = (part.tolist() for part in np.polynomial.legendre.leggauss(24))
@@ -270,7 +270,7 @@ def test_few_nodes_widen_the_interval_and_no_more(
 @pytest.mark.parametrize("cases", by_tier(2, 3, 100))
 def test_two_and_three_steps_agree_with_contours(cases: int) -> None:
     """The certified bounds on delta of two algorithms overlap, in both directions and for different steps."""
-    source, compared, wide = random.Random(), 0, []
+    source, compared, wide = fresh_random(), 0, []
     seed = source.getrandbits(32)
     source.seed(seed)
     while compared < cases:

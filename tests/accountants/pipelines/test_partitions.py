@@ -25,7 +25,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec, PureSpec
-from tests.cases import by_tier
+from tests.cases import by_tier, fresh_random
 from tests.oracles import hockey_stick
 
 
@@ -126,10 +126,10 @@ def test_parts_cost_what_all_records_cost_with_the_dearest_part(files: int) -> N
 @pytest.mark.parametrize("count", by_tier(None, None, 2))
 def test_parts_by_enumeration(count: int) -> None:
     """Randomised responses about all records and about three parts: the largest over the part that holds the record that differs."""
-    epsilons = random.Random().choices((0.3, 0.8, 1.3, 2.1), k=4)
+    epsilons = fresh_random().choices((0.3, 0.8, 1.3, 2.1), k=4)
     laws = [np.array([math.exp(epsilon), 1.0]) / (1.0 + math.exp(epsilon)) for epsilon in epsilons]
     entries = [Entry(str(k), "any", PureSpec(epsilon=epsilon)) for k, epsilon in enumerate(epsilons)]
-    for epsilon in random.Random().sample((0.0, 0.4, 1.1, 2.5), count):
+    for epsilon in fresh_random().sample((0.0, 0.4, 1.1, 2.5), count):
         truth = 0.0
         for holder in (1, 2, 3):
             moved = [law[::-1] if k in (0, holder) else law for k, law in enumerate(laws)]

@@ -6,7 +6,6 @@ import copy
 import math
 import os
 import pickle
-import random
 import re
 import signal
 import time
@@ -26,7 +25,7 @@ from dpcli.federated import rounds as module
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger, open_store
 from dpcli.random.streams import grid_of
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.federated.files import file
 from tests.ledger.blocks.client_rounds import DATASET, RHO, SIGMA, cap, keys, opened, spent, written
 from tests.ledger.conftest import Place
@@ -140,7 +139,7 @@ def is_alive(child: int) -> bool:
 def test_no_kill_gives_a_round_for_nothing(place: Place, tmp_path: Path) -> None:
     """Two servers under one key are killed and restarted: each recorded round has its own charge, up to the cap."""
     url, path, deaths = opened(place.url, epsilon=1.5), written(tmp_path), 0
-    most, patience = math.floor(cap(url) / RHO), random.Random()
+    most, patience = math.floor(cap(url) / RHO), fresh_random()
     children: dict[str, int] = {}
     while not all("denied" in lines(tmp_path / name) for name in ("a", "b")):
         for name in ("a", "b"):
@@ -315,9 +314,9 @@ def test_one_client_moves_a_sum_by_the_clipping_norm_at_most(tmp_path: Path, mon
     opened(str(tmp_path / "l.db"), 1e3)
     monkeypatch.setattr(federated_round, "normals", lambda count, stream, std: np.zeros(count))
     run = dpcli.rounds(written(tmp_path), str(tmp_path / "l.db"), "k", chunk=1000)
-    others = {index: np.random.default_rng().normal(size=3) for index in range(5)}
+    others = {index: np.random.default_rng(fresh_random().getrandbits(32)).normal(size=3) for index in range(5)}
     base = run.round().release(others, 3)
-    for update in [*HOSTILE, *np.random.default_rng().normal(scale=50, size=(20, 3))]:
+    for update in [*HOSTILE, *np.random.default_rng(fresh_random().getrandbits(32)).normal(scale=50, size=(20, 3))]:
         moved = run.round().release({**others, 9: update}, 3) - base
         assert np.isfinite(moved).all() and np.linalg.norm(moved) <= 1 + 1e-8  # sums are rounded to a grid
     assert np.linalg.norm(run.round().release({1: [3.0, 4.0, 0.0]}, 3)) == pytest.approx(1.0)

@@ -20,6 +20,7 @@ from dpcli.ledger.ledger import refuse_known_data
 from dpcli.ledger.opening import fingerprint_of
 from dpcli.ledger.stores.places import init as opened
 from dpcli.ledger.stores.places import open_store
+from tests.cases import fresh_random
 from tests.command import Result, dpcli
 from tests.ledger.cases import every
 from tests.ledger.conftest import Database, Place
@@ -49,7 +50,7 @@ def test_order_names_and_repetition_do_not_matter(contents: list[bytes], tmp_pat
 
 def test_one_file_has_its_own_sha256(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fingerprint is what sha256sum prints, whatever the size of the pieces in which the file is read."""
-    (tmp_path / "a").write_bytes(content := os.urandom(10_000))
+    (tmp_path / "a").write_bytes(content := fresh_random().randbytes(10_000))
     for piece in (1, 7, 4096, 1 << 20):
         monkeypatch.setattr(opening, "PIECE", piece)
         assert fingerprint_of([str(tmp_path / "a")]) == hashlib.sha256(content).hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +24,7 @@ from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.state import MovedAway
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
+from tests.cases import fresh_random
 from tests.ledger.adversary import STEP, Attempt, at_any_moment, exceeded, given_away, of_failure, of_gaussian, of_response, staged
 from tests.ledger.filters.setting import DATASET
 from tests.ledger.pipelines import gaussian, pure
@@ -118,7 +118,7 @@ def test_the_best_order_afterwards_is_exceeded() -> None:
 
 def test_paths_that_choose_their_noise() -> None:
     """Much noise while the loss is low and little once it is high, until the loss exceeds the bound for fixed moments."""
-    seed = secrets.randbits(64)
+    seed = fresh_random().getrandbits(64)
     random, paths = np.random.default_rng(seed), 20_000
     rule, claim, fixed = shown("gdp")
     units = np.zeros(paths, dtype=int)  # of mu^2 = 0.04
@@ -142,7 +142,7 @@ def mean(loss: mp.mpf, rho: mp.mpf) -> mp.mpf:
 
 def test_the_odometer_is_the_root_of_its_equation() -> None:
     """In 60 digits: at most 1e-11 above the root, never below it, and no larger than the bound of any single order."""
-    seed = secrets.randbits(64)
+    seed = fresh_random().getrandbits(64)
     random = np.random.default_rng(seed)
     drawn = zip(10 ** random.uniform(-12, 3, 12), np.exp(-(10 ** random.uniform(-1, 2.8, 12))), strict=True)
     with mp.workdps(60):
@@ -166,7 +166,7 @@ def test_the_currencies_of_all_orders_agree(name: str) -> None:
 @pytest.mark.parametrize("name", FILTERS)
 def test_the_odometer_grows_with_each_cost(name: str) -> None:
     """It begins at 0, and is never below the bound for a fixed moment."""
-    seed = secrets.randbits(64)
+    seed = fresh_random().getrandbits(64)
     random = np.random.default_rng(seed)
     rule, claim, fixed = shown(name)
     assert claim(dict.fromkeys(rule.currency, Decimal(0))) == 0.0

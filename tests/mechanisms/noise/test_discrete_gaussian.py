@@ -31,6 +31,7 @@ from dpcli.mechanisms.noise.discrete_gaussian import (
 )
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.integer_vectors import is_discrete_gaussian, largest_shifts, log_masses
+from tests.cases import fresh_random
 from tests.oracles import Array
 
 ALONE = Neighbours(Adjacency.ADD_REMOVE)
@@ -207,7 +208,7 @@ def test_enormous_noise_is_next_to_nothing_and_not_nothing(sigma: float, keys: d
 
 
 def test_a_norm_whose_square_no_double_holds_is_priced_by_zcdp() -> None:
-    norm, sigma = 10.0 ** Random().uniform(155.0, 300.0), 1e306
+    norm, sigma = 10.0 ** fresh_random().uniform(155.0, 300.0), 1e306
     mechanism = DiscreteGaussianSpec(sigma=sigma, l2_sensitivity=norm).resolve(Neighbours(Adjacency.REPLACE_ONE))
     assert mechanism.zcdp() >= 0.5 * (norm / sigma) ** 2 * (1.0 - 1e-15)
 

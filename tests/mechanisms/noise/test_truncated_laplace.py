@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 from functools import reduce
 from itertools import pairwise
@@ -27,6 +26,7 @@ from dpcli.mechanisms.noise.truncated_discrete_laplace import TruncatedDiscreteL
 from dpcli.mechanisms.noise.truncated_laplace import CutLaplace, TruncatedLaplaceSpec, truncated_laplace
 from dpcli.mechanisms.stated.pure_and_approx import MayFail, Pure
 from dpcli.numerics.tails import single_log_delta
+from tests.cases import fresh_random
 from tests.oracles import Array, hockey_stick
 
 ONE = Neighbours(Adjacency.ADD_REMOVE)
@@ -155,7 +155,7 @@ def test_a_stated_delta_is_that_of_its_bound() -> None:
 
 def test_the_delta_of_a_whole_bound_has_no_larger_bound() -> None:
     """Whoever states the delta of the bound that they draw with pays for this bound, and not for the next one."""
-    seed = int.from_bytes(os.urandom(4), "big")
+    seed = fresh_random().getrandbits(32)
     draw = random.Random(seed)
     for _ in range(300):
         scale, moved = 10.0 ** draw.uniform(-0.3, 4), draw.randint(1, 4)

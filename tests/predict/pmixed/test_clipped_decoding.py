@@ -21,7 +21,7 @@ from dpcli.predict.decode import exact_draws
 from dpcli.predict.decode.exact_draws import LOWEST, draw_token, uniform_below
 from dpcli.predict.decode.private_tokens import GRID, LogitClipping
 from dpcli.random.streams import SystemStream, insecure_seed
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 
 
 def weights(scores: Array) -> list[Fraction]:
@@ -131,7 +131,7 @@ def test_the_bound_is_met_where_a_context_pulls_two_tokens_apart() -> None:
 
 def test_sums_are_exact_whatever_the_order_and_the_number_of_contexts() -> None:
     clipping = LogitClipping.of(spec(3.0, 7, 1.0))
-    chance = np.random.default_rng()
+    chance = np.random.default_rng(fresh_random().getrandbits(32))
     public, private = np.log(chance.dirichlet(np.ones(30))), np.log(chance.dirichlet(np.ones(30), 50))
     complete = clipping.differences(private, public)
     parts = sum(clipping.differences(private[[one]], public) for one in chance.permutation(50))

@@ -21,7 +21,7 @@ from dpcli.predict.pate.record_columns import inputs_of, labels_of, read_records
 from dpcli.predict.pate.vote_files import read_table, votes_of
 from dpcli.predict.prompt.demonstrations import labelled_texts
 from dpcli.predict.vote_counts import counts_of_labels, vote_counts
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.command import dpcli
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
 
@@ -361,7 +361,7 @@ ODD_ROWS: dict[str, tuple[Any, str, Any, Any, Callable[[random.Random], list[Any
 @pytest.mark.parametrize("name", ODD_ROWS)
 def test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is(name: str, tmp_path: Path) -> None:
     reader, ending, row, write, wrong = ODD_ROWS[name]
-    seed = random.SystemRandom().randrange(2**32)
+    seed = fresh_random().randrange(2**32)
     chance, refusals = random.Random(seed), []
     for _ in range(4):
         rows = [row(chance) for _ in range(chance.randrange(5, 40))]

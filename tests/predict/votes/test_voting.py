@@ -21,6 +21,7 @@ from dpcli.predict.prediction_session import open_queries
 from dpcli.predict.prompt.prompt_session import Released, VoteTranscript, VotingSession
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import SystemStream, insecure_seed
+from tests.cases import fresh_random
 
 VOTES = VoteCounts(np.array([[70, 20, 10]]), 100)
 CLEAR = VoteCounts(np.array([[100, 0]]), 100)
@@ -65,7 +66,7 @@ def test_the_noise_has_the_distribution_that_is_priced(noise: Callable[[Any, int
 @pytest.mark.parametrize("aggregator", [GnMax(30.0), LnMax(20.0)])
 def test_the_winner_wins_as_often_as_it_should(aggregator: Aggregator) -> None:
     """Against an independent simulation by numpy's generator, at five standard errors."""
-    n, chance = 4_000, np.random.default_rng()
+    n, chance = 4_000, np.random.default_rng(fresh_random().getrandbits(32))
     noise = chance.normal(0, 30.0, (200_000, 3)) if isinstance(aggregator, GnMax) else chance.laplace(0, 20.0, (200_000, 3))
     expected = np.bincount((VOTES.counts + noise).argmax(1), minlength=3) / 200_000
     result = np.bincount(aggregator.winners(np.repeat(VOTES.counts, n, axis=0), SystemStream()), minlength=3) / n

@@ -27,7 +27,7 @@ from dpcli.release.answers.ratios import NoisyMean
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
 from dpcli.release.noise.samplers import noisy
 from dpcli.release.noise.selection import SparseVectorLaws
-from tests.cases import of_each
+from tests.cases import fresh_random, of_each
 from tests.release.privacy.chances import LAWS, covered
 
 
@@ -57,7 +57,7 @@ def test_low_bits_tell_the_step_alone(step: float) -> None:
     ends = [additive_interval(k, law, 0.95, step) for k in answers]
     assert off_grid([on_grid(k, step) for k in answers], step) == []
     assert off_grid([end for each in ends for end in (each.low, each.high)], step) == []
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(fresh_random().getrandbits(32))
     planted = [on_grid(k * 977, step) + step * rng.laplace(0.0, law.scale) for k in range(500)]
     assert len(off_grid(planted, step)) > 450
     rounded = [step * round(value / step) for value in planted]

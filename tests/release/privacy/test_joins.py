@@ -18,6 +18,7 @@ from dpcli.release.engines import source_table
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.engines.source_engine import open_source, require_source
 from dpcli.release.plugin import MEASURES
+from tests.cases import fresh_random
 from tests.release.privacy.neighbours import seen_of, too_far
 from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
 from tests.release.tables.places import MARKS, PLACES, POSTGRES, Table, as_csv, as_parquet, cluster_of, quoted, source_of, written
@@ -82,7 +83,7 @@ def breaches(
     "count", [pytest.param(12, marks=pytest.mark.long, id="few"), pytest.param(240, marks=pytest.mark.nightly, id="many")]
 )
 def test_nothing_moves_further_with_a_join(count: int, engine: DuckDB, tmp_path: Path) -> None:
-    start = random.SystemRandom().randrange(10**9)
+    start = fresh_random().randrange(10**9)
     assert list(breaches(engine, range(start, start + count), tmp_path)) == [], start
 
 
@@ -148,7 +149,7 @@ def stored_public(place: str, tables: dict[str, Table], folder: Path, source: So
 @pytest.mark.parametrize("place", [pytest.param(place, marks=MARKS.get(place, [])) for place in PLACES])
 def test_a_row_gets_what_a_dictionary_gives_it(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Keys that differ by case, spaces or Unicode form are different ones; a computed key, and a key that another join adds."""
-    seed = random.SystemRandom().randrange(10**9)
+    seed = fresh_random().randrange(10**9)
     draw, cluster = random.Random(seed), cluster_of(place, request)
     rows = [{"who": f"u{n}", "key": draw.choice([None, *TEXTS]), "number": draw.choice([None, 7, *WHOLE])} for n in range(60)]
     regions = {key: draw.choice([None, "r", "R", "low", ""]) for key in draw.sample(TEXTS, 10)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from dpcli.release.expressions.scalars import Term
 from dpcli.release.measures import most_common, quantiles
 from dpcli.release.plugin import MEASURES
 from dpcli.release.vectors import Contribution, sensitivity
+from tests.cases import fresh_random
 from tests.release.privacy import brute
 from tests.release.privacy.neighbours import seen_of, too_far
 from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
@@ -82,7 +82,7 @@ def test_distinct_values_move_as_far_as_is_priced_and_no_further() -> None:
         keys = (GroupKey("key", ("a", "b")),) if by else ()
         question = Aggregation("who", None, keys, (), groups, most, distinct=GroupKey("value"))
         asked = brute.Asked(question, {name: lambda row, name=name: row[name] for name in ("key", "value")})
-        secret, answers = secrets.token_bytes(32), []
+        secret, answers = fresh_random().randbytes(32), []
         for rows in versions:
             table = [
                 {"who": who, "key": key, "value": value} for who, key, value in [("v", "a", "x"), *(("u", *row) for row in rows)]

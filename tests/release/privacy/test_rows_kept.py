@@ -24,6 +24,7 @@ from dpcli.release.engines.source_engine import open_source
 from dpcli.release.engines.sql_engine import SqlEngine
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import PricedQuery
+from tests.cases import fresh_random
 from tests.release.privacy.brute import Asked, integer_of, part_of
 from tests.release.tables.files import COLUMNS, document, priced, queries
 from tests.release.tables.places import Table, cluster_of, everywhere, made, source_of
@@ -50,7 +51,7 @@ def questions() -> Iterator[PricedQuery]:
 @contextmanager
 def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, request: pytest.FixtureRequest) -> Iterator[SqlEngine]:
     """The engine on these rows of each of many units, in any order."""
-    chance = random.Random()
+    chance = fresh_random()
     units = [f"{chance.randrange(10**9)}-{number}" for number in range(UNITS)]
     every = [{"visitor": unit, **row} for unit in units for row in rows]
     chance.shuffle(every)

@@ -14,6 +14,7 @@ from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.data_source import Column
 from dpcli.release.engines.source_engine import open_source
 from dpcli.release.release_plan import row_window
+from tests.cases import fresh_random
 from tests.release.tables.places import MARKS, PLACES, SECRET, Table, cluster_of, source_of
 from tests.release.window.windows import family
 
@@ -25,7 +26,7 @@ DAYS = [date(2021, 3, day) for day in (1, 2, 3)]
 @pytest.mark.parametrize("place", [pytest.param(place, marks=MARKS.get(place, [])) for place in PLACES])
 def test_a_row_has_the_number_of_rows_of_its_unit(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Whatever `where` leaves out; of the days that may be read, each by itself or together."""
-    seed = random.SystemRandom().randrange(10**9)
+    seed = fresh_random().randrange(10**9)
     draw = random.Random(seed)
     whose = [draw.choice(["a", "b", "b ", "B", "", None]) for _ in range(40)]
     rows = [{"who": who, "day": draw.choice([*DAYS, None]), "keep": draw.random() < 0.5} for who in whose]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import os
 import random
-import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +19,7 @@ from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.given_table import given_table, text_of
 from dpcli.release.engines.source_engine import open_source
 from dpcli.release.engines.sql_engine import SqlEngine
-from tests.cases import by_tier
+from tests.cases import by_tier, fresh_random
 from tests.release.privacy import brute
 from tests.release.privacy.aggregations_drawn import AGE, PAID, STATE, TYPES, VIP, WHO, aggregation, table
 from tests.release.tables.places import SECRET, Table, as_csv
@@ -112,7 +110,7 @@ KINDS: dict[str, tuple[Callable[[Rows], Any], str]] = {
 def test_every_table_in_memory_gives_what_plain_python_gives(kind: str, questions_of_many: int) -> None:
     make, package = KINDS[kind]
     pytest.importorskip(package, reason=f"{package} is not installed")
-    seed = 0 if os.environ.get("CI") else random.randrange(2**32)
+    seed = fresh_random().randrange(2**32)
     draw = random.Random(seed)
     for count, questions in ((0, 1), (1, 1), (60, questions_of_many)):
         rows = table(draw, count)
@@ -144,7 +142,7 @@ def test_no_column_is_copied_that_no_query_reads() -> None:
 @pytest.mark.nightly
 @pytest.mark.needs("pyspark")
 def test_a_frame_of_spark_gives_what_plain_python_gives(spark_session: Any) -> None:
-    seed = 0 if os.environ.get("CI") else random.randrange(2**32)
+    seed = fresh_random().randrange(2**32)
     draw = random.Random(seed)
     for count, questions in ((0, 1), (40, 3)):
         rows = table(draw, count)
@@ -410,7 +408,7 @@ def test_no_unit_of_a_relation_that_is_drawn_anew_counts_more_rows_than_it_may()
     asked = Aggregation("who", None, (GroupKey("who"), GroupKey("", steps=SUMS[0])), (), 1, CAP)
     with opened(relation, BOUNDS, "who") as engine:
         for _ in range(12):
-            found = engine.totals(asked, secrets.token_bytes(32))
+            found = engine.totals(asked, fresh_random().randbytes(32))
             units = {key[0] for key in found}
             assert all(sum(total.rows for key, total in found.items() if key[0] == unit) <= CAP for unit in units)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.places import init
 from dpcli.release.release_plan import plan_of
 from dpcli.release.release_run import release
+from tests.cases import fresh_random
 from tests.inline import text_of
 from tests.ledger.filters.setting import DATASET, terms
 from tests.release.tables.files import document
@@ -37,14 +37,14 @@ READ_BY_SPARK = ("not UTF-8", "a line as long as none may be", "cut within quote
 
 
 def csv(folder: Path, line: bytes) -> dict[str, Any]:
-    rows = b"".join(b"v%d,%d\n" % (number, number % 90) for number in range(secrets.randbelow(30_000)))
+    rows = b"".join(b"v%d,%d\n" % (number, number % 90) for number in range(fresh_random().randrange(30_000)))
     (folder / "visits.csv").write_bytes(b"visitor,age\n" + rows + line)
     return {"path": "visits.csv"}
 
 
 def damaged(folder: Path) -> dict[str, Any]:
     """A gzip file that breaks behind what is read of it before the charge: at a block of a type that there is not."""
-    rows = b"".join(b"v%d,%d\n" % (number, number % 90) for number in range(150_000 + secrets.randbelow(30_000)))
+    rows = b"".join(b"v%d,%d\n" % (number, number % 90) for number in range(150_000 + fresh_random().randrange(30_000)))
     header = gzip.compress(b"")[:10]
     (folder / "visits.csv.gz").write_bytes(gzip.compress(b"visitor,age\n" + rows) + header + b"\xff" * 100)
     return {"path": "visits.csv.gz"}
@@ -55,10 +55,10 @@ def cut(folder: Path) -> dict[str, Any]:
     import duckdb
 
     path = folder / "visits.parquet"
-    where = f"CASE WHEN range < {secrets.randbelow(50_000)} THEN range ELSE 7 END"
+    where = f"CASE WHEN range < {fresh_random().randrange(50_000)} THEN range ELSE 7 END"
     duckdb.sql(f"COPY (SELECT '{HIDDEN}' || range AS visitor, {where} AS age FROM range(60000)) TO '{path}' (FORMAT parquet)")
     data = bytearray(path.read_bytes())
-    data[4 : len(data) // 2] = secrets.token_bytes(len(data) // 2 - 4)
+    data[4 : len(data) // 2] = fresh_random().randbytes(len(data) // 2 - 4)
     path.write_bytes(bytes(data))
     return {"path": "visits.parquet"}
 
@@ -66,7 +66,7 @@ def cut(folder: Path) -> dict[str, Any]:
 def view(cluster: Any, wrong: str) -> dict[str, Any]:
     """A view that fails at a row."""
     name = cluster.database()
-    row = secrets.randbelow(1000)
+    row = fresh_random().randrange(1000)
     cluster.run(
         f"CREATE VIEW visits AS SELECT '{HIDDEN}' || n AS visitor, CASE WHEN n = {row} THEN {wrong} ELSE 1 END AS age "
         "FROM generate_series(0, 999) n",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
 from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.source_engine import open_source
+from tests.cases import fresh_random
 
 UNITS, ROWS, CAP, TIMES = 40, 20, 8, 12
 COLUMNS = {"visitor": Column(type="text"), "n": Column(type="integer", min=0, max=ROWS)}
@@ -30,7 +30,9 @@ def most(source: Source, folder: Path, unit: str | None, asked: str) -> int:
     distinct = GroupKey("n") if asked == "different values" else None
     aggregation = Aggregation("visitor", unit and f"visitor = '{unit}'", keys, values, 1, CAP, distinct=distinct)
     with open_source(source, str(folder / "x.toml")) as engine:
-        return max(sum(total.rows for total in engine.totals(aggregation, secrets.token_bytes(32)).values()) for _ in range(TIMES))
+        return max(
+            sum(total.rows for total in engine.totals(aggregation, fresh_random().randbytes(32)).values()) for _ in range(TIMES)
+        )
 
 
 @pytest.mark.sampled

@@ -27,7 +27,7 @@ from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.training_run import train
 from dpcli.train.step import prepare as prepare_module
 from dpcli.train.step.prepare import Prepared, prepare
-from tests.cases import require_each
+from tests.cases import fresh_random, require_each
 from tests.command import ROOT, dpcli
 from tests.train.bugs import NO_NOISE_ON_THE_BIAS, drawn_more_often, drawn_once, no_clip, scaled, shuffled
 from tests.train.entries import BALLS, BANDED, BUFFERED, CUT, FULL, HEAD, MAIN, SHUFFLE, TRAIN, TREE, TURNS
@@ -212,7 +212,7 @@ def test_what_cannot_be_audited_is_refused(entry: str, canaries: int, words: str
 
 def test_scores_are_the_likelihood_ratios_of_mixtures() -> None:
     """Computed the other way round: from both densities of each product."""
-    chance, rate, noise = np.random.default_rng(), 0.3, 1.4
+    chance, rate, noise = np.random.default_rng(fresh_random().getrandbits(32)), 0.3, 1.4
     products = chance.normal(size=(6, 50))
 
     def density(mean: float) -> np.ndarray:

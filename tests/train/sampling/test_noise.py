@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from dpcli.train.engine.clip import Adaptive
 from dpcli.train.noise import Independent, noise_of
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.loop import AdaptiveNorm, add_noise
-from tests.cases import require_each
+from tests.cases import fresh_random, require_each
 from tests.train.sampling.draws import flat, variance_p
 
 SHAPES = {
@@ -94,7 +93,7 @@ def test_the_last_digits_of_a_noisy_sum_tell_nothing(monkeypatch: pytest.MonkeyP
 
     Noise is a multiple of the last digit of its number format. Where the noisy sum shows digits beyond that, they are the sum's.
     """
-    seed = secrets.randbits(32)
+    seed = fresh_random().getrandbits(32)
     generator = np.random.default_rng(seed)
 
     def right(kind: torch.dtype, noise_format: type, way: Callable[[torch.Tensor, torch.Tensor], None] | None) -> int:
@@ -102,7 +101,7 @@ def test_the_last_digits_of_a_noisy_sum_tell_nothing(monkeypatch: pytest.MonkeyP
         for _ in range(TRIALS):
             base, record = generator.standard_normal((2, 20_000))
             sums = [torch.from_numpy(value).to(kind) for value in (base, base + record / np.linalg.norm(record))]
-            member = secrets.randbelow(2)
+            member = fresh_random().randrange(2)
             noisy = {"w": sums[member].clone()}
             if way is None:
                 add_noise(noisy, noise)

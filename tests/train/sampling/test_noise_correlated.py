@@ -8,7 +8,6 @@ import math
 import os
 import pickle
 import re
-import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -44,7 +43,7 @@ from dpcli.train.noise import (
     prefix_error,
 )
 from dpcli.train.step.loop import add_noise
-from tests.cases import require_each
+from tests.cases import fresh_random, require_each
 from tests.command import ROOT
 from tests.train.sampling.draws import flat
 
@@ -216,7 +215,7 @@ def test_a_toeplitz_encoder_is_the_best_of_all_with_two_bands_and_better_than_it
     best = min(error(np.array([1.0, ratio]), 40) for ratio in np.linspace(0.01, 1.0, 500))
     found = best_toeplitz(40, 2)
     assert best * (1.0 - 1e-4) <= error(found, 40) <= best * (1.0 + 1e-9), found
-    column, seed = best_toeplitz(100, 6), secrets.randbits(64)
+    column, seed = best_toeplitz(100, 6), fresh_random().getrandbits(64)
     rng, least = np.random.default_rng(seed), error(column, 100)
     assert least < error(square_root(6), 100)
     for _ in range(50):
@@ -263,7 +262,7 @@ sampling = {{ scheme = "poisson", batch_size = 500 }}
 
 def test_nothing_near_an_optimised_matrix_is_better() -> None:
     """Columns moved at random and made as long again: to second order none has less error, one by one or together."""
-    columns, rng = torch.tensor(optimise_banded(16, 4)), np.random.default_rng()
+    columns, rng = torch.tensor(optimise_banded(16, 4)), np.random.default_rng(fresh_random().getrandbits(32))
     least = float(prefix_error(columns))
     for _ in range(200):
         moved = columns + 1e-2 * torch.tensor(rng.standard_normal((16, 4))) * (columns != 0.0)
@@ -272,7 +271,7 @@ def test_nothing_near_an_optimised_matrix_is_better() -> None:
 
 def test_contributions_to_a_matrix_may_point_anywhere() -> None:
     """Vectors of norm 1 in steps as far apart as the bands are wide: the encoded stream is sqrt(3) long, whatever they are."""
-    spec, rng = BandedSpec(**run(12, 3, 4), bands=4), np.random.default_rng()
+    spec, rng = BandedSpec(**run(12, 3, 4), bands=4), np.random.default_rng(fresh_random().getrandbits(32))
     matrix = encoder(spec)
     for _ in range(100):
         first, gaps = int(rng.integers(0, 2)), rng.integers(4, 6, size=2)

@@ -6,7 +6,6 @@ import copy
 import math
 import os
 import pickle
-import secrets
 import ssl
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from dpcli.random.streams import (
     round_to_grid,
     system_entropy,
 )
-from tests.cases import require_each
+from tests.cases import fresh_random, require_each
 from tests.command import ROOT
 from tests.train.sampling.draws import variance_p
 
@@ -101,7 +100,7 @@ def test_draws_are_uncorrelated(path: str) -> None:
 
 def test_no_two_draws_are_the_coordinates_of_one_point() -> None:
     """An angle in single precision gives a ray. Of two candidates for a sum, the true one would be the one that leaves noise on a ray."""
-    seed, count = secrets.randbits(32), 20_000
+    seed, count = fresh_random().getrandbits(32), 20_000
     generator = np.random.default_rng(seed)
     radius, angle = generator.rayleigh(size=count), generator.uniform(-np.pi, np.pi, count).astype(np.float32)
     assert share_on_rays(radius * np.cos(angle), radius * np.sin(angle)) > 0.9, seed
