@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, sqrt
 from typing import Any, Literal
 
 from dpcli.base.errors import InputError
@@ -65,6 +65,15 @@ class Stage:
     def noise_multiplier(self) -> float:
         """Return the standard deviation of the noise in units of the clipping norm."""
         return float(self.spec.noise_multiplier)  # type: ignore[attr-defined]
+
+    @property
+    def largest_likely_batch(self) -> int:
+        """Return a size that a batch exceeds in fewer than 1 of 10,000 steps: the memory that a rehearsal tries is that of this size."""
+        if not isinstance(self.entry.sampling, Poisson | BallsInBins):
+            return ceil(self.expected_batch)
+        size = ceil(self.expected_batch + 4.0 * sqrt(self.expected_batch) + 4.0)
+        cut_at = getattr(self.entry.sampling, "max_batch_size", None)
+        return size if cut_at is None else min(size, cut_at)
 
     @property
     def indivisible(self) -> bool:

@@ -135,7 +135,7 @@ def _measured(plan: TrainingPlan) -> Estimate:
     from dpcli.train.step.prepare import prepare_trial
 
     prepared = prepare_trial(plan, system_entropy(), Ranks())
-    trainer, physical = prepared.trainer, plan.train.physical_batch_size
+    trainer = prepared.trainer
     prepared.rehearse()
     records = prepared.synthetic_batch()
     gradient_seconds = quickest(lambda: trainer.gradients(records))
@@ -143,8 +143,7 @@ def _measured(plan: TrainingPlan) -> Estimate:
     noise_seconds = quickest(lambda: noise.next(trainer.shapes))
     seconds = 0.0
     for stage in plan.stages:
-        micro_batches = max(1.0, stage.expected_batch / physical)
-        seconds += stage.steps * (gradient_seconds * micro_batches + noise_seconds)
+        seconds += stage.steps * (gradient_seconds * stage.expected_batch / prepared.rehearsed_size + noise_seconds)
     memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak_memory()
     prepared.measure()  # raises the error that the run would raise
     parameters = sum(shape.numel() for shape in trainer.shapes.values())

@@ -88,10 +88,17 @@ class Prepared:
         """
         self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, stop_asked)
 
+    @property
+    def rehearsed_size(self) -> int:
+        """Return the number of records of a micro-batch, or of the largest likely batch if that is smaller.
+
+        Memory that does not suffice for them runs out in the rehearsal, before the charge, and not in a step after it.
+        """
+        return min(self.plan.train.physical_batch_size, max(stage.largest_likely_batch for stage in self.plan.stages))
+
     def synthetic_batch(self) -> Batch:
-        """Return synthetic records. Their number is that of a micro-batch, or of the largest expected batch if that is smaller."""
-        expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
-        return self.synthetic_records(min(self.plan.train.physical_batch_size, expected))
+        """Return synthetic records, as many as are rehearsed at once."""
+        return self.synthetic_records(self.rehearsed_size)
 
     def synthetic_records(self, count: int) -> Batch:
         """Return `count` synthetic records on which the program runs, as the rehearsal found."""

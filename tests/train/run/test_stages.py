@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scipy.stats import binom
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.lint.run import lint_bytes
+from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from tests.cases import require_each
 from tests.train.entries import HEAD, HISTOGRAM, MAIN, TREE, TURNS, WARM
@@ -135,3 +139,14 @@ def test_a_plan_of_other_content_keeps_the_path(tmp_path: Path) -> None:
     path = tmp_path / "absent.toml"
     found = plan_of(str(path), (HEAD + MAIN + TRAIN).encode())
     assert (found.path, found.steps) == (str(path), 20)
+
+
+@pytest.mark.parametrize("expected", [0.3, 4.0, 50.0, 900.0])
+def test_a_rehearsal_tries_the_memory_of_nearly_every_batch(expected: float, tmp_path: Path) -> None:
+    """Of a size that varies, fewer than 1 of 10,000 are larger; of one that is fixed or cut off, none is."""
+    stage = replace(plan(tmp_path, MAIN).stages[0], expected_batch=expected)
+    assert binom.sf(stage.largest_likely_batch, 1000, expected / 1000) < 1e-4
+    fixed = replace(stage, entry=replace(stage.entry, sampling=FixedSize("fixed-size", rate=0.1)))
+    assert fixed.largest_likely_batch == math.ceil(expected)
+    cut = replace(stage, entry=replace(stage.entry, sampling=Poisson("poisson", rate=0.1, max_batch_size=5)))
+    assert cut.largest_likely_batch == 5
