@@ -184,13 +184,13 @@ def _plan(case: tuple[list[Json], str], claim: Json, known: CurvePoint) -> Json:
 
     parts, direction = case
     epsilon, delta, is_upper = float(claim["epsilon"]), float(claim["delta"]), claim["bound"] == "upper"
-    plan = proof_search.find_plan(parts, direction, epsilon, delta, is_upper, known)
+    plan = proof_search.find_plan(parts, direction, epsilon, delta, upper=is_upper, known=known)
     try:
         checker.show(parts, claim, direction, plan)
     except checker.Unproved:
         if "pad" not in plan:  # only another pad gives another plan
             raise
-        plan = proof_search.find_plan(parts, direction, epsilon, delta, is_upper, known, SMALL_PAD)
+        plan = proof_search.find_plan(parts, direction, epsilon, delta, upper=is_upper, known=known, pad=SMALL_PAD)
         checker.show(parts, claim, direction, plan)
     return plan
 
