@@ -65,11 +65,11 @@ from typing import Any, NamedTuple
 from flint import acb, acb_mat, arb, arb_poly, ctx, fmpq
 
 Json = dict[str, Any]
-MOST = 2_000_000  # most nodes, frequencies or terms of one proof
+MOST = 2_000_000  # most nodes, frequencies or terms of one proof; it limits time and memory, as do other limits on sizes below
 
 
 class Unproved(Exception):
-    """A condition of a proof that does not hold, or that the balls are too wide to show."""
+    """Raised if a condition of a proof does not hold, or if the balls are too wide to show it."""
 
 
 def demand(condition: bool, what: str) -> None:
@@ -149,7 +149,7 @@ class AtomicPart:
         self.atoms = [(p, (p / q).log()) for p, q in self.pairs if not (q.is_zero() or p.is_zero())]
 
     def big_run(self, v: arb, plan: Json) -> BigRun:
-        """Return the masses of item 6, of a part without big runs."""
+        """Return the masses of item 6. No run of this part is big. E_Q[e^{-v L}] is M(-1 - v)."""
         return BigRun(self.moment(arb(0), plan), self.moment(arb(-1), plan), arb(0), arb(0), self.moment(-1 - v, plan), arb(0))
 
     def moment(self, z: arb, plan: Json) -> arb:
