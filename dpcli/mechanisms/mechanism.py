@@ -1,8 +1,9 @@
 """The interface of mechanisms to the rest of the package: several representations of a privacy loss.
 
 A *spec* holds the keys of an entry of the pipeline file. `Spec.resolve(neighbours)` fixes the neighbouring relation and returns a
-*mechanism*, so that no accountant has to know the adjacency. A mechanism gives as many representations as it has. For the others it raises
-`NotRepresentable`, and never returns inf, 0 or a guess.
+*mechanism*, so that no accountant has to know the adjacency. A mechanism gives as many representations as it has, and each accountant reads
+those of its theory: an epsilon at a delta, rho, mu, Renyi divergences, or privacy losses of dominating pairs. For the others the mechanism
+raises `NotRepresentable`, and never returns inf, 0 or a guess. All representations are upper bounds.
 
 A pair (P, Q) of distributions *dominates* a mechanism if no neighbours are easier to tell apart than P from Q: delta(epsilon) of the pair
 is then an upper bound on the mechanism's, and pairs of mechanisms compose. The privacy loss of the pair is log dP/dQ. A mechanism *attains*
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 
 
 class PrivacyLoss(Protocol):
-    """The privacy loss L = log dP/dQ of one direction of a dominating pair (P, Q)."""
+    """The privacy loss L = log dP/dQ of one direction of a dominating pair (P, Q).
+
+    A loss may also have the following, which numerical methods look up by name:
+
+    * `mirrored`, which is true if the loss of the other direction has the same law;
+    * `decays`, which is false if the characteristic function does not decay, as for finitely many values;
+    * `outcomes`, a method that returns the atoms and densities of the pair (numerics/contour/outcomes.py).
+    """
 
     def cgf(self, z: Array) -> Array:
         """Return an upper bound on the CGF K(z) = log E_P[exp(z L)] at real z > 0; inf if it diverges."""

@@ -36,7 +36,7 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     is_headline = proved_bound == proof.headline
     statement = f"epsilon <= {proof.epsilon} at delta = {proof.delta} (ball arithmetic, {_bits(claims[0])} bits)"
     privacy = account.pipeline.privacy
-    headline = (
+    first_line = (
         f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     )
     notes = [*lint_notes(diagnostics), *_notes(proof, is_headline)]
@@ -60,7 +60,7 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
         "exit_code": exit_code,
     }
     return Document(
-        headline,
+        first_line,
         data,
         "fail" if is_over else "pass",
         (_plans(claims),),

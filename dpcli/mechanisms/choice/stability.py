@@ -98,7 +98,7 @@ class StabilityHistogramSpec(Spec):
             yield "sigma", f"at least max_rows / 20 = {self.max_rows / 20.0:g} (less is no privacy)", repr(self.sigma)
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose keys are those of all of the data"
 
     @property
@@ -196,7 +196,7 @@ class ProposeTestReleaseSpec(StatedSpec):
         return self.delta
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return WHOLE_DATA
 
     def part_path(self, position: int) -> tuple[str | int, ...]:
@@ -229,7 +229,7 @@ class TestedRelease(Spec):
     count: int
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return WHOLE_DATA
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:

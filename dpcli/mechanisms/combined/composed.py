@@ -196,8 +196,8 @@ class BoundGroup(Spec):
         return all(spec.contribution_form for spec, _ in self.members)
 
     @property
-    def unsampled(self) -> str | None:
-        return next((spec.unsampled for spec, _ in self.members if spec.unsampled), None)
+    def sampling_refusal(self) -> str | None:
+        return next((spec.sampling_refusal for spec, _ in self.members if spec.sampling_refusal), None)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))

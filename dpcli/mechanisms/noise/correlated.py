@@ -86,7 +86,7 @@ class CorrelatedSpec(Spec):
         return True
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return (
             "whose keys say how often a record takes part: amplification of correlated noise needs banded-matrix or banded-toeplitz "
             "(dpcli explain amplified-blt)"
@@ -129,7 +129,7 @@ class TurnsSpec(CorrelatedSpec):
     )
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return (
             'whose batches take turns: it allows scheme = "poisson" alone, in an entry with a sample of its own, with steps instead of '
             "epochs, and without max_batch_size"

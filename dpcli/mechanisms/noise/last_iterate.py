@@ -161,7 +161,7 @@ class LastIterateSpec(Spec):
         return True
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose keys drawn and inclusion say how the steps of a run draw their batches"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:

@@ -259,7 +259,7 @@ class EnsembleMixtureSpec(Spec):
     ] = "replace-shard"
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose model_rate says how its models are sampled"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:

@@ -96,7 +96,7 @@ class PrivateDecodingSpec(Spec):
             yield missing_key, "threshold and scale together, because a distance is compared with noise", f"no {missing_key}"
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose batches are fixed by each unit alone"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:

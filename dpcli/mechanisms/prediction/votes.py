@@ -40,7 +40,7 @@ class VoteSpec(Spec):
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose teachers are trained once, on shards that do not change"
 
 

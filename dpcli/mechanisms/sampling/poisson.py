@@ -237,7 +237,7 @@ def _times(log_counts: Array, log_terms: Array) -> Array:
     return np.where(log_counts == -np.inf, -np.inf, log_counts + np.where(log_counts == -np.inf, 0.0, log_terms[None, :]))
 
 
-def unsampled(at: Array, rate: float) -> Array:
+def unsampled_loss(at: Array, rate: float) -> Array:
     """Return the L with log(1 - q + q e^L) = `at`, cut off at -FURTHEST and FURTHEST; it is -FURTHEST at and below log(1 - q)."""
     return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
 
@@ -328,7 +328,7 @@ class SampledRemoveLoss(SampledLoss):
 
     def tails(self, at: Array) -> Tails:
         """Return the tails, as exact as the inner ones. All mass is above a loss below log(1 - q)."""
-        p_above, p_below, q_above, q_below = self.inner.tails(unsampled(at, self.rate))
+        p_above, p_below, q_above, q_below = self.inner.tails(unsampled_loss(at, self.rate))
         sampled = Tails(blend(self.rate, q_above, p_above), blend(self.rate, q_below, p_below), q_above, q_below)
         return with_ends(sampled, at <= math.log1p(-self.rate), np.zeros(len(at), dtype=bool))
 
@@ -348,7 +348,7 @@ class SampledAddLoss(SampledLoss):
 
     def tails(self, at: Array) -> Tails:
         """Return the tails, as exact as the inner ones. No mass is above a loss of -log(1 - q) or more."""
-        p_above, p_below, q_above, q_below = self.inner.tails(-unsampled(-at, self.rate))
+        p_above, p_below, q_above, q_below = self.inner.tails(-unsampled_loss(-at, self.rate))
         sampled = Tails(p_above, p_below, blend(self.rate, p_above, q_above), blend(self.rate, p_below, q_below))
         return with_ends(sampled, np.zeros(len(at), dtype=bool), at >= -math.log1p(-self.rate))
 
