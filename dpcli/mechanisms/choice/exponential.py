@@ -1,7 +1,9 @@
 """The exponential mechanism, with bounds from its bounded range, which are sharper than those from its pure epsilon.
 
-`ExponentialSpec` has the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several choices, each of which may depend on
-earlier answers.
+A choice has *bounded range* epsilon if its losses lie in an interval of length epsilon, wherever that interval lies. `ExponentialSpec` has
+the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several choices, each of which may depend on earlier answers. Many
+choices are divided into blocks: the worst curve of a block, delta as a function of epsilon, is computed on a grid (numerics/grid/
+choice_curve.py). `ExponentialChoice.witness` returns a choice between two candidates, whose cost is a lower bound.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
 returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
@@ -34,12 +36,14 @@ from dpcli.numerics.work import shared
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
+# Soundness: the largest range for which the rounding of a block's curve, which grows with e^epsilon, is well covered.
+LARGEST_RANGE = 16.0
+# Accuracy and speed: every division into blocks, and every grid, gives an upper bound.
 BLOCK = 128  # most choices whose worst curve is computed together
 SMALLEST_RANGE = 1e-3  # smallest range for which the worst curve of several choices is worthwhile
-LARGEST_RANGE = 16.0  # largest range for which the rounding of that curve, which grows with e^epsilon, is well covered
 GRID_STEPS = 4096  # number of grid steps that all choices together should have
 FEWEST_STEPS, MOST_STEPS = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
-LARGEST_SERIES_ARGUMENT = 8.0  # largest argument of the power series in `RangeLoss.cgf`
+LARGEST_SERIES_ARGUMENT = 8.0  # largest argument of the power series in `RangeLoss.cgf`, which loses no digits where K is small
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges for which the probabilities of `TwoCandidates` do not underflow or round to 1
 
 

@@ -1,9 +1,10 @@
 """Releases that first test the stability of the answer: the stability histogram and propose-test-release.
 
-A stability histogram shows the keys whose noisy count exceeds a threshold, so that possible keys need not be known. A unit's *own* keys are
-those that nobody else has: showing one reveals the unit, with a probability that is charged as delta. Propose-test-release answers only if
-a noisy test finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing
-are rounded up, and those of hiding down.
+A *unit* is whoever is protected, such as a user. A stability histogram shows the keys whose noisy count exceeds a threshold, so that
+possible keys need not be known. A unit's *own* keys are those that nobody else has: showing one reveals the unit, with a probability that
+is charged as delta (`Shown`). The counts of its other keys *move*, which noise hides. Propose-test-release answers only if a noisy test
+finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing are rounded
+up, and those of hiding down.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
 dP/dQ of dominating pairs (P, Q). Of a loss L: `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys,
@@ -41,15 +42,17 @@ from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared
 
 NO_RENYI = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
+# Rounding, on the safe side.
 SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
 LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
+DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
+# Accuracy and speed: a coarser choice gives a larger upper bound.
 ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
 RANGES = 8  # ranges of the number of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
 POINTS = 2048  # points of the grid of losses
 REACHES = 200  # number of epsilons that are tried as the last point of the grid
 NEGLIGIBLE = 1e-6  # height of the noise's curve at the last point, as a share of the probability of showing own keys
-LOG_LEAST = -180.0  # logarithm of the least height at the last point
-DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
+LOG_LEAST = -180.0  # logarithm of the least height at the last point, so that the grid ends if own keys are hardly ever shown
 WHOLE_DATA = "whose distance is counted over all of the data"
 
 
@@ -123,7 +126,7 @@ class StabilityHistogramSpec(Spec):
             (loss,) = noise.losses()
             either = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
             return ShownAndMoved((noise_and_own_keys, either))
-        return noise_and_own_keys
+        return noise_and_own_keys  # the noise has no pair
 
     def _all_hidden(self, group: int) -> float:
         """Return a lower bound on the log probability that no key is shown that only the units of a group hold.
@@ -307,7 +310,7 @@ class ShownAndMoved(LeastOf):
     """Two bounds on a histogram. The first has a finite Renyi divergence once its probability of showing keys is set aside."""
 
     def split_failure(self) -> tuple[float, Mechanism]:
-        """Return that of the first bound."""
+        """Return the split of the first bound; the second has no Renyi divergence."""
         return self.mechanisms[0].split_failure()
 
 
