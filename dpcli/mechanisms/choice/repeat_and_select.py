@@ -33,7 +33,7 @@ from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, 
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
-from dpcli.mechanisms.sampling.poisson import finite_loss
+from dpcli.mechanisms.sampling.poisson import pure_epsilon
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
@@ -212,7 +212,7 @@ class RepeatAndSelect(Mechanism):
 
     def pure(self) -> float:
         """Return an upper bound on the pure epsilon of the selection; inf if one run has none."""
-        epsilon = finite_loss(self.inner)
+        epsilon = pure_epsilon(self.inner)
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
     def approx_dp(self, delta: float) -> float:
@@ -492,14 +492,14 @@ def _cost_at_best_order(inner: Mechanism, gamma: float) -> float:
     Every b gives a sound bound, so the search need not find the minimum. The limit at infinity is the pure epsilon.
     """
     value = least_over_orders(lambda x: x / (1.0 + x) * _cached_rdp(inner, 1.0 + x) - math.log(gamma) / (1.0 + x), SHORT)[1]
-    return min(value, finite_loss(inner))
+    return min(value, pure_epsilon(inner))
 
 
 @shared(4096)
 def _delta_of_run(inner: Mechanism, epsilon: float) -> float:
     """Return a delta at which one run is (epsilon, delta)-DP, from its Renyi curve; 0 if its pure epsilon is no larger."""
     epsilon *= 1.0 - 1e-14  # the callers compute epsilon as a logarithm, which may be rounded up
-    if finite_loss(inner) <= epsilon:
+    if pure_epsilon(inner) <= epsilon:
         return 0.0
     return math.exp(min(least_over_orders(lambda x: balle_delta(1.0 + x, _cached_rdp(inner, 1.0 + x), epsilon), SHORT)[1], 0.0))
 

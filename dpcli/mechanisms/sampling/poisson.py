@@ -1,8 +1,12 @@
 """Any mechanism on a random sample of the records: `PoissonSampled`, `PoissonReplaced` under replace-one, and `fixed_size`.
 
-The cost is computed from the representations of the mechanism without sampling, the inner mechanism. Let (P, Q) be its pair and r = dP/dQ,
-whose logarithm is the loss L. At rate q, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q, which increases in r. The tails of the
-sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
+`Spec.poisson` (spec.py) uses the first two for a mechanism type without a sharper theorem of its own, and the scheme "fixed-size" the
+third. The cost is computed from the representations of the mechanism without sampling, the inner mechanism. Let (P, Q) be its pair and r =
+dP/dQ, whose logarithm is the loss L. At rate q, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q, which increases in r. The tails
+of the sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
+
+The *outcomes* of a loss (`Outcomes`, numerics/contour/outcomes.py) are its atoms and densities, if they have a closed form. Sampled losses
+take their CGF and their characteristic function from them.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
 returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
@@ -29,10 +33,10 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used
+MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used (accuracy and speed)
 TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
-FURTHEST = 1e100  # a finite loss that stands for an infinite one, as inner tails are computed at finite losses
+FURTHEST = 1e100  # a finite loss in place of an infinite one, as inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
 
 
@@ -80,17 +84,17 @@ class PoissonSampled(Mechanism):
             return self.inner.rdp(orders)
         z, q = orders - 1.0, self.rate
         integers = np.arange(2.0, MAX_ORDER + 1)
-        log_first, remove = _expansion(self.inner, q)
+        log_chi_squared, remove = _expansion(self.inner, q)
         inner = z * self.inner.rdp(orders)
         convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
-        least_ratio = 1.0 - q + q * math.exp(-finite_loss(self.inner))
-        log_taylor = np.full_like(z, np.inf)
+        least_ratio = 1.0 - q + q * math.exp(-pure_epsilon(self.inner))
+        log_taylor = np.full_like(z, np.inf)  # log of the bound by Taylor's theorem, without its 1 and without chi^2
         if least_ratio > 0.0:
             log_taylor = 2.0 * math.log(q) + np.log(0.5 * orders * z) - (orders + 1.0) * math.log(least_ratio)
-        add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
-        pure = finite_loss(self)
+        add = np.minimum(np.logaddexp(0.0, log_taylor + log_chi_squared), convex)
+        pure = pure_epsilon(self)
         beyond = extend_by_line(z, integers - 1.0, remove, pure, convex)
-        bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)
+        bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)  # 1e-12 covers rounding
         return np.asarray(np.minimum(bound, pure))
 
 
@@ -122,7 +126,7 @@ class PoissonReplaced(PoissonSampled):
         bound = _ternary(self.inner, self.rate)
         # e^{(a-1) D_a} is jointly convex. Without the record, both outputs have the same law; with it, inner's divergence bounds theirs.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
-        pure = finite_loss(self)
+        pure = pure_epsilon(self)
         beyond = extend_by_line(z, integers - 1.0, bound, pure, convex)
         divergence = np.minimum(chord(z, integers - 1.0, bound, beyond), convex) / z * (1.0 + 1e-12)
         return np.asarray(np.minimum(divergence, pure))
@@ -158,10 +162,10 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
     return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15) + math.ulp(0.0) if epsilon > 0.0 else 0.0
 
 
-def finite_loss(inner: Mechanism) -> float:
+def pure_epsilon(mechanism: Mechanism) -> float:
     """Return the mechanism's pure epsilon; inf if it has none."""
     try:
-        return inner.approx_dp(0.0)
+        return mechanism.approx_dp(0.0)
     except NotRepresentable:
         return math.inf
 
@@ -222,7 +226,7 @@ def _ternary(inner: Mechanism, rate: float) -> Array:
     """
     k = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE_WORK)
-    moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
+    moments, pure = (k - 1.0) * inner.rdp(k), pure_epsilon(inner)
     log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
     cap = np.minimum(math.log(2.0), k * log_range)
     log_terms = k * math.log(rate) + moments + cap
@@ -238,7 +242,7 @@ def _times(log_counts: Array, log_terms: Array) -> Array:
 
 
 def unsampled_loss(at: Array, rate: float) -> Array:
-    """Return the L with log(1 - q + q e^L) = `at`, cut off at -FURTHEST and FURTHEST; it is -FURTHEST at and below log(1 - q)."""
+    """Return the inner loss L with log(1 - q + q e^L) = `at`, cut off at -FURTHEST and FURTHEST; -FURTHEST at and below log(1 - q)."""
     return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
 
 
@@ -280,7 +284,10 @@ class SampledLoss:
         return _outcomes(self).cgf(z)
 
     def capped(self, log_mass: float) -> Outcomes | SampledLoss:
-        """Return the outcomes without a far tail of mass e^log_mass, or this object if there is no such tail."""
+        """Return the outcomes without a far tail of mass e^log_mass, or this object if there is no such tail.
+
+        Numerical methods look up this method and the next one by name (numerics/contour).
+        """
         outcomes = _outcomes(self)
         capped = outcomes.capped(log_mass)
         return self if capped is outcomes else capped

@@ -1,5 +1,9 @@
 """Random allocation (balls in bins): in each pass of t steps, a record takes part in one step, which is drawn uniformly and kept secret.
 
+The scheme "balls-in-bins" (schemes.py) calls `allocated`, and charges the mechanism that it returns once for each pass. An attacker does
+not know the record's step, so a pass costs less than one step without sampling: this is its amplification. (P, Q) is a pair of
+distributions that dominates one step.
+
 Let Y_i = dP/dQ at step i. The Y_i are independent under Q, and the pass has dP/dQ = (Y_1 + ... + Y_t) / t =: R. Its hockey-stick curves are
 E_Q[(R - e^eps)+] if the record is removed, and E_Q[(1 - e^eps R)+] if it is added. Both are expectations of convex functions of R under Q.
 A variable above R in the convex order (numerics/grid/spread.py) therefore has curves above those of R. Its mean is 1, so that it is the
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
+# Accuracy and speed: the number of steps may be rounded down (`average`), and the bound without amplification holds at every order.
 KEPT_DIGITS = 11  # leading binary digits that are kept of the number of copies; every further digit would cost a convolution
 MOST_COPIES = 2**30  # largest number of copies that are added up
 MAX_ORDER = 96  # largest integer order of the exact Renyi divergence; above it, the bound without amplification is used
@@ -94,7 +99,7 @@ class RandomAllocation(Mechanism):
         return self.inner.zcdp()
 
     def attained(self) -> bool:
-        """Return False, as the lattice lies above the worst case."""
+        """Return False, as the pair is computed on a lattice of likelihood ratios (numerics/grid/spread.py), above the worst case."""
         return False
 
     def losses(self) -> tuple[Allocated, ...]:
@@ -141,7 +146,7 @@ def _pass_with_one(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mecha
 def _without_privacy(step: Mechanism) -> Mechanism:
     """Return the step if it gives no privacy, as no amplification is then claimed. Raises InputError otherwise."""
     with suppress(NotRepresentable):
-        if math.isinf(step.approx_dp(1.0 - 1e-9)):
+        if math.isinf(step.approx_dp(1.0 - 1e-9)):  # at nearly every delta
             return step
     raise InputError(UNPROVEN)
 
@@ -232,7 +237,7 @@ def _doubled(step: tuple[HasTails], k: int) -> Spread:
 
 
 @shared(32)
-def outcomes(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
+def pair_of_pass(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
     """Return the pair with the ratio R, in the "remove" direction; None as in `average`."""
     total = average(step, bins)
     if total is None:
@@ -294,7 +299,7 @@ class AllocatedRemove(Allocated):
         return chord(z, np.arange(1.0, MAX_ORDER), integer_cgf((self.inner,), self.bins), self.inner.cgf(z))
 
     def outcomes(self) -> FiniteOutcomes | None:
-        return outcomes((self.inner,), self.bins)
+        return pair_of_pass((self.inner,), self.bins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +332,7 @@ class AllocatedAdd(Allocated):
         The difference is at most E[R^-z; R < r], whose square is at most E[R^-2z] P(R < r). For any s > r,
         P(R < r) <= E[(s - R)+] / (s - r).
         """
-        pair = outcomes((self.ratio,), self.bins)
+        pair = pair_of_pass((self.ratio,), self.bins)
         if pair is None:
             return np.full_like(z, np.inf)
         losses, log_p, log_q = pair.losses[1:-1], pair.log_p[1:-1], pair.log_q[1:-1]
@@ -346,7 +351,7 @@ class AllocatedAdd(Allocated):
             return np.asarray(np.logaddexp(0.0, np.logaddexp(log_excess, extra)) * (1.0 + 1e-11))
 
     def outcomes(self) -> FiniteOutcomes | None:
-        pair = outcomes((self.ratio,), self.bins)
+        pair = pair_of_pass((self.ratio,), self.bins)
         return None if pair is None else FiniteOutcomes(-pair.losses[::-1], pair.log_q[::-1], pair.log_p[::-1])
 
 

@@ -1,9 +1,10 @@
 """Stated guarantees without a noise distribution: pure epsilon, (epsilon, delta), and post-processing, which costs nothing.
 
-Somebody states a number, and dpcli believes it and nothing more: the mechanism is the worst that the statement allows. For epsilon that is
-*randomised response*, one bit with the true value at odds e^epsilon; with a delta it reveals everything with probability delta. For one
-change, something that the statement allows attains the pairs, and lower bounds say what can be proved from it, not what the true release
-costs.
+Somebody states a number in a pipeline file, and dpcli believes it and nothing more: the mechanism is the worst that the statement allows.
+For epsilon that is *randomised response*, one bit with the true value at odds e^epsilon; with a delta it reveals everything with
+probability delta. For one change of a record or unit, some release that the statement allows attains the pairs. So lower bounds say what
+can be proved from the statement, and not what the true release costs. `Pure` is also the bound of other mechanisms whose pure epsilon is
+known; it claims no lower bound, and `StatedPure` does.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
 dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
@@ -30,6 +31,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, atom_tails
 
+# The factors 1 - 1e-15, 1 + 1e-15 and 1 - 1e-12 below exceed the rounding of the few operations of each formula (soundness).
 NO_RENYI = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
 
 
