@@ -32,7 +32,7 @@ from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec, TurnsSpec
 from dpcli.mechanisms.noise.discrete_gaussian import (
-    NEARLY,
+    ROUNDING_VARIANCE,
     DiscreteGaussian,
     DiscreteGaussianSpec,
     DiscreteGaussianVector,
@@ -483,7 +483,7 @@ def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: 
 
 
 def _nearly_gaussian(mechanism: NearlyGaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    mu_squared = mechanism.norm_squared / (_exact(mechanism.sigma) ** 2 - NEARLY)
+    mu_squared = mechanism.norm_squared / (_exact(mechanism.sigma) ** 2 - ROUNDING_VARIANCE)
     return {"kind": "gaussian", "mu_squared": str(mu_squared)}, (GAUSSIAN, NEARLY_GAUSSIAN)
 
 

@@ -18,7 +18,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
 from dpcli.numerics.work import spend
 
-HALVINGS = 48  # steps of the bisection for the delta of one change; each gives an upper bound, so that more affect accuracy alone
+HALVINGS = 48  # steps of the bisection for the delta of one change; the result is an upper bound after any of them (accuracy)
 WORK = 700.0  # units of work of this bisection (numerics/work.py)
 LOG_LEAST_DELTA = -744.0  # logarithm of the least delta that is tried; e^-744 is one of the least positive floats
 

@@ -34,7 +34,8 @@ from dpcli.numerics.tails import Tails
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
-FEW_DIGITS = 1e-3  # below this epsilon, the mean loss is computed from the first term of a series
+FEW_DIGITS = 1e-3  # below this epsilon, the mean loss is bounded by the first term of a series, because its formula loses digits
+# Soundness.
 LEAST_DELTA = 5e-324  # the smallest positive float, in place of a delta that underflows
 ROUNDING = 1e-15  # relative error of a logarithm or a ratio of the noise
 REDRAWN = of_mechanism(
@@ -129,7 +130,7 @@ def truncated_laplace(moved: float, bound: float) -> Mechanism:
     * If bound >= D, d = (e^D - 1) / (2 (e^bound - 1)). The losses are from -D to D, and all mass at x <= 0 is at -D.
     * Otherwise all x are between 0 and D, and the losses |x| - |x - D| = 2x - D are those between -m and m with m = 2 bound - D.
 
-    d and the mass at both ends are rounded up, as both raise the curve.
+    d and the mass at both ends are rounded up, as both raise the curve. If D is 2 bound or more, no x is inside, and nothing is protected.
     """
     if not moved < min(2.0 * bound, LARGEST_RATIO):
         return NoPrivacy(moved / min(bound, 1.0) if bound > 0.0 else math.inf)
