@@ -2,9 +2,9 @@
 
 `DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector. A change
 of the data moves a vector by a *shift*, a vector of integers, of which the keys bound only norms. Shifts of one norm may differ in cost, so
-the extreme ones are listed (numerics/closed/integer_vectors.py). v . X, for a shift v and independent noise X on each entry, takes values
-on a *lattice* of whole numbers; its *cells* are the numbers that the computation adds up. `NearlyGaussian` is the cost of an integer or a
-vector if there are too many outcomes or shifts. Numbers are exact up to rounding, or rounded up.
+the extreme ones are listed (numerics/closed/integer_vectors.py). The loss of a shift v depends on the output through v . X alone, where X
+is the noise on the entries. `NearlyGaussian` is the cost of an integer or a vector if there are too many outcomes or shifts. Numbers are
+exact up to rounding, or rounded up.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
 returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
@@ -64,7 +64,7 @@ NORM_TOLERANCE = (
 MOST_SUMMED_SIGMA = 700.0  # largest sigma of the noise on one integer for which outcomes are summed
 MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
 TOO_MANY_OUTCOMES = "a discrete Gaussian that moves by more than 100 sigma has too many outcomes"
-MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
+MOST_CELLS = 3e6  # most work for the distributions of all shifts of a vector, in cells of `lattice_cells`
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST_NORM = 300.0  # largest norm for which shifts are enumerated
 
@@ -527,7 +527,7 @@ def _distribution(sigma: float, shift: Shift) -> Shift:
 
 
 def _cells(sigma: float, shift: Shift) -> float:
-    """Return the number of lattice cells that the pair of a shift needs."""
+    """Return the work of a shift's pair, in lattice cells (`lattice_cells`)."""
     divisor, norm = _norm_of(shift)
     direction = tuple(x // divisor for x in shift)
     reach = reach_of(sigma, norm) + divisor * norm

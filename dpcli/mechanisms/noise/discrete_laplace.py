@@ -1,5 +1,8 @@
 """Discrete Laplace noise, also called two-sided geometric noise, on integers.
 
+`DiscreteLaplaceSpec` has the keys, and `DiscreteLaplace` is the cost of an integer, or of a vector of integers, that moves by at most the
+L1 sensitivity s. The pair has one atom for each integer between 0 and s, so that all representations are sums or closed forms.
+
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
 dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type: `resolve` makes the mechanism.
 """
@@ -22,7 +25,9 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.roots import bracket_root
 
-MAX_ATOMS = 4096  # largest sensitivity for which the pair has an atom for each integer
+# Speed and accuracy: largest sensitivity for which the pair has an atom for each integer. Above it, a pair with fewer atoms dominates
+# (`DiscreteLaplace`).
+MAX_ATOMS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
