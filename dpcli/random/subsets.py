@@ -1,7 +1,7 @@
 """Exact draws from a stream of random words: binomial sizes of Poisson samples, uniform integers, subsets and orders.
 
-Training and releases draw their samples here. The draws are exact, because privacy amplification is proved for the stated sampling
-distribution. No constant below affects the distribution of a draw, but only its time.
+Training, federated rounds and PMixED draw their samples here. The draws are exact, because privacy amplification is proved for the stated
+sampling distribution. No constant below affects the distribution of a draw, but only its time.
 
 A Poisson sample takes each of n records with probability q. Its size has the distribution Binomial(n, q), and given its size, it is a
 uniform subset. To draw the size and then the subset is therefore equivalent to n coin tosses, but costs time in proportion to the sample.

@@ -4,9 +4,9 @@ A *category* is one of k declared values. The true one is reported with odds e^e
 the cost does not depend on other records, and two versions of a record with different categories attain the pair. Whether somebody takes
 part is visible, so add-remove makes no sense here; `BlankedResponse` is for a blanked record that reports a uniform category.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type: `problems` checks the keys, and
-`resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

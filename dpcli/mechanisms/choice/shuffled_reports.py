@@ -20,10 +20,10 @@ reports in the shuffled order, because A and B may too.
 The first version of arXiv:2208.04591 stated the second c for any randomiser. Its errata restrict this to a class of randomisers, so it is
 used for randomised response alone.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
-from above, and `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the
-mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds
+K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

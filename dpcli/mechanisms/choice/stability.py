@@ -6,9 +6,10 @@ is charged as delta (`Shown`). The counts of its other keys *move*, which noise 
 finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing are rounded
 up, and those of hiding down.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q). Of a loss L: `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys,
-and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without the claim that some data
+attain its bounds; `split_failure` sets the probability of revealing everything aside. Of a loss L: `tails` returns log tail probabilities
+under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ much as the worst of them, since one record is in one part; a replaced record ma
 that names other entries, its members, which share one sample: sampling then amplifies the whole group once, and never each member
 separately. A mechanism's *floor* is its `delta_floor`, below which it has no finite epsilon.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
-`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. Of a type: `resolve` makes the
-mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound;
+`split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
+returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism, and `poisson` makes it on a Poisson sample.
 """
 
 from __future__ import annotations

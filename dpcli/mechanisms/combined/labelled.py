@@ -7,9 +7,10 @@ to be attained. Truncated Poisson samples (sampling/truncated.py) are an example
 member that dominates the release only sometimes must not be listed. A noisy maximum (choice/noisy_max.py), for example, has a pair of
 distributions that dominates, and a pure epsilon.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
-`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q;
+`tilted` returns the loss under P times e^{t L}, normalised.
 """
 
 from __future__ import annotations

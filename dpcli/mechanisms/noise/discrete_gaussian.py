@@ -6,10 +6,13 @@ the extreme ones are listed (numerics/closed/integer_vectors.py). The loss of a 
 is the noise on the entries. `NearlyGaussian` is the cost of an integer or a vector if there are too many outcomes or shifts. Numbers are
 exact up to rounding, or rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
-`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys,
-and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of
+a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
+under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the
+same law; `decays` says whether its characteristic function decays. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
+and `poisson` makes it on a Poisson sample.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 `DiscreteLaplaceSpec` has the keys, and `DiscreteLaplace` is the cost of an integer, or of a vector of integers, that moves by at most the
 L1 sensitivity s. The pair has one atom for each integer between 0 and s, so that all representations are sums or closed forms.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type: `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
+type: `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

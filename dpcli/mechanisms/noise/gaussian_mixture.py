@@ -8,9 +8,10 @@ mixture of the sum of their draws. The losses are in normal_mixture.py. `Gaussia
 If a mixture has too many shifts, or weights too small for a float, weight moves to larger shifts, never to smaller ones. The bounds then
 only grow, and `_rounds_up` takes back the claim that they are attained.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type:
-`problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
+mechanism, and `poisson` makes it on a Poisson sample.
 """
 
 from __future__ import annotations

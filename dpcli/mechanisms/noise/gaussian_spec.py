@@ -7,9 +7,10 @@ mu is one record's contribution over the standard deviation of the noise. Under 
 q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions; under replace-one both sides are mixtures with opposite shifts, which
 needs the noise to be stated relative to C. With noise so stated, a group of records is a mixture over how many of them were drawn.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type:
-`problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
+mechanism, and `poisson` makes it on a Poisson sample.
 """
 
 from __future__ import annotations

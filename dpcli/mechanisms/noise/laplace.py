@@ -5,10 +5,12 @@ epsilon scales apart. The loss has an atom at each end and a density in between,
 Formulas are written so that nothing cancels: n steps multiply every rounding error by n. On Poisson samples with noise_multiplier,
 laplace_mixture.py has replaced records and groups.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
-from above, and `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the
-mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail
+probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the
+pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and
+`poisson` makes it on a Poisson sample.
 """
 
 from __future__ import annotations

@@ -23,9 +23,10 @@ If the records are replaced, the subset j has the law P_j before and R_j after, 
 sum w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
 (sum w_j Lap(s_j), sum w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `tails` returns log tail
-probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
+loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
+the loss of (Q, P) has the same law.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ Near the ends an output is possible under one dataset only: it *shows* the chang
 is the distance by which a change of the data moves the number. Two-sided geometric noise is another name of discrete Laplace noise.
 Probabilities of showing are rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. `TruncatedSpec`
-(truncated_laplace.py) checks the keys, and has `with_group` make the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`TruncatedSpec` (truncated_laplace.py) checks the keys, and has `with_group` make the mechanism.
 """
 
 from __future__ import annotations

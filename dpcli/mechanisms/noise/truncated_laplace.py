@@ -4,9 +4,10 @@ As the noise ends, an output may be possible under one dataset only: it *shows* 
 Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the densities); a smaller
 move costs no more, by the proof in `truncated_laplace`.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `tails` returns log tail
-probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
+loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
+the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
 4. Every f-divergence is convex in x, and jointly convex in the versions of x before and after a change. So the worst case has all values of
    x at corners of the allowed set.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q). Of a type: `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `resolve` makes the mechanism.
 """
 
 from __future__ import annotations

@@ -7,6 +7,10 @@ k records change, R is the Poisson sample of the n others, and q is the rate. Tw
 records give upper bounds on the cost, and accountants use the cheaper one. `displacement_bound` charges twice the contribution with the
 probability of a cut. `weight_bound` charges one contribution with a larger probability, and is for one record. No delta is spent, unlike in
 Chua et al. 2024, arXiv:2411.04205, who add the probability of a cut to delta. Probabilities of a cut are rounded up.
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without
+the claim that some data attain its bounds.
 """
 
 from __future__ import annotations

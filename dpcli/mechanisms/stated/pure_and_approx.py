@@ -6,9 +6,11 @@ probability delta. For one change of a record or unit, some release that the sta
 can be proved from the statement, and not what the true release costs. `Pure` is also the bound of other mechanisms whose pure epsilon is
 known; it claims no lower bound, and `StatedPure` does.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
-from above, and `tails` returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
+returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised. Of a type: `resolve` makes the
+mechanism, and `poisson` makes it on a Poisson sample.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ the proof. accountants/directions.py uses it for a step that has a Renyi curve a
 
 A lower bound comes from a release that the statement allows, such as a Gaussian (`witness`).
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. Of a loss
-L: `tails` returns log tail probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `witness`
+returns a mechanism whose cost is a lower bound. Of a loss L: `tails` returns log tail probabilities under P and Q. Of a type: `problems`
+checks the keys, and `stated` returns the mechanism as stated.
 """
 
 from __future__ import annotations
