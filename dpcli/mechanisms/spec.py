@@ -37,6 +37,8 @@ class CostEvidence(IntEnum):
 class Spec:
     """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys, and override `resolve`.
 
+    A registered type also has `premises` (base/premise.py): what must hold for the cost, each with a test that breaks it on purpose.
+
     Attributes of the type:
         example: Keys that make sense under every adjacency that the type allows. Entries that it names are called "part".
         evidence: What the cost of this type is based on. For a type that runs other entries, the weakest evidence among them and this

@@ -2,14 +2,15 @@
 
 A choice has *bounded range* epsilon if its losses lie in an interval of length epsilon, wherever that interval lies. `ExponentialSpec` has
 the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several choices, each of which may depend on earlier answers. Many
-choices are divided into blocks: the worst curve of a block, delta as a function of epsilon, is computed on a grid (numerics/grid/
-choice_curve.py). `ExponentialChoice.witness` returns a choice between two candidates, whose cost is a lower bound.
+choices are divided into blocks. The worst curve of a block, delta as a function of epsilon, is computed on a grid
+(numerics/grid/choice_curve.py).
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from
 above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns
-the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `priced` makes the mechanism.
+the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `priced` makes the mechanism, and
+`premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Private selection: a mechanism runs a random number of times and only the best output is released (hyperparameter tuning).
 
-`RepeatAndSelectSpec` has the keys of the type "repeat-and-select". When its entry is bound to the entry that one trial runs, it becomes
-`Tuned`, whose `resolve` makes the mechanism `RepeatAndSelect` from the mechanism of one trial, called the run or `inner`, and from the
-distribution of the number of trials (`Trials`). Accountants ask the mechanism for upper bounds, each by another theorem: `approx_dp` for
-epsilon, `zcdp` for rho, `rdp` for Renyi divergences (proved here), and `losses` for the privacy losses log P/Q of pairs (P, Q) that
-dominate (selection_profile.py). `witness` returns a concrete selection, for a lower bound (costly_selection.py).
+`RepeatAndSelectSpec` has the keys of the type "repeat-and-select", and its premises, each with a test that breaks it. When its entry is
+bound to the entry that one trial runs, it becomes `Tuned`, whose `resolve` makes the mechanism `RepeatAndSelect` from the mechanism of one
+trial, called the run or `inner`, and from the distribution of the number of trials (`Trials`). Accountants ask the mechanism for upper
+bounds, each by another theorem: `approx_dp` for epsilon, `zcdp` for rho, `rdp` for Renyi divergences (proved here), and `losses` for the
+privacy losses log P/Q of pairs (P, Q) that dominate (selection_profile.py). `witness` returns a concrete selection, for a lower bound
+(costly_selection.py).
 
 Let K be the number of trials, f its probability generating function, and Q the law of one output. The density of the best of K outputs at y
 is Q(y) E[f'(X)], where X is uniform between Q(< y) and Q(<= y). Since u^a v^{1-a} is jointly convex, and K = 0 releases nothing,

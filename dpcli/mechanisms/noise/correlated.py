@@ -1,7 +1,9 @@
 """Matrix mechanisms (DP-FTRL): a stream of sums is released with noise that is correlated from step to step.
 
-Each spec below has the keys of one type of encoder matrix, and returns the cost of a whole training run. A record *participates* in some of
-the steps; the keys limit how often, and how close together. `encoded_norm` is the largest effect of these participations.
+The specs below have the keys of the types, which differ in their matrix. `resolve` returns the cost of a whole run, and `poisson_run` that
+of one turn on Poisson samples, with the number of turns. A record *participates* in some of the steps; the keys limit how often, and how
+close together. `encoded_norm` is the largest effect of these participations. `premises` lists what must hold for the cost, each with a test
+that breaks it. `unclaimed` returns a mechanism without the claim that some data attain its bounds.
 
 Let x_1, x_2, ... be the clipped sums of the steps, and C a lower triangular matrix, the encoder. C x + noise, or any function of it, is
 released. The noise is one Gaussian vector for the whole run. So the run costs as much as one Gaussian at the sensitivity of x -> C x, also

@@ -1,11 +1,11 @@
 """Discrete Laplace noise, also called two-sided geometric noise, on integers.
 
 `DiscreteLaplaceSpec` has the keys, and `DiscreteLaplace` is the cost of an integer, or of a vector of integers, that moves by at most the
-L1 sensitivity s. The pair has one atom for each integer between 0 and s, so that all representations are sums or closed forms.
+L1 sensitivity s. The pair has one atom for each integer from 0 to s, up to MAX_ATOMS.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-type: `resolve` makes the mechanism.
+type: `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail
 probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the
-pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and
-`poisson` makes it on a Poisson sample.
+pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
+`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations

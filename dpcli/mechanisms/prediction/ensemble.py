@@ -14,7 +14,8 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
    x at corners of the allowed set.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `resolve` makes the mechanism.
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `resolve` makes the mechanism,
+and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ Shenfeld 2025, arXiv:2502.08202, for the sampling scheme.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
-under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the pair.
+loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `outcomes` returns the
+finitely many outcomes of the pair.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A scheme says how the records of one step are chosen. `problems` checks the keys
 fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants charge, with its count. In a *pass*, a
 number of steps, each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
 *Amplification* means that a step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring
-cites and for the adjacencies that it names: everything else charges unsampled runs, or is refused.
+cites and for the adjacencies that it names: everything else charges unsampled runs, or is refused. `premises` lists what must hold for the
+cost, each with a test that breaks it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ them separately. Probabilities that do not add up to 1 leave a rest, which count
 
 Methods of a loss L (mechanism.py): `cgf` bounds K(z) = log E_P[e^{z L}] from above, `tails` returns log tail probabilities under P and Q,
 `tilted` the loss under P times e^{t L}, normalised, and `outcomes` the atoms, for sampling (sampling/poisson.py). `mirrored` says that the
-pair (Q, P) has the same loss.
+loss of (Q, P) has the same law.
 """
 
 from __future__ import annotations
