@@ -109,7 +109,7 @@ class Mechanism:
 
     __slots__ = ()
 
-    summed: ClassVar[bool] = False  # whether the pair is a composition of parts, which a grid bounds from above
+    is_composition: ClassVar[bool] = False  # whether the pair is a composition of parts, which a grid bounds from above
 
     def approx_dp(self, delta: float) -> float:
         """Return an upper bound on epsilon, in nats, at `delta` in [0, 1); inf below `delta_floor`."""
@@ -144,7 +144,7 @@ class Mechanism:
             raise NotRepresentable("it has no dominating pair")
         return (TwoPointLoss(pure),)
 
-    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+    def losses_of_runs(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
         """Return losses, each with a count, whose composition dominates `count` adaptive runs of the mechanism.
 
         A pair that dominates every choice dominates their adaptive composition (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
@@ -234,8 +234,8 @@ class Dominated(Mechanism):
     def losses(self) -> tuple[PrivacyLoss, ...]:
         return self.by.losses()
 
-    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
-        return self.by.together(count)
+    def losses_of_runs(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+        return self.by.losses_of_runs(count)
 
     def rdp(self, orders: Array) -> Array:
         return self.by.rdp(orders)

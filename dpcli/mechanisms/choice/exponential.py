@@ -83,8 +83,8 @@ class BoundedRange(Mechanism):
 
     The exponential mechanism exp(epsilon u / (2 sensitivity)) has this property, and so has noisy max with Gumbel noise. In the worst case,
     for some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), and t - eps otherwise (Dong, Durfee, Rogers 2020,
-    arXiv:1909.13830). t may depend on the data and on earlier answers, so every bound is the maximum over t. `together` bounds several
-    choices one after the other (numerics/grid/choice_curve.py).
+    arXiv:1909.13830). t may depend on the data and on earlier answers, so every bound is the maximum over t. Several choices one after
+    the other have bounds of their own, in `losses_of_runs` (numerics/grid/choice_curve.py).
     """
 
     epsilon: float
@@ -105,7 +105,7 @@ class BoundedRange(Mechanism):
             raise NotRepresentable("one of its choices may reveal everything")
         return (RangeLoss(self.epsilon),)
 
-    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+    def losses_of_runs(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
         self.losses()  # raises NotRepresentable if epsilon is infinite
         return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
 

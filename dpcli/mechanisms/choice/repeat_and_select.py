@@ -30,7 +30,7 @@ from dpcli.base.fields import AT_LEAST_TWO, Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.costly_selection import CostlySelection
-from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, TrialCounts, losses_of_run, quick_losses_of_run
+from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, TrialCounts, own_pair_losses, quick_pair_losses
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
@@ -193,11 +193,11 @@ class Tuned(Spec):
 def _with_gaussians_joined(run: Mechanism) -> Mechanism:
     """Return one Gaussian for a composition of Gaussians that attain their pairs, and any other run unchanged.
 
-    One Gaussian has a pair in closed form, so that the bounds need no grid, and a witness, which a composition (`summed`) has not.
+    One Gaussian has a pair in closed form, so that the bounds need no grid, and a witness, which a composition (`is_composition`) has not.
     """
     from dpcli.mechanisms.noise.gaussian import Gaussian
 
-    if run.summed and run.attained():
+    if run.is_composition and run.attained():
         with suppress(NotRepresentable):
             mu = run.gdp() * (1.0 + 1e-15)  # rounded up
             return Gaussian(mu) if SMALLEST_RATIO < mu < LARGEST_RATIO else run
@@ -229,7 +229,7 @@ class RepeatAndSelect(Mechanism):
         with suppress(NotRepresentable):
             best = min(best, least_over_orders(lambda x: balle(1.0 + x, _cached_rdp(self, 1.0 + x), log_delta), SHORT)[1])
         with suppress(NotRepresentable):
-            best = min(best, SelectionLoss(quick_losses_of_run(self.inner), self.trials, self, pure, self.inner).epsilon(log_delta))
+            best = min(best, SelectionLoss(quick_pair_losses(self.inner), self.trials, self, pure, self.inner).epsilon(log_delta))
         if math.isinf(best):
             raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
         return best
@@ -244,7 +244,7 @@ class RepeatAndSelect(Mechanism):
         pure = self.pure()
         if FURTHEST < pure < math.inf:
             return Pure(pure).losses()
-        return (SelectionLoss(losses_of_run(self.inner), self.trials, self, pure, self.inner),)
+        return (SelectionLoss(own_pair_losses(self.inner), self.trials, self, pure, self.inner),)
 
     def unclaimed(self) -> Mechanism:
         return Dominated(self)
@@ -256,7 +256,7 @@ class RepeatAndSelect(Mechanism):
         Chernoff's bound on delta(epsilon) falls at the rate order - 1. Of the scores for the two directions, the one with the larger
         moment at the order is returned.
         """
-        if self.inner.summed or not self.inner.attained():
+        if self.inner.is_composition or not self.inner.attained():
             return None
         losses = self.inner.losses()
         bound = SelectionLoss(losses, self.trials, self, self.pure(), self.inner)

@@ -173,8 +173,8 @@ class SelectionLoss:
         return bracket_root(excess, 0.0, high, rtol=1e-12)[1]
 
 
-def losses_of_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """Return the losses of the run's own pairs if they take at most WORK_OF_RUN units of work; otherwise those of `quick_losses_of_run`.
+def own_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
+    """Return the losses of the run's own pairs if they take at most WORK_OF_RUN units of work; otherwise those of `quick_pair_losses`.
 
     The same work is allowed whatever was spent before, so that the answer does not depend on earlier questions.
     """
@@ -182,15 +182,15 @@ def losses_of_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
         losses = inner.losses()
         log_run_profile(losses, np.zeros(1))  # raises TooMuchWork, a NotRepresentable, if the pair takes too long
         return losses
-    return quick_losses_of_run(inner)
+    return quick_pair_losses(inner)
 
 
-def quick_losses_of_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
+def quick_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
     """Return losses of pairs that dominate one run. A composition, whose own pair needs a grid, gets the pair of its Renyi curve.
 
     Raises NotRepresentable if the Renyi curve is needed and there is none.
     """
-    if not inner.summed:
+    if not inner.is_composition:
         with suppress(NotRepresentable):
             return inner.losses()
     inner.rdp(np.array([2.0]))  # raises if there is no Renyi curve

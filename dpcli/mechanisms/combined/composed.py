@@ -53,7 +53,7 @@ class Composed(Mechanism):
     Wang 2022, arXiv:2106.08567, Theorem 10).
     """
 
-    summed: ClassVar[bool] = True
+    is_composition: ClassVar[bool] = True
 
     parts: Parts
 

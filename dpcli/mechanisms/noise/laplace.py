@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
+# Soundness: the error of the series must be far below the slack of `LaplaceLoss.cgf`.
 LARGEST_SERIES_ARGUMENT = 1.5  # largest product of a loss and an order for which the power series is used
 MOST_TERMS, LAST_TERM = 24, 2e-20  # most terms of the series, and the size of a term at which it ends; the rest is then below 4e-20
 

@@ -79,7 +79,7 @@ class PoissonSampled(Mechanism):
         If the record is in the sample, the release is that without sampling. If not, it is that without the record. The pair of a group of
         mechanisms is not attained, since it is rounded up on a grid.
         """
-        return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
+        return self.inner.attained() and (self.rate == 1.0 or not self.inner.is_composition)
 
     def rdp(self, orders: Array) -> Array:
         if self.rate == 1.0:
