@@ -1,8 +1,9 @@
 """The privacy profile of a selection, which releases the best of a random number of runs, from the profile of one run.
 
-The *profile* of a mechanism, also called its curve, is delta as a function of epsilon. `RepeatAndSelect` (repeat_and_select.py) passes the
-privacy losses of one run and the distribution of the number of runs to `SelectionLoss`, and gets upper bounds on the selection's profile,
-and a pair (P, Q) of distributions that has them as its profile, for accountants that compose pairs. All bounds are rounded up.
+The *profile* of a mechanism, also called its curve, is delta as a function of epsilon; its values are *heights*. `RepeatAndSelect`
+(repeat_and_select.py) passes the privacy losses of one run and the distribution of the number of runs to `SelectionLoss`, and gets upper
+bounds on the selection's profile, and a pair (P, Q) of distributions that has them as its profile, for accountants that compose pairs. All
+bounds are rounded up.
 
 Let K be the number of runs, and f its generating function. Let Q and Q' be the laws of one run on neighbouring data. The best output has at
 y the density Q(y) f'(X), where X is uniform between Q(< y) and Q(<= y). Ties are broken by a uniform number with the same law for both
@@ -24,10 +25,11 @@ The bound is nearly attained if delta is small. Order the outcomes of one run fr
 these outcomes add to delta, and few of them are moved. A user may prefer outcomes in this order (costly_selection.py).
 
 A second bound is sharper for many selections that cost little, where epsilon is small and delta is large. The selection is a function of
-the outputs of all runs. K has the same law for both datasets and may be revealed. So delta(eps) is at most the mean, over P(K = k), of that
-of k runs, which follows from k times their Renyi divergences. k Gaussian runs are one Gaussian.
+the outputs of all runs. K has the same law for both datasets and may be revealed. So delta(eps) is at most the mean of the deltas of k
+runs, with the weights P(K = k). The delta of k runs follows from k times the Renyi divergences of one run; k Gaussian runs are one
+Gaussian.
 
-Koskela, Redberg, Wang 2024, arXiv:2402.06701, have the one term with y_1 = max f'(q) / f'(q'), and weight 1, which is never smaller.
+Koskela, Redberg, Wang 2024, arXiv:2402.06701, use one term, with y_1 = max f'(q) / f'(q') and weight 1. Their bound is never smaller.
 """
 
 from __future__ import annotations

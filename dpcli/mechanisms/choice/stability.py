@@ -131,14 +131,14 @@ class StabilityHistogramSpec(Spec):
         return noise_and_own_keys  # the noise has no pair
 
     def _all_hidden(self, group: int) -> float:
-        """Return a lower bound on the log probability that no key is shown that only the units of a group hold.
+        """Return a lower bound on the log probability that none of the keys is shown that only the units of a group hold.
 
-        The units may share their keys in any way. The worst number of units to each key is used for all of them.
+        The units may share their keys in any way. The worst number of units for one key is used for all keys.
         """
         return self.max_groups * group * min(map(self._log_hidden, *_ranges_of_sharers(group)))
 
     def _log_hidden(self, least: int, most: int) -> float:
-        """Return a lower bound on the log probability, per unit, that a key is hidden that `least` to `most` units of the group share."""
+        """Return a lower bound on the log probability, per unit, that a key is hidden if `least` to `most` units of the group share it."""
         p = math.exp(self.log_shown(self.max_rows * most))
         return math.log1p(-p) / least if p < 1.0 else -math.inf
 
@@ -243,7 +243,7 @@ class TestedRelease(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ShownLoss(TailsOnly):
-    """The loss of a pair in which P shows keys of its own with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
+    """The loss of a pair in which P shows own keys with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
 
     reason: ClassVar[str] = NO_RENYI
 
@@ -323,17 +323,17 @@ def shown_delta(log_hidden: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OwnOrMovedLoss(TailsOnly):
-    """The loss of a pair that dominates a histogram, whichever of a unit's keys it alone holds.
+    """The loss of a pair that dominates a histogram, whichever keys are a unit's own.
 
-    Each key of the unit is either held by others too, and the noise hides how much its count moves, or only the unit holds it, and it is
-    hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own_keys` of, and let p
-    be the probability that one of min(k, own_keys) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
+    If others hold a key of the unit too, the noise hides how much its count moves. If the key is the unit's own, it is hidden with a
+    certain probability. Let k keys be the unit's own, at most `own_keys` of them in each version of the unit. Let p be the probability that
+    one of min(k, own_keys) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
 
         (P - s (1-p) Q)+ <= p P + (1-p) (P - s Q)+.
 
     So delta(eps) is at most p + (1-p) times the delta of the noise on the other keys, whether P or Q or both have own keys. The largest of
-    these over k is convex in s, and so is the curve of a pair. Within a range of k, the least k is used for the noise and the largest for
-    the own keys.
+    these bounds over k is convex in s, so it is the curve of a pair. Within a range of k, the least k is used for the noise and the largest
+    for the own keys.
 
     noise: the loss of the noise on one key, which is the same in both directions. keys: number of keys that change.
     own_keys: largest number of keys that only one version of the unit holds. log_hidden: log probability that one of these is hidden.
@@ -382,7 +382,7 @@ def _own_or_moved_pair(loss: OwnOrMovedLoss) -> ChordPair:
 
 @dataclass(frozen=True, slots=True)
 class OwnOrMoved(Mechanism):
-    """A histogram whose cost is the largest over which of a unit's keys it alone holds. Only its pair is known."""
+    """A histogram, with the largest cost over all choices of the unit's own keys. Only its pair is known."""
 
     loss: OwnOrMovedLoss
 
@@ -394,9 +394,9 @@ class OwnOrMoved(Mechanism):
 
 
 def _ranges_of_sharers(group: int) -> tuple[list[int], list[int]]:
-    """Return the least and the largest numbers of ranges that together cover every number of units of a group that may share one key.
+    """Return the lower and the upper ends of ranges that cover 1 to `group`, the numbers of units that may share one key.
 
-    The ranges have one number each up to ONE_BY_ONE, and then double in length.
+    Up to ONE_BY_ONE each range has one number. Beyond, each ends at twice the end of the one before.
     """
     least = list(range(1, min(group, ONE_BY_ONE) + 1))
     most = list(least)
