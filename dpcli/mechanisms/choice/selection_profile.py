@@ -176,7 +176,7 @@ class SelectionLoss:
 
 
 def own_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """Return the losses of the run's own pairs if they take at most WORK_OF_RUN units of work; otherwise those of `quick_pair_losses`.
+    """Return the losses of the run's own pairs if they take at most WORK_OF_RUN units of work; otherwise `quick_pair_losses`.
 
     The same work is allowed whatever was spent before, so that the answer does not depend on earlier questions.
     """

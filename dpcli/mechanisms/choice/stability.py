@@ -332,7 +332,7 @@ class OwnOrMovedLoss(TailsOnly):
         (P - s (1-p) Q)+ <= p P + (1-p) (P - s Q)+.
 
     So delta(eps) is at most p + (1-p) times the delta of the noise on the other keys, whether P or Q or both have own keys. The largest of
-    these bounds over k is convex in s, so it is the curve of a pair. Within a range of k, the least k is used for the noise and the largest
+    these bounds over k is convex in s, as the curve of a pair is. Within a range of k, the least k is used for the noise and the largest
     for the own keys.
 
     noise: the loss of the noise on one key, which is the same in both directions. keys: number of keys that change.

@@ -106,7 +106,7 @@ class Labelled(Mechanism):
 class LeastOf(Mechanism):
     """The cheapest of several mechanisms that all dominate the same release. Its pair is not claimed to be attained.
 
-    Accountants may use each of the mechanisms (`dominating`). rho and the pair are those of the first one.
+    Accountants may use each of the mechanisms (`dominating`). `zcdp` and `losses` return the rho and the losses of the first one.
     """
 
     mechanisms: tuple[Mechanism, ...]
@@ -133,7 +133,7 @@ class LeastOf(Mechanism):
         return self.mechanisms[0].losses()
 
     def rdp(self, orders: Array) -> Array:
-        """Return the smallest divergences. Raises NotRepresentable if those of one mechanism are not known."""
+        """Return the smallest divergences. Raises NotRepresentable if a mechanism has none."""
         return np.asarray(np.minimum.reduce([mechanism.rdp(orders) for mechanism in self.mechanisms]))
 
 

@@ -254,7 +254,7 @@ def blend(rate: float, without: Array, present: Array) -> Array:
 
 
 def joined(first: Tails, second: Tails) -> Tails:
-    """Return the tails at the losses of `first`, followed by those of `second`."""
+    """Return the tails at the losses of `first` and then at the losses of `second`."""
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
 
 
@@ -274,7 +274,7 @@ class SampledLoss:
     __slots__ = ()
 
     def outcomes(self) -> Outcomes:
-        """Return the outcomes of the pair. Raises NotRepresentable if those of the inner pair are not known."""
+        """Return the outcomes of the pair. Raises NotRepresentable if the outcomes of the inner pair are not known."""
         raise NotRepresentable(NOT_TILTED)
 
     @property
