@@ -8,9 +8,9 @@ the header of checker.py. No code is shared with the accountants, so that their 
 
 Words: a `Form` is a part in floating point. A run is *big* if its outcome lies beyond the *cut* (item 6). A *pad* is a small normal loss
 that is added, so that all frequencies decay; it costs a little of delta (item 7). *Cells* carry the bound on the decay (item 4), and
-*panels* the quadrature (item 5). The *room* of a proof is what it may lose: the distance between the bound to prove and the accountants'
-number. The *slack* is the part of it that each of several errors may take. The *work* of a plan is the checker's, in frequencies times
-nodes.
+*panels* the quadrature (item 5). The *room* of a proof is the share of delta that it may lose, which grows with the distance between the
+bound to prove and the accountants' number. The *slack* is the part of the room that each of several errors may take. The *work* of a plan
+is the checker's, in frequencies times nodes.
 """
 
 from __future__ import annotations
@@ -584,8 +584,15 @@ class ProofTarget(NamedTuple):
     jump_order: float | None = None
 
 
-def contour(forms: Sequence[Form], target: ProofTarget) -> tuple[Plan, float]:
-    """Return the cheapest plan of a proof by the contour, and the checker's work for it, with a pad or without one.
+class ContourPlan(NamedTuple):
+    """A plan of a proof by the contour, and the checker's work for it: frequencies times nodes."""
+
+    plan: Plan
+    work: float
+
+
+def cheapest_contour(forms: Sequence[Form], target: ProofTarget) -> ContourPlan:
+    """Return the cheapest of the plans that are tried, with a pad or without one.
 
     forms: the parts, perhaps cut. Raises NoPlan if the work is too much for every line that is tried.
     """
@@ -601,11 +608,11 @@ def contour(forms: Sequence[Form], target: ProofTarget) -> tuple[Plan, float]:
                 plans.append(contour_through(rounded(saddle * factor, 8), forms, target._replace(room=allowed), log_moment, pad))
             except NoPlan as error:
                 reasons.append(error)
-        if plans and min(work for _, work in plans) <= CHEAP:
+        if plans and min(candidate.work for candidate in plans) <= CHEAP:
             break
     if not plans:
         raise reasons[-1]
-    return min(plans, key=lambda plan: plan[1])
+    return min(plans, key=lambda candidate: candidate.work)
 
 
 def _saddle(log_moment: LogMoment, epsilon: float, steps: int = 60) -> float:
@@ -613,8 +620,8 @@ def _saddle(log_moment: LogMoment, epsilon: float, steps: int = 60) -> float:
     return place_of_minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, steps)
 
 
-def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_moment: LogMoment, pad: float) -> tuple[Plan, float]:
-    """Return the plan whose line has the real part t, and the checker's work for it: frequencies times nodes.
+def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_moment: LogMoment, pad: float) -> ContourPlan:
+    """Return the plan whose line has the real part t.
 
     log_moment: log M(z) of all runs. pad: m^2 of item 7, or 0. Raises NoPlan if the plan would take too much work.
     """
@@ -629,10 +636,10 @@ def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_mo
 
     def log_left_out(y: Array) -> Array:  # item 3, and the last line of item 7
         log_decay = sum(form.count * decay(y)[0] for form, (decay, _) in zip(forms, decays, strict=True))
-        log_cut = log_scale + log_decay - 0.5 * pad * y * y - np.log(math.pi * y)
+        log_rest = log_scale + log_decay - 0.5 * pad * y * y - np.log(math.pi * y)
         if target.upper or not pad:
-            return log_cut
-        return np.logaddexp(log_cut, log_scale + 0.5 * math.log(2.0 * pad / math.pi) + log_ndtr(-math.sqrt(pad) * y))
+            return log_rest
+        return np.logaddexp(log_rest, log_scale + 0.5 * math.log(2.0 * pad / math.pi) + log_ndtr(-math.sqrt(pad) * y))
 
     ys = np.geomspace(h, h * MOST_FREQUENCIES, 4000)
     enough = np.flatnonzero(log_left_out(ys) <= log_slack - LOG_HALF)
@@ -657,7 +664,7 @@ def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_mo
         total |= {"s1": decimal_text(s1, 8), "s2": decimal_text(s2, 8)}
     if target.jump_order is not None:
         total |= {"jump_order": decimal_text(target.jump_order, 8)}
-    return total | {"bits": max(64, math.ceil(bits))}, work
+    return ContourPlan(total | {"bits": max(64, math.ceil(bits))}, work)
 
 
 def _part_plan(form: Form, decay: LogDecay, cells: Plan, t: float, y: float, log_share: float, orders: Sequence[float]) -> Plan:
@@ -823,18 +830,18 @@ def _contour_plan(forms: Sequence[Form], target: ProofTarget) -> Plan:
     """
     plans = []
     try:
-        plans.append(contour(forms, target))
-        if plans[0][1] <= CHEAP:
-            return plans[0][0]
+        plans.append(cheapest_contour(forms, target))
+        if plans[0].work <= CHEAP:
+            return plans[0].plan
     except NoPlan as error:
         reason = error
     cut = with_cuts(forms, target.epsilon, target.room)
     if cut is not None:
         cut_forms, jump_order = cut
         try:
-            plans.append(contour(cut_forms, target._replace(jump_order=jump_order)))
+            plans.append(cheapest_contour(cut_forms, target._replace(jump_order=jump_order)))
         except NoPlan as error:
             reason = error
     if not plans:
         raise reason
-    return min(plans, key=lambda plan: plan[1])[0]
+    return min(plans, key=lambda candidate: candidate.work).plan
