@@ -1,7 +1,7 @@
 """Choices by comparing noisy numbers: report noisy max and permute-and-flip, which choose the largest noisy score, and above threshold.
 
-The three classes at the end have the keys of the types. `noisy_maximum` is the cost of the first two, by the theorem below; above threshold
-(the sparse vector technique) is charged its pure epsilon.
+The three classes at the end have the keys of the types. `noisy_maximum` is the cost of the first two, by the theorem below. With Gumbel
+noise, a noisy maximum is the exponential mechanism instead. Above threshold (the sparse vector technique) is charged its pure epsilon.
 
 Theorem. Add to every score independent noise with density f and distribution function F, in units in which f <= 1 - F. Exp(1) and Lap(1)
 have this property. Let one change move the difference of any two scores by at most epsilon. Then the index of the largest noisy score is
