@@ -58,9 +58,8 @@ if TYPE_CHECKING:
     from dpcli.numerics.mixture import TableRow
 
 BLOCK = 1 << 20  # most entries of a table of tails that is computed at a time; it affects memory alone
-# Two limits that choose between methods, each of which gives bounds. They affect accuracy and speed alone.
-NEARLY_NOISELESS = 6.0  # contribution over noise from which on the noise counts as very small
-MAX_REACH = 120.0  # largest contribution over noise for which there is a tilted loss, which takes too many nodes beyond
+NEARLY_NOISELESS = 6.0  # contribution over noise from which on the noise counts as very small, which decides the numerical method
+MAX_REACH = 120.0  # speed: largest contribution over noise for which there is a tilted loss, which takes too many nodes beyond
 
 
 class MixtureLoss:
@@ -84,7 +83,7 @@ class MixtureLoss:
         return self.counts_participations and self.mixture.single and self.mixture.reach >= NEARLY_NOISELESS
 
     def line(self, x: Line) -> tuple[Line, Line]:
-        """Return log Q and log r at x."""
+        """Return the log density of Q, and log r, at x."""
         raise NotImplementedError
 
     def window(self, z: float) -> tuple[float, float]:
@@ -105,7 +104,7 @@ class MixtureLoss:
         return low, max(high, (stretch + 1.0) * reach + TAIL)
 
     def step(self, z: float) -> float:
-        """Return the node distance for Q r^{z+1}."""
+        """Return a node distance at which the trapezoidal rule is exact enough for the integral of Q r^{z+1} (numerics/quadrature.py)."""
         return float(step_size(z + 1.0, self.stretch * self.mixture.reach))
 
     def tilted(self, t: float) -> TiltedQuadrature:
