@@ -47,7 +47,7 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     without_pair: list[tuple[Mechanism, int]] = []
     for mechanism, count in parts:
         try:
-            losses_of_parts.extend(mechanism.together(count))
+            losses_of_parts.extend(mechanism.losses_of_runs(count))
         except NotRepresentable:
             if mechanism.attained():  # a lower bound for a substitute pair would be taken for one on the mechanism
                 raise

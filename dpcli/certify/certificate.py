@@ -5,7 +5,8 @@ an epsilon and its delta as decimal texts, and whether this is an upper or a low
 lies; an upper bound has one for each direction of the neighbouring relation, and a lower bound for one of them. proof_search.py finds plans
 in floating point, and checker.py computes along them in ball arithmetic. Only what the checker proves is kept.
 
-`prove` makes a certificate, and `require_about` checks that a certificate is about a pipeline.
+`prove` makes a certificate for `dpcli certify`, which prints it or writes it to a file. `require_about` checks that a certificate is about
+a pipeline, for `dpcli certify --check` and for the commands that name a certificate (named_certificate.py).
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
 # Shares of epsilon by which it is raised if the headline has no proof: about its last printed digit, and much more than the ball
-# arithmetic loses.
+# arithmetic loses. They affect how much larger than the headline the proved epsilon is.
 SHARES = (Decimal("0.0001"), Decimal("0.003"))
-SMALL_PAD = 1 / 30  # factor of the usual pad of a plan (proof_search.py) that may prove what the usual one does not
+# Factor of the usual pad, a normal loss that is added to make frequencies decay (proof_search.py). A small one loses less of delta.
+SMALL_PAD = 1 / 30
 MARGIN = 1e-9  # share by which a proved bound may lie below the accountants' lower bound before it is an internal error
 
 
@@ -184,13 +186,13 @@ def _plan(case: tuple[list[Json], str], claim: Json, known: CurvePoint) -> Json:
 
     parts, direction = case
     epsilon, delta, is_upper = float(claim["epsilon"]), float(claim["delta"]), claim["bound"] == "upper"
-    plan = proof_search.find_plan(parts, direction, epsilon, delta, is_upper, known)
+    plan = proof_search.find_plan(parts, direction, epsilon, delta, upper=is_upper, known=known)
     try:
         checker.show(parts, claim, direction, plan)
     except checker.Unproved:
-        if "pad" not in plan:  # only another pad gives another plan
+        if "pad" not in plan:  # without a pad, the search would return the same plan
             raise
-        plan = proof_search.find_plan(parts, direction, epsilon, delta, is_upper, known, SMALL_PAD)
+        plan = proof_search.find_plan(parts, direction, epsilon, delta, upper=is_upper, known=known, pad=SMALL_PAD)
         checker.show(parts, claim, direction, plan)
     return plan
 

@@ -1,9 +1,12 @@
 """The statement that a certificate proves: the parts of a pipeline with exact numbers, and the assumptions about their pairs.
 
-`certified_parts` converts each mechanism into a part, which is the dominating pair of a mechanism in the form that checker.py reads. Noise,
-sensitivities, rates and epsilons are the decimals and fractions of the file wherever the accountants use them as stated. A number that the
-accountants compute is taken from them, rounded up, and the certificate lists it as an assumption. `line` is a line of the bill
-(`BillLine`): a mechanism with its count, and the entries from which its exact numbers are read.
+certificate.py calls `certified_parts` to make a certificate, and to check that one is about a pipeline. It converts each mechanism into a
+*part*: a pair of distributions that dominates the mechanism, in the form that checker.py reads, such as {"kind": "laplace", "epsilon":
+"1/2"}. Noise, sensitivities, rates and epsilons are the decimals and fractions of the file wherever the accountants use them as stated. A
+number that the accountants compute is taken from them, rounded up, and the certificate lists it as an assumption (`AsComputed`).
+
+`line` is a line of the bill (`BillLine`): a mechanism with its count, and the entries of the file from which its exact numbers are read. If
+mechanisms run on disjoint parts of the data, a unit is in one *branch* of each such division; an *alternative* is a choice of branches.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec, TurnsSpec
 from dpcli.mechanisms.noise.discrete_gaussian import (
-    NEARLY,
+    ROUNDING_VARIANCE,
     DiscreteGaussian,
     DiscreteGaussianSpec,
     DiscreteGaussianVector,
@@ -47,12 +50,13 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure, StatedPure
 from dpcli.mechanisms.stated.renyi import StatedZcdp, Zcdp
 
+# Two limits on the time of a proof.
 MOST_PARTS = 40  # parts of different parameters; the checker integrates each by itself
-MOST_ALTERNATIVES = 64  # choices of one part from each division of the data; each choice needs proofs of its own
+MOST_ALTERNATIVES = 64  # choices of one branch from each division of the data; each choice needs proofs of its own
 
 Part = dict[str, Any]  # a pair in the checker's form: "kind", and its parameters as strings of fractions or as integers
 Converted = tuple[Part, tuple[str, ...]]  # a part, and the assumptions about its pair
-Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]  # the items of each part, which are hashable, and its count
+Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]  # each part as its items, which unlike a dict are hashable; its count
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     divided = [line for line in lines if _is_divided(line)]
     alternatives = _choices([[conversion.parts(branch) for branch in _branches(line)] for line in divided])
     if len(alternatives) == 1:  # there is nothing to choose
-        common, alternatives = _added((common, *alternatives)), []
+        common, alternatives = _merged((common, *alternatives)), []
     if not common and not alternatives:
         raise NotRepresentable("nothing costs anything: epsilon is 0, and there is nothing to prove")
     number = len(common) + sum(map(len, alternatives))
@@ -127,14 +131,14 @@ def _choices(divisions: list[list[Counted]]) -> list[Counted]:
     """
     if math.prod(map(len, divisions)) > MOST_ALTERNATIVES:
         raise NotRepresentable(f"more than {MOST_ALTERNATIVES} choices of one part from each division of the data")
-    different = list(dict.fromkeys(map(_added, itertools.product(*divisions))))
+    different = list(dict.fromkeys(map(_merged, itertools.product(*divisions))))
     return [choice for choice in different if choice] or different
 
 
-def _added(several: Iterable[Counted]) -> Counted:
+def _merged(lists: Iterable[Counted]) -> Counted:
     """Return all parts of several lists. The counts of equal parts add up."""
     counts: dict[tuple[tuple[str, Any], ...], int] = {}
-    for counted in several:
+    for counted in lists:
         for items, count in counted:
             counts[items] = counts.get(items, 0) + count
     return tuple(counts.items())
@@ -180,7 +184,7 @@ class _Conversion:
 
         Raises NotRepresentable if the checker has no pair for a mechanism, and InternalError as `certified_parts` does.
         """
-        return _added(((tuple(part.items()), count),) for part, count in self._each(lines))
+        return _merged(((tuple(part.items()), count),) for part, count in self._each(lines))
 
     def _each(self, lines: Iterable[BillLine]) -> Iterator[tuple[Part, int]]:
         for line, mechanism, count in _mechanisms(self.entries, lines):
@@ -275,10 +279,14 @@ class AsComputed(str):
     """An assumption that a number is as the accountants computed it. Such a number is rounded up, so no lower bound follows from it."""
 
 
+# Soundness: an exact number of the file replaces the accountants' only if they differ by no more than rounding explains.
 NEAR = Fraction(1, 10**11)  # relative difference of two mu^2 that rounding explains: the accountants round mu up by up to 1e-12
 READING = Fraction(1, 10**12)  # relative difference of a ratio in exact arithmetic and in doubles that rounding explains
-ROUNDING = Fraction(1, 10**14)  # bounds the relative error of a quotient and a few roots of doubles; 4e-16 was seen
-REACH = 16.0  # standard deviations of a discrete Gaussian whose outcomes the checker adds up; about e^-128 of its mass lies beyond
+# Soundness: it bounds the relative error of a quotient and a few roots of doubles. The largest error seen is 4e-16.
+ROUNDING = Fraction(1, 10**14)
+# Standard deviations of a discrete Gaussian whose outcomes the checker adds up. About e^-128 of its mass lies beyond, which the checker
+# bounds, so that this affects accuracy and time.
+REACH = 16.0
 
 
 def _exact(value: float) -> Fraction:
@@ -475,7 +483,7 @@ def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: 
 
 
 def _nearly_gaussian(mechanism: NearlyGaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    mu_squared = mechanism.norm_squared / (_exact(mechanism.sigma) ** 2 - NEARLY)
+    mu_squared = mechanism.norm_squared / (_exact(mechanism.sigma) ** 2 - ROUNDING_VARIANCE)
     return {"kind": "gaussian", "mu_squared": str(mu_squared)}, (GAUSSIAN, NEARLY_GAUSSIAN)
 
 
@@ -583,6 +591,7 @@ NEVER_SAMPLED = (PoissonSampled, Gaussian, NearlyGaussian, Zcdp, StatedZcdp, Dis
 _STATED = (Pure, StatedPure, RandomizedResponse)
 # Mechanisms whose pairs are their own mirror images, as REPLACED_ATOMS needs.
 MIRRORED = (*_STATED, MayFail, DiscreteLaplace, DiscreteGaussian)
+# The function that converts each mechanism, called with the mechanism, its line, the neighbouring relation and the size of the dataset.
 CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     Gaussian: _gaussian,
     SampledGaussian: _sampled_gaussian,

@@ -28,7 +28,7 @@ How it is proved. M(z) = E_P e^{z L} is the product of the M_i(z)^{n_i}.
        T = (h / 2 pi) SUM_k G(k h) = SUM_m e^{-t l} delta(eps - l) with l = 2 pi m / h.
    No term on the right is negative, and that of m = 0 is delta(eps), so delta(eps) <= T. By item 1, T - delta(eps) is at most the sum
    of C(s) r / (1 - r) with r = e^{-2 pi |t - s| / h} over two orders s, one below t and one above.
-3. Cut. The frequencies with |k| > N are left out. There |z (z+1)| >= y^2, so they add at most M(t) e^{-t eps} D / (pi h N), where D
+3. Truncation. The frequencies with |k| > N are left out. There |z (z+1)| >= y^2, so they add at most M(t) e^{-t eps} D / (pi h N), where D
    bounds |M(t + i y)| / M(t) for all y >= (N+1) h.
 4. Decay. Let p be the density of the loss of one run under e^{t L} dP / M(t), and rho a step function with 0 <= rho <= p. Integrating
    rho e^{i y L} by parts, and bounding the rest by its mass, gives |M(t + i y)| / M(t) <= 1 - INT rho + Var(rho) / y. The steps are
@@ -65,11 +65,11 @@ from typing import Any, NamedTuple
 from flint import acb, acb_mat, arb, arb_poly, ctx, fmpq
 
 Json = dict[str, Any]
-MOST = 2_000_000  # most nodes, frequencies or terms of one proof
+MOST = 2_000_000  # most nodes, frequencies or terms of one proof; it limits time and memory, as do other limits on sizes below
 
 
 class Unproved(Exception):
-    """A condition of a proof that does not hold, or that the balls are too wide to show."""
+    """Raised if a condition of a proof does not hold, or if the balls are too wide to show it."""
 
 
 def demand(condition: bool, what: str) -> None:
@@ -149,7 +149,7 @@ class AtomicPart:
         self.atoms = [(p, (p / q).log()) for p, q in self.pairs if not (q.is_zero() or p.is_zero())]
 
     def big_run(self, v: arb, plan: Json) -> BigRun:
-        """Return the masses of item 6, of a part without big runs."""
+        """Return the masses of item 6. No run of this part is big. E_Q[e^{-v L}] is M(-1 - v)."""
         return BigRun(self.moment(arb(0), plan), self.moment(arb(-1), plan), arb(0), arb(0), self.moment(-1 - v, plan), arb(0))
 
     def moment(self, z: arb, plan: Json) -> arb:
@@ -243,6 +243,10 @@ class SmoothPart:
     "laplace" under "replace-one" has both sides (`split_at_zero`). The noise y has the density (1-q) e^{-|y|} / 2 + q e^{-|y - e0|} / 2
     under P, and its mirror image under Q. Their ratio at y = (x + e0) / 2 > 0 is m(x) / m(-e0). There Q has m(-e0) times the density
     above, and no atom at x = -e0. At y < 0, P and Q are exchanged.
+
+    form: the kind. normal: whether it is "mixture". has_atoms: whether it is "laplace". records, rate, weights: k, q and the w_j.
+    e0: the largest loss without sampling, also exact (`largest`); 0 for "mixture". slope: the slope of u_1, mu for "mixture" and else 1.
+    scale: log m(-e0) for "laplace" under "replace-one", else 0. sides: the sides of the loss over which sums and integrals run.
     """
 
     infinite_mass = arb(0)
@@ -572,7 +576,7 @@ def demand_well_formed(part: Json) -> None:
 
 
 class CheckedParts:
-    """The composition of parts in one direction, each with its count and its plan."""
+    """The composition of parts in one direction. items: each part with its count and its plan."""
 
     def __init__(self, parts: list[Json], direction: str, plans: list[Json]) -> None:
         demand(len(parts) == len(plans), "a plan for each part")
@@ -613,12 +617,12 @@ class CheckedParts:
         decay = (-half * y * y).exp()
         for part, n, p in self.items:
             decay *= part.decay_bound(t, y, p) ** n
-        cut = size * decay / (arb.pi() * h * count)
-        upper, lower = total + cut, arb("-inf")
+        beyond = size * decay / (arb.pi() * h * count)  # item 3
+        upper, lower = total + beyond, arb("-inf")
         if "s1" in plan:
             first, second = number(plan["s1"]), number(plan["s2"])
             demand(first >= 0 and first < t and t < second, "orders on both sides of t")
-            lower = total - cut
+            lower = total - beyond
             for s in (first, second):
                 r = (-2 * arb.pi() * abs(t - s) / h).exp()
                 lower -= (half * s * (s + 1)).exp() * self.chernoff(epsilon, s) * r / (1 - r)

@@ -1,8 +1,11 @@
 """Exact squared sensitivities of matrix mechanisms, from the decimals that the file states.
 
-A certificate states the squared sensitivity as a fraction, whereas the accountants have a double near its root. The worst participation
-patterns are those of dpcli.numerics.closed.participation, which has their theorems: for a Toeplitz encoder, the densest pattern from the
-first step on. Coefficients are whole numbers over one denominator, so that sums and squares are exact.
+A matrix mechanism (DP-FTRL, mechanisms/noise/correlated.py) multiplies the stream of the steps' sums by a matrix, the *encoder*, and adds
+noise. A record *participates* in some of the steps, so its effect on the encoded stream is a sum of the encoder's columns at these steps.
+`certified_parts` asks `squared_norm` for the largest squared length of that sum. A certificate states it as a fraction, whereas the
+accountants have a double near its root. The worst patterns of participation are those of dpcli.numerics.closed.participation, which has
+their theorems: for a Toeplitz encoder, the densest pattern from the first step on. Coefficients are whole numbers over one denominator, so
+that sums and squares are exact; if they would be too long, they are rounded up.
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ from dpcli.mechanisms.noise.correlated import BandedSpec, BufferedToeplitzSpec, 
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.closed.participation import tree_squares
 
+# Limits on time, memory and the length of a certificate. Beyond them a number is rounded up, or there is none.
 MOST_STEPS = 2_000_000  # steps of an encoder whose rows are added up one by one, in about two seconds
 MOST_BITS = 10**9  # bits of a column's coefficients together, for which 125 megabytes are enough
 LONGEST = 13_000  # bits of a squared denominator; a certificate can state fractions of READABLE bits, the noise included
 READABLE = 14_280  # bits of a whole number of 4,300 digits, beyond which Python reads no text
-FINE = 512  # bits after the binary point of a coefficient whose exact fraction would be longer
+FINE = 512  # bits after the binary point of a coefficient whose exact fraction would be longer; it is then rounded up
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,16 @@
 """The search for the plan of a proof: where the contour lies, how far and how densely it is sampled, and on which panels.
 
 A certificate proves that delta(epsilon) of a pipeline is at most, or above, a number; checker.py verifies it in ball arithmetic along a
-*plan* that is part of the certificate. `find_plan` returns the cheapest plan that it finds, or raises NoPlan. The search works in floating
-point and is not trusted: a bad plan proves nothing, and no plan proves a false claim. Symbols such as M(z), t and h, and numbered items,
-are those of the header of checker.py. No code is shared with the accountants, so that their mistakes are not repeated here.
+*plan* that is part of the certificate. certificate.py calls `find_plan` with the *parts*, the dominating pairs of the mechanisms as JSON
+objects, and with the bound to prove. It returns the cheapest plan that it finds, or raises NoPlan. The search works in floating point and
+is not trusted: a bad plan proves nothing, and no plan proves a false claim. Symbols such as M(z), t and h, and numbered items, are those of
+the header of checker.py. No code is shared with the accountants, so that their mistakes are not repeated here.
+
+Words: a `Form` is a part in floating point. A run is *big* if its outcome lies beyond the *cut* (item 6). A *pad* is a small normal loss
+that is added, so that all frequencies decay; it costs a little of delta (item 7). *Cells* carry the bound on the decay (item 4), and
+*panels* the quadrature (item 5). The *room* of a proof is the share of delta that it may lose, which grows with the distance between the
+bound to prove and the accountants' number. The *slack* is the part of the room that each of several errors may take. The *work* of a plan
+is the checker's, in frequencies times nodes.
 """
 
 from __future__ import annotations
@@ -24,6 +31,8 @@ Plan = dict[str, Any]  # what the checker reads: of a whole proof, or of one par
 LogMoment = Callable[[float], float]  # order z -> log M(z)
 LogDecay = Callable[[Array], tuple[Array, Array]]  # heights y -> log of a bound on |M(t + i y)| / M(t), and the cap that gives it
 
+# No number in this file touches soundness, because the checker verifies every plan. They decide whether a plan is found, how sharp a bound
+# it can prove, and how long the search and the checker take.
 SLACK = 1e-10  # least share of delta by which a proof may err, far less than the last printed digit of epsilon
 MOST_SLACK = 1e-3  # largest such share; the search's estimates hold for small ones
 PART_OF_ROOM = 0.05  # share of the distance between a bound and the accountants' number that each of several errors may take
@@ -488,7 +497,7 @@ def log_moment_of(forms: Sequence[Form]) -> LogMoment:
     return log_moment
 
 
-def minimum(function: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
+def place_of_minimum(function: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
     """Return where a convex function of log x is smallest, by golden sections. Each step leaves 0.618 of the interval of log x."""
     a, b = math.log(low), math.log(high)
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
@@ -519,11 +528,11 @@ def log_chernoff(log_moment: LogMoment, s: float, epsilon: float) -> float:
 def chernoff(forms: Sequence[Form], epsilon: float, log_room: float) -> Plan | None:
     """Return the plan of a proof by Chernoff's bound that delta is at most e^log_room; None if the bound is larger."""
     log_moment = log_moment_of(forms)
-    s = rounded(minimum(lambda s: log_chernoff(log_moment, s, epsilon), LEAST_ORDER, MOST_ORDER), 12)
+    s = rounded(place_of_minimum(lambda s: log_chernoff(log_moment, s, epsilon), LEAST_ORDER, MOST_ORDER), 12)
     if not log_chernoff(log_moment, s, epsilon) <= log_room - MARGIN:
         return None
     plans = [form.quadrature([Accuracy(s, 0.0, form.log_moment(s) - math.log(form.count) - LOG_CHERNOFF)]) for form in forms]
-    bits = 80 + math.ceil(math.log2(max(form.count for form in forms)))
+    bits = 80 + math.ceil(math.log2(max(form.count for form in forms)))  # the width of a ball grows with the number of runs
     return {"method": "chernoff", "s": decimal_text(s, 12), "parts": plans, "bits": bits}
 
 
@@ -539,7 +548,7 @@ def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> flo
     def epsilon_at(s: float) -> float:
         return (log_moment(s) + s * math.log(s) - (1.0 + s) * math.log1p(s) - log_room) / s
 
-    return epsilon_at(minimum(epsilon_at, LEAST_ORDER, MOST_ORDER))
+    return epsilon_at(place_of_minimum(epsilon_at, LEAST_ORDER, MOST_ORDER))
 
 
 class Room(NamedTuple):
@@ -575,8 +584,15 @@ class ProofTarget(NamedTuple):
     jump_order: float | None = None
 
 
-def contour(forms: Sequence[Form], target: ProofTarget) -> tuple[Plan, float]:
-    """Return the cheapest plan of a proof by the contour, and the checker's work for it, with a pad or without one.
+class ContourPlan(NamedTuple):
+    """A plan of a proof by the contour, and the checker's work for it: frequencies times nodes."""
+
+    plan: Plan
+    work: float
+
+
+def cheapest_contour(forms: Sequence[Form], target: ProofTarget) -> ContourPlan:
+    """Return the cheapest of the plans that are tried, with a pad or without one.
 
     forms: the parts, perhaps cut. Raises NoPlan if the work is too much for every line that is tried.
     """
@@ -592,20 +608,20 @@ def contour(forms: Sequence[Form], target: ProofTarget) -> tuple[Plan, float]:
                 plans.append(contour_through(rounded(saddle * factor, 8), forms, target._replace(room=allowed), log_moment, pad))
             except NoPlan as error:
                 reasons.append(error)
-        if plans and min(work for _, work in plans) <= CHEAP:
+        if plans and min(candidate.work for candidate in plans) <= CHEAP:
             break
     if not plans:
         raise reasons[-1]
-    return min(plans, key=lambda plan: plan[1])
+    return min(plans, key=lambda candidate: candidate.work)
 
 
 def _saddle(log_moment: LogMoment, epsilon: float, steps: int = 60) -> float:
-    """Return the t at which G(0) on the line through t is least."""
-    return minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, steps)
+    """Return the saddle point: the t at which G(0) on the line through t is least."""
+    return place_of_minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, steps)
 
 
-def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_moment: LogMoment, pad: float) -> tuple[Plan, float]:
-    """Return the plan whose line has the real part t, and the checker's work for it: frequencies times nodes.
+def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_moment: LogMoment, pad: float) -> ContourPlan:
+    """Return the plan whose line has the real part t.
 
     log_moment: log M(z) of all runs. pad: m^2 of item 7, or 0. Raises NoPlan if the plan would take too much work.
     """
@@ -620,10 +636,10 @@ def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_mo
 
     def log_left_out(y: Array) -> Array:  # item 3, and the last line of item 7
         log_decay = sum(form.count * decay(y)[0] for form, (decay, _) in zip(forms, decays, strict=True))
-        log_cut = log_scale + log_decay - 0.5 * pad * y * y - np.log(math.pi * y)
+        log_rest = log_scale + log_decay - 0.5 * pad * y * y - np.log(math.pi * y)
         if target.upper or not pad:
-            return log_cut
-        return np.logaddexp(log_cut, log_scale + 0.5 * math.log(2.0 * pad / math.pi) + log_ndtr(-math.sqrt(pad) * y))
+            return log_rest
+        return np.logaddexp(log_rest, log_scale + 0.5 * math.log(2.0 * pad / math.pi) + log_ndtr(-math.sqrt(pad) * y))
 
     ys = np.geomspace(h, h * MOST_FREQUENCIES, 4000)
     enough = np.flatnonzero(log_left_out(ys) <= log_slack - LOG_HALF)
@@ -648,7 +664,7 @@ def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_mo
         total |= {"s1": decimal_text(s1, 8), "s2": decimal_text(s2, 8)}
     if target.jump_order is not None:
         total |= {"jump_order": decimal_text(target.jump_order, 8)}
-    return total | {"bits": max(64, math.ceil(bits))}, work
+    return ContourPlan(total | {"bits": max(64, math.ceil(bits))}, work)
 
 
 def _part_plan(form: Form, decay: LogDecay, cells: Plan, t: float, y: float, log_share: float, orders: Sequence[float]) -> Plan:
@@ -697,7 +713,7 @@ def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[F
         cut = [_cut_above(form, epsilon + max(epsilon, LEAST_LEVEL) * extra) for form in forms]
         if all(form.cut is None for form in cut):
             return None
-        order = minimum(partial(log_big_run_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
+        order = place_of_minimum(partial(log_big_run_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
         if log_big_run_error(cut, epsilon, order) <= room.log_slack - LOG_HALF:
             return cut, rounded(order, 8)
     return None
@@ -739,6 +755,7 @@ def find_plan(
     direction: str,
     epsilon: float,
     delta: float,
+    *,
     upper: bool,
     known: CurvePoint | None = None,
     pad: float = 1.0,
@@ -759,15 +776,18 @@ def find_plan(
     """
     try:
         with np.errstate(all="ignore"):
-            return _find_plan(parts, direction, epsilon, delta, upper, known, pad)
+            return _find_plan(parts, direction, epsilon, delta, upper=upper, known=known, pad=pad)
     except (ValueError, OverflowError, ZeroDivisionError, IndexError) as error:  # a search in floating point may fail at extremes
         raise NoPlan(f"the search for a proof fails ({error})") from None
 
 
 def _find_plan(
-    parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool, known: CurvePoint | None, pad: float
+    parts: Sequence[Json], direction: str, epsilon: float, delta: float, *, upper: bool, known: CurvePoint | None, pad: float
 ) -> Plan:
-    """Return the plan as `find_plan` does. At extremes, errors of floating-point computations are raised as they are."""
+    """Return the plan as `find_plan` does. At extremes, errors of floating-point computations are raised as they are.
+
+    Closed forms come first, then Chernoff's bound if it proves an upper bound, then finite sums, and last the contour.
+    """
     if delta == 0.0:
         return {"method": "pure", "bits": 128}
     forms = forms_of(parts, direction)
@@ -775,21 +795,23 @@ def _find_plan(
     if room <= 0.0:
         raise NoPlan("the stated deltas add up to more")
     log_room = math.log(room)
+    # 100 bits beyond those that a delta of this size, and errors that grow with the number of runs, take up.
     bits = 100 + math.ceil(-log_room / math.log(2.0) + math.log2(math.fsum(form.count for form in forms)))
     if all(isinstance(form, ClosedForm) and form.form == "gaussian" for form in forms):
         return {"method": "gaussian", "bits": bits}
-    alone = forms[0] if len(forms) == 1 else None
-    one_record = isinstance(alone, ClosedForm) or (isinstance(alone, SmoothForm) and alone.records == 1)
-    if alone is not None and one_record and alone.count == 1:
+    only_form = forms[0] if len(forms) == 1 else None
+    is_of_one_record = isinstance(only_form, ClosedForm) or (isinstance(only_form, SmoothForm) and only_form.records == 1)
+    if only_form is not None and is_of_one_record and only_form.count == 1:
         return {"method": "one-step", "bits": bits}
     if upper and (plan := chernoff(forms, epsilon, log_room)) is not None:
         return plan
     if any(isinstance(form, RenyiForm) for form in forms):
         raise NoPlan("a part with rho alone has no sharper proof than Chernoff's bound")
-    if isinstance(alone, AtomicForm):
-        if len(alone.atoms) == 2:
+    if isinstance(only_form, AtomicForm):
+        number = len(only_form.atoms)
+        if number == 2:
             return {"method": "sum", "bits": bits}
-        if (len(alone.atoms) > 1 and alone.count == 1) or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
+        if (number > 1 and only_form.count == 1) or (only_form.rate == 1.0 and only_form.count * number <= MOST_LATTICE):
             return {"method": "lattice", "bits": bits}
     share = 0.0 if known is None else -math.expm1(-abs(_log_gap(forms, epsilon, delta, known)))
     return _contour_plan(forms, ProofTarget(epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper))
@@ -808,18 +830,18 @@ def _contour_plan(forms: Sequence[Form], target: ProofTarget) -> Plan:
     """
     plans = []
     try:
-        plans.append(contour(forms, target))
-        if plans[0][1] <= CHEAP:
-            return plans[0][0]
+        plans.append(cheapest_contour(forms, target))
+        if plans[0].work <= CHEAP:
+            return plans[0].plan
     except NoPlan as error:
         reason = error
     cut = with_cuts(forms, target.epsilon, target.room)
     if cut is not None:
         cut_forms, jump_order = cut
         try:
-            plans.append(contour(cut_forms, target._replace(jump_order=jump_order)))
+            plans.append(cheapest_contour(cut_forms, target._replace(jump_order=jump_order)))
         except NoPlan as error:
             reason = error
     if not plans:
         raise reason
-    return min(plans, key=lambda plan: plan[1])[0]
+    return min(plans, key=lambda candidate: candidate.work).plan

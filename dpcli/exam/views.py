@@ -108,7 +108,7 @@ def contradictions(mechanism: Mechanism) -> Iterator[str]:
     """
     if not mechanism.attained():
         return
-    for law in (*BETWEEN, *(() if mechanism.summed else WITH_TAILS)):
+    for law in (*BETWEEN, *(() if mechanism.is_composition else WITH_TAILS)):
         with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
             yield from (f"{law.__name__}: {fault}" for fault in law(mechanism))
 
@@ -137,8 +137,8 @@ class ReducedView(Dominated):
     view: str
 
     @property
-    def summed(self) -> bool:  # type: ignore[override]
-        return self.by.summed
+    def is_composition(self) -> bool:  # type: ignore[override]
+        return self.by.is_composition
 
     def attained(self) -> bool:
         return True

@@ -1,8 +1,9 @@
 """The interface of mechanisms to the rest of the package: several representations of a privacy loss.
 
 A *spec* holds the keys of an entry of the pipeline file. `Spec.resolve(neighbours)` fixes the neighbouring relation and returns a
-*mechanism*, so that no accountant has to know the adjacency. A mechanism gives as many representations as it has. For the others it raises
-`NotRepresentable`, and never returns inf, 0 or a guess.
+*mechanism*, so that no accountant has to know the adjacency. A mechanism gives as many representations as it has, and each accountant reads
+those of its theory: an epsilon at a delta, rho, mu, Renyi divergences, or privacy losses of dominating pairs. For the others the mechanism
+raises `NotRepresentable`, and never returns inf, 0 or a guess. All representations are upper bounds.
 
 A pair (P, Q) of distributions *dominates* a mechanism if no neighbours are easier to tell apart than P from Q: delta(epsilon) of the pair
 is then an upper bound on the mechanism's, and pairs of mechanisms compose. The privacy loss of the pair is log dP/dQ. A mechanism *attains*
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 
 
 class PrivacyLoss(Protocol):
-    """The privacy loss L = log dP/dQ of one direction of a dominating pair (P, Q)."""
+    """The privacy loss L = log dP/dQ of one direction of a dominating pair (P, Q).
+
+    A loss may also have the following, which numerical methods look up by name:
+
+    * `mirrored`, which is true if the loss of the other direction has the same law;
+    * `decays`, which is false if the characteristic function does not decay, as for finitely many values;
+    * `outcomes`, a method that returns the atoms and densities of the pair (numerics/contour/outcomes.py).
+    """
 
     def cgf(self, z: Array) -> Array:
         """Return an upper bound on the CGF K(z) = log E_P[exp(z L)] at real z > 0; inf if it diverges."""
@@ -101,7 +109,7 @@ class Mechanism:
 
     __slots__ = ()
 
-    summed: ClassVar[bool] = False  # whether the pair is a composition of parts, which a grid bounds from above
+    is_composition: ClassVar[bool] = False  # whether the pair is a composition of parts, which a grid bounds from above
 
     def approx_dp(self, delta: float) -> float:
         """Return an upper bound on epsilon, in nats, at `delta` in [0, 1); inf below `delta_floor`."""
@@ -136,7 +144,7 @@ class Mechanism:
             raise NotRepresentable("it has no dominating pair")
         return (TwoPointLoss(pure),)
 
-    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+    def losses_of_runs(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
         """Return losses, each with a count, whose composition dominates `count` adaptive runs of the mechanism.
 
         A pair that dominates every choice dominates their adaptive composition (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
@@ -226,8 +234,8 @@ class Dominated(Mechanism):
     def losses(self) -> tuple[PrivacyLoss, ...]:
         return self.by.losses()
 
-    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
-        return self.by.together(count)
+    def losses_of_runs(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+        return self.by.losses_of_runs(count)
 
     def rdp(self, orders: Array) -> Array:
         return self.by.rdp(orders)

@@ -1,9 +1,13 @@
 """The base class of mechanism types, whose fields are the keys of an entry in a pipeline file.
 
-The life of a spec: the reader of files makes it, and `problems` reports keys that contradict each other. `bind` replaces names of other
-entries by their specs. Then it becomes a mechanism under a neighbouring relation: `resolve` without sampling, `poisson` or `poisson_run` on
-Poisson samples; other schemes (sampling/schemes.py) start from `resolve`. The attributes of the type are facts on which other rooms rely in
-place of its name. A new type needs a theorem: what `resolve` returns must dominate every release that its keys allow.
+An *entry* of the file is one release, with its type, its keys and the number of its steps; its `Spec` holds the keys. The life of a spec:
+the reader of files makes it, and `problems` reports keys that contradict each other. Some types, such as "composed", name other entries
+that they run, the *parts*; `bind` replaces these names by specs. Then it becomes a `Mechanism`, a release whose cost accountants bound,
+under a neighbouring relation (`Neighbours`): `resolve` without sampling, `poisson` or `poisson_run` on Poisson samples; other schemes
+(sampling/schemes.py) start from `resolve`.
+
+The attributes of the type are facts on which other packages rely in place of its name. A new type needs a theorem: what `resolve` returns
+must *dominate* every release that its keys allow, so that its cost is an upper bound on theirs.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CostEvidence(IntEnum):
-    """The basis of the cost of a mechanism, the weakest first. A JSON report holds the number."""
+    """The basis of the cost of a mechanism, from the weakest to the strongest. A JSON report holds the number."""
 
     FREE = 0  # somebody states that no private data are used
     STATED = 1  # somebody states the cost
@@ -33,9 +37,12 @@ class CostEvidence(IntEnum):
 class Spec:
     """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys, and override `resolve`.
 
+    A registered type also has `premises` (base/premise.py): what must hold for the cost, each with a test that breaks it on purpose.
+
     Attributes of the type:
         example: Keys that make sense under every adjacency that the type allows. Entries that it names are called "part".
-        evidence: What the cost of this type is based on. For a type that runs other entries, the weakest of theirs counts.
+        evidence: What the cost of this type is based on. For a type that runs other entries, the weakest evidence among them and this
+            type counts.
         needs_delta: Whether no finite epsilon holds at delta = 0. For a type that runs other entries, those entries decide.
         free: Whether the type never uses private data.
         selects: Whether the type is a search that releases only its best run.
@@ -100,8 +107,8 @@ class Spec:
         return self
 
     @property
-    def unsampled(self) -> str | None:
-        """The reason why the entry cannot be sampled, as a clause ("whose keys ..."); None if it can be sampled."""
+    def sampling_refusal(self) -> str | None:
+        """The reason why the entry cannot be sampled, as a clause ("whose keys ...") for a message; None if it can be sampled."""
         return None
 
     @property

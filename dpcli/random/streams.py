@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 else:
     ssl = lazy("ssl")
 
-CRYPTOGRAPHIC_LIMIT = 10**7  # largest draw from the cryptographic generator, in numbers; it takes about 0.06 s
-CHUNK = 2**16  # count of the numbers that are computed together; they fit into the cache of a core
+# Speed: the largest draw from the cryptographic generator, in numbers. It takes about 0.06 s. Larger draws are fast but not cryptographic,
+# which the privacy statement of a run reports.
+CRYPTOGRAPHIC_LIMIT = 10**7
+CHUNK = 2**16  # speed: count of the numbers that are computed together; they fit into the cache of a core
 
 
 class Stream(Protocol):

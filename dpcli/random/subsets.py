@@ -1,6 +1,7 @@
 """Exact draws from a stream of random words: binomial sizes of Poisson samples, uniform integers, subsets and orders.
 
-The draws are exact because privacy amplification depends on the sampling distribution.
+Training, federated rounds and PMixED draw their samples here. The draws are exact, because privacy amplification is proved for the stated
+sampling distribution. No constant below affects the distribution of a draw, but only its time.
 
 A Poisson sample takes each of n records with probability q. Its size has the distribution Binomial(n, q), and given its size, it is a
 uniform subset. To draw the size and then the subset is therefore equivalent to n coin tosses, but costs time in proportion to the sample.
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 SPARSE = 256  # a subset of less than one in 256 integers is drawn and sorted; a larger one is marked in an array of all integers
-
 PRECISION = 128  # number of bits of the first table; about one draw in 2^80 needs more
 GUARD = 16  # a table ends at weights below 2^GUARD units; the bound on the tail covers the rest
 

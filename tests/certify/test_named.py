@@ -219,7 +219,7 @@ def test_the_gate_searches_for_nothing_where_certificates_are_given(
 ) -> None:
     from dpcli.certify import proof_search
 
-    def refused(*args: Any) -> Any:
+    def refused(*args: Any, **options: Any) -> Any:
         raise AssertionError("a search")
 
     monkeypatch.setattr(proof_search, "find_plan", refused)

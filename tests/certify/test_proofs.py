@@ -60,7 +60,7 @@ def test_weak_rates(rate: str, noise: str, steps: int, delta: str, epsilon: str)
     digit = Fraction(1, 10 ** len(epsilon.partition(".")[2]))
     for bound, value in (("upper", Fraction(epsilon) + digit), ("lower", Fraction(epsilon) - digit)):
         texts = {"epsilon": str(value), "delta": delta}
-        plan = proof_search.find_plan([part], "remove", float(value), float(delta), bound == "upper")
+        plan = proof_search.find_plan([part], "remove", float(value), float(delta), upper=bound == "upper")
         checker.show([part], {"bound": bound, **texts}, "remove", plan)
         wrong = {"bound": "lower" if bound == "upper" else "upper", **texts}
         with pytest.raises(checker.Unproved, match="is not shown"):

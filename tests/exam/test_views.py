@@ -81,5 +81,5 @@ def test_no_view_contradicts_another(kind: str) -> None:
 @of_each("view", VIEWS)
 def test_a_view_that_is_a_tenth_is_seen(kind: str, view: str) -> None:
     """For mechanisms that attain their pair; the others are compared with an enumeration, and may be too large by any amount."""
-    claiming = [m for m, _ in mechanisms(kind, "0") if m.attained() and not m.summed]
+    claiming = [m for m, _ in mechanisms(kind, "0") if m.attained() and not m.is_composition]
     assert not undetected_view(claiming, view)

@@ -153,7 +153,7 @@ def test_a_concrete_score_costs_nearly_the_bound() -> None:
             mechanism = RepeatAndSelect(inner, trials)
             for at_delta in (1e-5, 1e-10):
                 upper = mechanism.approx_dp(at_delta)
-                losses = CostlySelection(inner.losses()[0], trials, 0.99 * upper, False).losses()
+                losses = CostlySelection(inner.losses()[0], trials, 0.99 * upper, is_addition=False).losses()
                 near, at = np.array([log_deltas(loss, np.array([0.97 * upper, upper])) for loss in losses]).max(axis=0)
                 assert at <= math.log(at_delta) + 1e-6 < near, (inner, trials, at_delta, near, at)
     witness = RepeatAndSelect(Gaussian(1.0), NegativeBinomial(1.0, 0.1)).witness(6.0)
@@ -168,7 +168,7 @@ def test_the_pair_of_a_costly_score_is_that_of_its_order() -> None:
     """The masses of three cells, in many digits, from the generating function; and all masses add up to 1."""
     for trials in (NegativeBinomial(1.0, 0.1), PoissonTrials(5.0), BinomialTrials(12, 6.0)):
         run = GaussianLoss(0.7)
-        score = CostlySelection(run, trials, 3.0, False)
+        score = CostlySelection(run, trials, 3.0, is_addition=False)
         pair, mirrored = (costly_selection._pair(loss) for loss in score.losses())
         for one in (pair.log_p, pair.log_q, mirrored.log_p, mirrored.log_q):
             assert math.fsum(np.exp(one).tolist()) == pytest.approx(1.0, abs=1e-9)

@@ -1,7 +1,8 @@
 """The command `dpcli certify`: prove the headline of a file, check a certificate, or print the program that checks one.
 
-A certificate is a proof in JSON, which that program (checker.py) verifies. The imports stand in the functions, because the checker needs
-python-flint, which is an extra, and the rest of dpcli must start without it.
+The *headline* is the epsilon (or delta) that `dpcli account` prints for the file. A certificate is a proof in JSON, which that program
+(checker.py) verifies. The imports stand in the functions, because the checker needs python-flint, which is an extra, and the rest of dpcli
+must start without it.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def command(
 
     Exit code 1 where the proved epsilon exceeds the file's budget or a certificate proves nothing, 3 where nothing can be proved.
     """
+    # Options that say what to prove, by whether they are set. A certificate that is checked states these itself.
     settings = {
         "--delta": delta is not None,
         "--epsilon": epsilon is not None,

@@ -1,7 +1,8 @@
 """Documents of `dpcli certify`: what was proved of a file (`proved`), and what a certificate proves (`checked`).
 
-A *claim* of a certificate is an upper or a lower bound, and its *proofs* are plans by which the checker recomputes the bound
-(certify/certificate.py).
+A *document* holds what a command prints: the first line, notes, tables and the JSON object, with a verdict and an exit code; it is shown in
+the format that the user asked for. The *headline* of a file is the bound that the accountants print. A *claim* of a certificate is an upper
+or a lower bound, and its *proofs* are plans by which the checker recomputes the bound (certify/certificate.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dpcli.file.pipeline.parts import schemes
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
-NOT_PROVED = 1  # exit code if a certificate proves nothing, or if a budget is exceeded
+FAILED = 1  # exit code if a certificate proves nothing, or if a budget is exceeded
 
 
 def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) -> Document:
@@ -35,15 +36,15 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     is_headline = proved_bound == proof.headline
     statement = f"epsilon <= {proof.epsilon} at delta = {proof.delta} (ball arithmetic, {_bits(claims[0])} bits)"
     privacy = account.pipeline.privacy
-    headline = (
+    first_line = (
         f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     )
     notes = [*lint_notes(diagnostics), *_notes(proof, is_headline)]
     if path is not None:
         notes.append(f"certificate: {path}, sha256:{digest}; dpcli certify --check {path} checks it")
-    is_over = account.exit_code == NOT_PROVED or _exceeds_cap(proof)
+    is_over = account.exit_code == FAILED or _exceeds_cap(proof)
     has_error = any(diagnostic.severity == "error" for diagnostic in diagnostics)
-    exit_code = NOT_PROVED if is_over else int(has_error)
+    exit_code = FAILED if is_over else int(has_error)
     data = {
         "schema": "dpcli/certify/v1",
         "epsilon": proof.epsilon,
@@ -59,7 +60,7 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
         "exit_code": exit_code,
     }
     return Document(
-        headline,
+        first_line,
         data,
         "fail" if is_over else "pass",
         (_plans(claims),),
@@ -120,7 +121,7 @@ def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipel
         sentences = proved_sentences(path, certificate)
     except CannotCertify as error:
         reason = str(error).removeprefix(f"{path}: not proved: ")
-        return Document(str(error), data | {"reason": reason, "exit_code": NOT_PROVED}, "fail", exit_code=NOT_PROVED)
+        return Document(str(error), data | {"reason": reason, "exit_code": FAILED}, "fail", exit_code=FAILED)
     assumed = [f"certificate: sha256:{digest}"]
     own_file = certificate.get("file")
     if pipeline is not None and isinstance(own_file, dict) and own_file.get("sha256") != pipeline.sha256:

@@ -219,11 +219,11 @@ def _bound(
 def _check_sampling(entry: Entry, spec: Spec) -> None:
     """Raise InputError if the entry is sampled although its mechanism cannot be, or not in this way."""
     scheme = entry.sampling
-    if not spec.unsampled or isinstance(scheme, Unsampled | None):
+    if not spec.sampling_refusal or isinstance(scheme, Unsampled | None):
         return
     has_turns = spec.takes_turns and isinstance(scheme, Poisson) and scheme.max_batch_size is None and entry.epochs is None
     if not has_turns:
-        raise InputError(f"expected no sampling with {entry.type}, {spec.unsampled}")
+        raise InputError(f"expected no sampling with {entry.type}, {spec.sampling_refusal}")
 
 
 def _whole_run(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:

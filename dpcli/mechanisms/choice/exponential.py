@@ -1,11 +1,16 @@
 """The exponential mechanism, with bounds from its bounded range, which are sharper than those from its pure epsilon.
 
-`ExponentialSpec` has the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several choices, each of which may depend on
-earlier answers.
+A choice has *bounded range* epsilon if its losses lie in an interval of length epsilon, wherever that interval lies. `ExponentialSpec` has
+the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several choices, each of which may depend on earlier answers. Many
+choices are divided into blocks. The worst curve of a block, delta as a function of epsilon, is computed on a grid
+(numerics/grid/choice_curve.py).
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
-`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from
+above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns
+the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `priced` makes the mechanism, and
+`premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -34,12 +39,14 @@ from dpcli.numerics.work import shared
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
+# Soundness: the largest range for which the rounding of a block's curve, which grows with e^epsilon, is well covered.
+LARGEST_RANGE = 16.0
+# Accuracy and speed: every division into blocks, and every grid, gives an upper bound.
 BLOCK = 128  # most choices whose worst curve is computed together
 SMALLEST_RANGE = 1e-3  # smallest range for which the worst curve of several choices is worthwhile
-LARGEST_RANGE = 16.0  # largest range for which the rounding of that curve, which grows with e^epsilon, is well covered
 GRID_STEPS = 4096  # number of grid steps that all choices together should have
 FEWEST_STEPS, MOST_STEPS = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
-LARGEST_SERIES_ARGUMENT = 8.0  # largest argument of the power series in `RangeLoss.cgf`
+LARGEST_SERIES_ARGUMENT = 8.0  # largest argument of the power series in `RangeLoss.cgf`, which loses no digits where K is small
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges for which the probabilities of `TwoCandidates` do not underflow or round to 1
 
 
@@ -76,8 +83,8 @@ class BoundedRange(Mechanism):
 
     The exponential mechanism exp(epsilon u / (2 sensitivity)) has this property, and so has noisy max with Gumbel noise. In the worst case,
     for some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), and t - eps otherwise (Dong, Durfee, Rogers 2020,
-    arXiv:1909.13830). t may depend on the data and on earlier answers, so every bound is the maximum over t. `together` bounds several
-    choices one after the other (numerics/grid/choice_curve.py).
+    arXiv:1909.13830). t may depend on the data and on earlier answers, so every bound is the maximum over t. Several choices one after
+    the other have bounds of their own, in `losses_of_runs` (numerics/grid/choice_curve.py).
     """
 
     epsilon: float
@@ -98,7 +105,7 @@ class BoundedRange(Mechanism):
             raise NotRepresentable("one of its choices may reveal everything")
         return (RangeLoss(self.epsilon),)
 
-    def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
+    def losses_of_runs(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
         self.losses()  # raises NotRepresentable if epsilon is infinite
         return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
 

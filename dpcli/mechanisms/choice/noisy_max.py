@@ -1,5 +1,8 @@
 """Choices by comparing noisy numbers: report noisy max and permute-and-flip, which choose the largest noisy score, and above threshold.
 
+The three classes at the end have the keys of the types. `noisy_maximum` is the cost of the first two, by the theorem below. With Gumbel
+noise, a noisy maximum is the exponential mechanism instead. Above threshold (the sparse vector technique) is charged its pure epsilon.
+
 Theorem. Add to every score independent noise with density f and distribution function F, in units in which f <= 1 - F. Exp(1) and Lap(1)
 have this property. Let one change move the difference of any two scores by at most epsilon. Then the index of the largest noisy score is
 dominated by the pair (Lap(epsilon), Lap(0)) of unit scale, which is sharper than epsilon-DP.
@@ -20,6 +23,11 @@ With Exp(1), two candidates attain each single point of that curve: if the first
 e^-t / 2, which is P(l > t). So the bound is tight for one choice. No two candidates attain the whole curve, so several choices have the
 costs of certain leads as a lower bound (`TwoNoisyScores`). With Lap(1), that probability is e^-t (1/2 + t/4), and the curve is approached
 where it is small.
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above. `losses` returns the privacy losses log dP/dQ of
+pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns
+the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a type: `priced` makes the mechanism, and
+`premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -42,7 +50,8 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
 
 LEAST_WITNESS = 1e-3  # least epsilon for which the losses of two candidates keep their digits
-FARTHEST_LEAD, LEADS = 30.0, 601  # leads of the first candidate, on both sides of half a move, that are tried as the costliest
+# Leads of the first candidate, on both sides of half a move, that are tried as the costliest. Each gives a lower bound (accuracy).
+FARTHEST_LEAD, LEADS = 30.0, 601
 
 
 def noisy_maximum(epsilon: float, *, laplace: bool = False) -> Mechanism:

@@ -4,9 +4,10 @@ A *category* is one of k declared values. The true one is reported with odds e^e
 the cost does not depend on other records, and two versions of a record with different categories attain the pair. Whether somebody takes
 part is visible, so add-remove makes no sense here; `BlankedResponse` is for a blanked record that reports a uniform category.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type: `problems` checks the keys, and
-`resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises`
+lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 
-LARGEST_EPSILON = 1e6  # largest epsilon whose losses have enough digits; beyond it the guarantee is stated as a pure one alone
+LARGEST_EPSILON = 1e6  # largest epsilon whose losses have enough digits; beyond it there are only epsilon and rho
 LARGE_EPSILON = 700.0  # epsilon from which on a formula without e^epsilon is used, which cannot overflow
 
 
@@ -86,7 +87,10 @@ class BlankedResponse(Mechanism):
         return e0 + log_false if e0 < math.log(k) else math.log(k) - math.log1p((k - 1) * math.exp(-e0)), log_false
 
     def approx_dp(self, delta: float) -> float:
-        """Return epsilon from delta(eps) = p - e^eps / k, or (k-1)/k - e^eps (1-p) in the other direction, rounded up."""
+        """Return the larger epsilon of both directions, delta(eps) = p - e^eps / k and (k-1)/k - e^eps (1-p), rounded up.
+
+        In both, delta(eps) = m (1 - e^{eps - l}) for the largest loss l and its mass m under P, so that eps = l + log(1 - delta / m).
+        """
         k, (log_true, log_false) = self.categories, self._log_ratios()
         epsilons = [0.0]
         for largest_loss, inverse_mass in ((log_true, 1.0 + (k - 1) * math.exp(-self.epsilon)), (-log_false, k / (k - 1))):

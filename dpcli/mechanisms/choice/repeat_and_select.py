@@ -1,5 +1,12 @@
 """Private selection: a mechanism runs a random number of times and only the best output is released (hyperparameter tuning).
 
+`RepeatAndSelectSpec` has the keys of the type "repeat-and-select", and its premises, each with a test that breaks it. When its entry is
+bound to the entry that one trial runs, it becomes `Tuned`, whose `resolve` makes the mechanism `RepeatAndSelect` from the mechanism of one
+trial, called the run or `inner`, and from the distribution of the number of trials (`Trials`). Accountants ask the mechanism for upper
+bounds, each by another theorem: `approx_dp` for epsilon, `zcdp` for rho, `rdp` for Renyi divergences (proved here), and `losses` for the
+privacy losses log P/Q of pairs (P, Q) that dominate (selection_profile.py). `witness` returns a concrete selection, for a lower bound
+(costly_selection.py).
+
 Let K be the number of trials, f its probability generating function, and Q the law of one output. The density of the best of K outputs at y
 is Q(y) E[f'(X)], where X is uniform between Q(< y) and Q(<= y). Since u^a v^{1-a} is jointly convex, and K = 0 releases nothing,
 
@@ -23,11 +30,11 @@ from dpcli.base.fields import AT_LEAST_TWO, Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.costly_selection import CostlySelection
-from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, TrialCounts, own_run, rough_run
+from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, TrialCounts, own_pair_losses, quick_pair_losses
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
-from dpcli.mechanisms.sampling.poisson import finite_loss
+from dpcli.mechanisms.sampling.poisson import pure_epsilon
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
@@ -41,15 +48,16 @@ from dpcli.numerics.work import shared
 MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
 GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
 ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusiveMinimum", -1), ("maximum", 10**6)))
-LARGEST_SHARE = 0.999  # largest mean of a binomial distribution, as a share of its largest number
-LOG_SMALLEST_GAMMA = -700.0  # logarithm of the smallest gamma that a stated mean may ask for
-MEAN_SLACK = 1e-12  # A computed mean may be too large by this relative error.
+LARGEST_SHARE = 0.999  # largest mean of a binomial distribution, as a share of its largest number; at 1 the formulas divide by 0
+LOG_SMALLEST_GAMMA = -700.0  # logarithm of the smallest gamma that a stated mean may ask for; (1 - gamma) / gamma is finite there
+LADDER_RUNGS = 7  # orders that are tried for a bound at one order: this one and larger ones, each twice as far above 1; accuracy
+# A witness is a lower bound whatever these are: they affect how near it comes to the upper bound, and the time.
 LEAST_WITNESS = 1e-2  # least epsilon at the smallest delta for which a costly score is tried
 WITNESS_EPSILONS = 100  # number of epsilons among which the one of a costly score is chosen
-# A score for too small an epsilon costs little less than the best one, and one for too large an epsilon much less.
+# Below 1, because a score for too small an epsilon costs little less than the best one, and one for too large an epsilon much less.
 WITNESS_RATE = 0.75
-LADDER_RUNGS = 7  # orders that are tried for a bound at one order: the order itself and larger ones, each twice as far above 1
-# Relative slacks that cover rounding; a unit in the last place is 2.2e-16.
+# Soundness: relative slacks that cover rounding; a unit in the last place is 2.2e-16.
+MEAN_SLACK = 1e-12  # A computed mean may be too large by this relative error.
 SERIES_SLACK = 4e-15  # for the mean near eta = 0, where the series drops terms below 2e-19, and about ten operations remain
 MEAN_FORMULA_SLACK = 2e-15  # for the mean at other eta, by about eight operations
 EXPONENT_SLACK = 4e-16  # for the mean, per unit of its exponent, whose absolute error is a relative error of the result
@@ -157,9 +165,9 @@ class TrialsTable:
             expected = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
             yield "trials", expected, "nothing" if self.eta is None else repr(self.eta)
         elif not may_be_none and self.mean is not None:
-            most = _largest_mean(self.eta)
-            if not self.mean <= most:
-                yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
+            largest_mean = _largest_mean(self.eta)
+            if not self.mean <= largest_mean:
+                yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {largest_mean:.6g} for this eta", repr(self.mean)
 
     def distributed(self) -> Trials:
         """Return the distribution that the keys state."""
@@ -178,14 +186,18 @@ class Tuned(Spec):
         from dpcli.mechanisms.combined.composed import Composed
 
         mechanism = self.run.resolve(neighbours)
-        return RepeatAndSelect(_joined(mechanism if self.count == 1 else Composed(((mechanism, self.count),))), self.trials)
+        run = mechanism if self.count == 1 else Composed(((mechanism, self.count),))
+        return RepeatAndSelect(_with_gaussians_joined(run), self.trials)
 
 
-def _joined(run: Mechanism) -> Mechanism:
-    """Return the run with all its steps as one Gaussian, if each step is a Gaussian."""
+def _with_gaussians_joined(run: Mechanism) -> Mechanism:
+    """Return one Gaussian for a composition of Gaussians that attain their pairs, and any other run unchanged.
+
+    One Gaussian has a pair in closed form, so that the bounds need no grid, and a witness, which a composition (`is_composition`) has not.
+    """
     from dpcli.mechanisms.noise.gaussian import Gaussian
 
-    if run.summed and run.attained():
+    if run.is_composition and run.attained():
         with suppress(NotRepresentable):
             mu = run.gdp() * (1.0 + 1e-15)  # rounded up
             return Gaussian(mu) if SMALLEST_RATIO < mu < LARGEST_RATIO else run
@@ -201,7 +213,7 @@ class RepeatAndSelect(Mechanism):
 
     def pure(self) -> float:
         """Return an upper bound on the pure epsilon of the selection; inf if one run has none."""
-        epsilon = finite_loss(self.inner)
+        epsilon = pure_epsilon(self.inner)
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
     def approx_dp(self, delta: float) -> float:
@@ -215,9 +227,9 @@ class RepeatAndSelect(Mechanism):
         log_delta = math.log(delta)
         best = Pure(pure).approx_dp(delta) if pure < math.inf else math.inf
         with suppress(NotRepresentable):
-            best = min(best, least_over_orders(lambda x: balle(1.0 + x, _rdp(self, 1.0 + x), log_delta), SHORT)[1])
+            best = min(best, least_over_orders(lambda x: balle(1.0 + x, _cached_rdp(self, 1.0 + x), log_delta), SHORT)[1])
         with suppress(NotRepresentable):
-            best = min(best, SelectionLoss(rough_run(self.inner), self.trials, self, pure, self.inner).epsilon(log_delta))
+            best = min(best, SelectionLoss(quick_pair_losses(self.inner), self.trials, self, pure, self.inner).epsilon(log_delta))
         if math.isinf(best):
             raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
         return best
@@ -232,7 +244,7 @@ class RepeatAndSelect(Mechanism):
         pure = self.pure()
         if FURTHEST < pure < math.inf:
             return Pure(pure).losses()
-        return (SelectionLoss(own_run(self.inner), self.trials, self, pure, self.inner),)
+        return (SelectionLoss(own_pair_losses(self.inner), self.trials, self, pure, self.inner),)
 
     def unclaimed(self) -> Mechanism:
         return Dominated(self)
@@ -240,9 +252,11 @@ class RepeatAndSelect(Mechanism):
     def witness(self, order: float) -> Mechanism | None:
         """Return the selection by a costly score; None if a run is not one attained step, or costs nearly nothing or very much.
 
-        The score is placed for the epsilon at which the bound on log delta falls at the rate WITNESS_RATE (order - 1).
+        The score is made for the epsilon at which the upper bound on log delta falls at the rate WITNESS_RATE (order - 1). At this order,
+        Chernoff's bound on delta(epsilon) falls at the rate order - 1. Of the scores for the two directions, the one with the larger
+        moment at the order is returned.
         """
-        if self.inner.summed or not self.inner.attained():
+        if self.inner.is_composition or not self.inner.attained():
             return None
         losses = self.inner.losses()
         bound = SelectionLoss(losses, self.trials, self, self.pure(), self.inner)
@@ -252,7 +266,11 @@ class RepeatAndSelect(Mechanism):
         epsilons = np.linspace(0.0, largest, WITNESS_EPSILONS)
         rates = -np.diff(bound.log_heights(epsilons)) / np.diff(epsilons)
         epsilon = float(epsilons[np.argmax(np.append(rates[:-1] >= WITNESS_RATE * (order - 1.0), True))])
-        scores = [CostlySelection(loss, self.trials, epsilon, place > 0) for place, loss in enumerate((losses[0], losses[-1]))]
+        removal, addition = losses[0], losses[-1]
+        scores = [
+            CostlySelection(removal, self.trials, epsilon, is_addition=False),
+            CostlySelection(addition, self.trials, epsilon, is_addition=True),
+        ]
         return max(scores, key=lambda score: max(float(loss.cgf(np.array([order - 1.0]))[0]) for loss in score.losses()))
 
     def rdp(self, orders: Array) -> Array:
@@ -332,7 +350,11 @@ class NegativeBinomial:
 
         Source: Papernot & Steinke 2022, Theorem 2.
         """
-        return _rdp(inner, orders) + (1.0 + self.eta) * _second_order(inner, self.gamma) + math.log(self.mean) / (orders - 1.0)
+        return (
+            _cached_rdp(inner, orders)
+            + (1.0 + self.eta) * _cost_at_best_order(inner, self.gamma)
+            + math.log(self.mean) / (orders - 1.0)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,9 +387,10 @@ class PoissonTrials:
 
         If a run is (log(a/(a-1)), d)-DP, then a q - (a-1) q' <= 1 + (a-1) d.
         """
-        deltas = np.array([_delta(inner, math.log1p(1.0 / (order - 1.0))) for order in orders.tolist()])
+        deltas = np.array([_delta_of_run(inner, math.log1p(1.0 / (order - 1.0))) for order in orders.tolist()])
+        # e^-mean - 1 + mean is positive, and at most mean^2 / 2, which is used where the sum would lose digits.
         no_run = 0.5 * self.mean**2 if self.mean < 1e-3 else math.expm1(-self.mean) + self.mean
-        return _with_no_run((orders - 1.0) * (_rdp(inner, orders) + self.mean * deltas), self.mean, no_run, orders)
+        return _with_no_run((orders - 1.0) * (_cached_rdp(inner, orders) + self.mean * deltas), self.mean, no_run, orders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,12 +449,12 @@ class BinomialTrials:
         """
         p, z, log_rest = self._share, orders - 1.0, math.log1p(-self._share)
         reduced = -np.expm1(log_rest * z / orders)  # p / k
-        deltas = np.array([_delta(inner, math.log(max(p / share, 1.0))) for share in reduced.tolist()])
+        deltas = np.array([_delta_of_run(inner, math.log(max(p / share, 1.0))) for share in reduced.tolist()])
         first, second = -z * np.log1p(-p * deltas), orders * (np.log1p(deltas * reduced / (1.0 - reduced)))
         exponent = (self.most - 1.0) * np.maximum(first, second) * (1.0 + BINOMIAL_SLACK)
         # (1-p)^most - 1 + mean is positive, and at most mean^2 / 2.
         no_run = 0.5 * self.mean**2 if self.mean < 1e-3 else math.expm1(self.most * log_rest) + self.mean
-        divergence = _rdp(inner, orders)
+        divergence = _cached_rdp(inner, orders)
         return np.minimum(_with_no_run(z * divergence + exponent, self.mean, no_run, orders), self.most * divergence)
 
 
@@ -441,7 +464,7 @@ def _with_no_run(exponent: Array, mean: float, no_run: float, orders: Array) -> 
     no_run: P(K = 0) - 1 + mean. The sum is computed as 1 + no_run + mean (e^exponent - 1), whose terms are all positive, so that a small
         mean keeps its digits.
     """
-    log_growth = math.log(mean) + log_expm1_array(exponent)
+    log_growth = math.log(mean) + log_expm1_array(exponent)  # above 700, where e^log_growth may overflow, logarithms are added
     with np.errstate(over="ignore"):
         moderate = np.log1p(no_run + np.exp(np.minimum(log_growth, 700.0)))
     log_moment = np.where(log_growth < 700.0, moderate, np.logaddexp(math.log1p(no_run), log_growth))
@@ -449,37 +472,37 @@ def _with_no_run(exponent: Array, mean: float, no_run: float, orders: Array) -> 
 
 
 @shared(16)
-def _divergence_cache(inner: Mechanism) -> dict[float, float]:
-    """Return the cache of one run's Renyi divergences by order, because nested searches evaluate the same orders again."""
+def _divergence_cache(mechanism: Mechanism) -> dict[float, float]:
+    """Return the cache of a mechanism's Renyi divergences by order, because nested searches evaluate the same orders again."""
     return {}
 
 
-def _rdp(inner: Mechanism, orders: Array) -> Array:
-    """Return the Renyi divergences of one run, from the cache if they are known."""
-    cache = _divergence_cache(inner)
+def _cached_rdp(mechanism: Mechanism, orders: Array) -> Array:
+    """Return the Renyi divergences of a mechanism, from the cache if they are known."""
+    cache = _divergence_cache(mechanism)
     missing_orders = np.array([order for order in orders.tolist() if order not in cache])
     if len(missing_orders):
-        cache.update(zip(missing_orders.tolist(), inner.rdp(missing_orders).tolist(), strict=True))
+        cache.update(zip(missing_orders.tolist(), mechanism.rdp(missing_orders).tolist(), strict=True))
     return np.array([cache[order] for order in orders.tolist()])
 
 
 @shared(64)
-def _second_order(inner: Mechanism, gamma: float) -> float:
-    """Return the smallest value of (1 - 1/b) D_b + log(1/gamma) / b that a search over b > 1 finds.
+def _cost_at_best_order(inner: Mechanism, gamma: float) -> float:
+    """Return c of `NegativeBinomial.rdp`, the smallest value of (1 - 1/b) D_b + log(1/gamma) / b that a search over b > 1 finds.
 
     Every b gives a sound bound, so the search need not find the minimum. The limit at infinity is the pure epsilon.
     """
-    value = least_over_orders(lambda x: x / (1.0 + x) * _rdp(inner, 1.0 + x) - math.log(gamma) / (1.0 + x), SHORT)[1]
-    return min(value, finite_loss(inner))
+    value = least_over_orders(lambda x: x / (1.0 + x) * _cached_rdp(inner, 1.0 + x) - math.log(gamma) / (1.0 + x), SHORT)[1]
+    return min(value, pure_epsilon(inner))
 
 
 @shared(4096)
-def _delta(inner: Mechanism, epsilon: float) -> float:
+def _delta_of_run(inner: Mechanism, epsilon: float) -> float:
     """Return a delta at which one run is (epsilon, delta)-DP, from its Renyi curve; 0 if its pure epsilon is no larger."""
-    epsilon *= 1.0 - 1e-14
-    if finite_loss(inner) <= epsilon:
+    epsilon *= 1.0 - 1e-14  # the callers compute epsilon as a logarithm, which may be rounded up
+    if pure_epsilon(inner) <= epsilon:
         return 0.0
-    return math.exp(min(least_over_orders(lambda x: balle_delta(1.0 + x, _rdp(inner, 1.0 + x), epsilon), SHORT)[1], 0.0))
+    return math.exp(min(least_over_orders(lambda x: balle_delta(1.0 + x, _cached_rdp(inner, 1.0 + x), epsilon), SHORT)[1], 0.0))
 
 
 def _largest_mean(eta: float | None) -> float:

@@ -1,7 +1,13 @@
 """The privacy profile of a selection, which releases the best of a random number of runs, from the profile of one run.
 
-Let K be the number of runs, and f its generating function. The best output has at y the density Q(y) f'(X), where X is uniform between
-Q(< y) and Q(<= y). Ties are broken by a uniform number with the same law for both datasets. f' increases to f'(1) = E[K].
+The *profile* of a mechanism, also called its curve, is delta as a function of epsilon; its values are *heights*. `RepeatAndSelect`
+(repeat_and_select.py) passes the privacy losses of one run and the distribution of the number of runs to `SelectionLoss`, and gets upper
+bounds on the selection's profile, and a pair (P, Q) of distributions that has them as its profile, for accountants that compose pairs. All
+bounds are rounded up.
+
+Let K be the number of runs, and f its generating function. Let Q and Q' be the laws of one run on neighbouring data. The best output has at
+y the density Q(y) f'(X), where X is uniform between Q(< y) and Q(<= y). Ties are broken by a uniform number with the same law for both
+datasets. f' increases to f'(1) = E[K].
 
 Let A be the set of pairs (q, q') of probabilities that one event can have under one run on neighbouring data. Then, point by point,
 
@@ -19,10 +25,11 @@ The bound is nearly attained if delta is small. Order the outcomes of one run fr
 these outcomes add to delta, and few of them are moved. A user may prefer outcomes in this order (costly_selection.py).
 
 A second bound is sharper for many selections that cost little, where epsilon is small and delta is large. The selection is a function of
-the outputs of all runs. K has the same law for both datasets and may be revealed. So delta(eps) is at most the mean, over P(K = k), of that
-of k runs, which follows from k times their Renyi divergences. k Gaussian runs are one Gaussian.
+the outputs of all runs. K has the same law for both datasets and may be revealed. So delta(eps) is at most the mean of the deltas of k
+runs, with the weights P(K = k). The delta of k runs follows from k times the Renyi divergences of one run; k Gaussian runs are one
+Gaussian.
 
-Koskela, Redberg, Wang 2024, arXiv:2402.06701, have the one term with y_1 = max f'(q) / f'(q'), and weight 1, which is never smaller.
+Koskela, Redberg, Wang 2024, arXiv:2402.06701, use one term, with y_1 = max f'(q) / f'(q') and weight 1. Their bound is never smaller.
 """
 
 from __future__ import annotations
@@ -48,12 +55,17 @@ from dpcli.numerics.work import allowance, shared
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
-POINTS = 2048  # points of the grid of losses
-LOG_LEAST = -180.0  # logarithm of the height of the curve at the last point
-EPSILONS = 1600  # number of epsilons at which the curve of one run is evaluated
-REACHES = 200  # number of epsilons that are tried as the last point of the grid of losses
+# Soundness: what these add must exceed the rounding errors.
 ROUNDING = 1e-12  # error, relative and in the logarithm, by which bounds are raised
-WORK_OF_RUN = 4e6  # units of work that the pair of one run may take
+ROUNDING_OF_CHANCES = 1e-9  # more than the relative error of P(K = k), the exponential of a sum of MOST_RUNS logarithms
+ROUNDING_OF_RATIO = 1e-15  # more than the error of P(K = k + 1) / P(K = k) near 1
+LEAST_G = 1e-300  # least value of G before its end, in place of one that underflows; a larger G is a bound too
+
+# Accuracy and speed: every grid gives an upper bound, and a finer one a sharper bound in more time.
+POINTS = 2048  # points of the grid of losses
+LOG_LEAST = -180.0  # logarithm of the height of the curve at the last point, which becomes mass at an infinite loss
+REACHES = 200  # number of epsilons that are tried as the last point of the grid of losses
+EPSILONS = 1600  # number of epsilons at which the profile of one run is evaluated; each gives two lines of `_edge_of_events`
 EVENTS = 400  # number of probabilities q', and again of q, at which the edge of A is evaluated; twice as many change epsilon by about 1e-5
 NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it, f' is less than 1e-6 of E[K]
 STRAIGHT = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
@@ -63,20 +75,18 @@ SHIFTS = 160  # number of log y_j up to FAR_SHIFT; four times as many lower epsi
 LEAST_NEAR, MOST_NEAR, SHIFTS_BELOW = 1e-6, 1.0, 32
 LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
 FAR_SHIFT = 32.0  # log y_j up to which they are not spread out
-LEAST_G = 1e-300  # least value of G before its end, in place of one that underflows
 # The second bound is evaluated at every SPACED-th point of the grid. Numbers of runs up to MOST_RUNS, each about GROWTH times the one
 # before, stand for those below them.
 SPACED, MOST_RUNS, GROWTH = 16, 4096, 1.04
-NEGLIGIBLE_CHANCE = 1e-15  # P(K > k) from which on k is the last number of runs
-ROUNDING_OF_CHANCES = 1e-9  # more than the relative error of P(K = k), the exponential of a sum of MOST_RUNS logarithms
-ROUNDING_OF_RATIO = 1e-15  # more than the error of P(K = k + 1) / P(K = k) near 1
+NEGLIGIBLE_CHANCE = 1e-15  # P(K > k) from which on k is the last number of runs; this chance is added to delta
+WORK_OF_RUN = 4e6  # units of work (numerics/work.py) that the pair of one run may take; a run that takes more gets a coarser pair
 MAX_EPSILON = 1e9  # epsilons above about this are not searched for, as they mean no privacy
 
 
 class TrialCounts(Protocol):
     """A distribution of the number of trials.
 
-    The depth at a probability w is log(f'(1) / f'(1 - w)). f'(1 - w) is convex.
+    The *depth* at a probability w is log(f'(1) / f'(1 - w)), which rises from 0 with w. f'(1 - w) is convex.
     """
 
     @property
@@ -106,11 +116,12 @@ class SelectionLoss:
     """The loss of a pair on a grid whose curve is the least of four bounds on the selection.
 
     The bounds are the two of the module's docstring, and those from the selection's Renyi curve and from its pure epsilon.
-    run: losses of pairs that dominate one run, one for each direction.
+
+    run: losses of pairs that dominate one run, one for each direction; they may be of a coarser pair than `inner.losses`.
     trials: the distribution of K.
-    selection: the mechanism with the Renyi curve.
-    pure: its pure epsilon, or inf.
-    inner: the mechanism of one run.
+    selection: the mechanism of the whole selection, for its Renyi curve.
+    pure: the selection's pure epsilon, or inf.
+    inner: the mechanism of one run, for the bound from all runs.
     """
 
     run: tuple[PrivacyLoss, ...]
@@ -120,27 +131,27 @@ class SelectionLoss:
     inner: Mechanism
 
     def cgf(self, z: Array) -> Array:
-        """Return the CGF of the pair. Raises NotRepresentable if there is no pure epsilon."""
+        """Return the CGF of the pair, log E_P[e^{z L}]. Raises NotRepresentable as `_finite` does."""
         return self._finite().cgf(z)
 
     def tilted(self, t: float) -> Tilted:
-        """Return the pair under the tilt t. Raises NotRepresentable if there is no pure epsilon."""
+        """Return the loss under P times e^{t L}, normalised (numerics/contour/tilted.py). Raises NotRepresentable as `_finite` does."""
         return self._finite().tilted(t)
 
     def tails(self, at: Array) -> Tails:
         return _pair(self).tails(at)
 
     def _finite(self) -> ChordPair:
-        """Return the pair. Raises NotRepresentable if its losses may be infinite."""
+        """Return the pair. Raises NotRepresentable unless the pure epsilon is at most FURTHEST, as losses may then be infinite."""
         if not self.pure <= FURTHEST:
             raise NotRepresentable("only the tails of a selection's worst pair are known, and its CGF is not")
         return _pair(self)
 
     def log_heights(self, x: Array) -> Array:
         """Return upper bounds on log delta at increasing epsilons x >= 0, from the run's profile and the pure epsilon."""
-        shifts, log_weights = _terms(self.run, self.trials)
+        shifts, log_weights = _chord_terms(self.run, self.trials)
         epsilons, places = np.unique(x[:, None] - shifts, return_inverse=True)
-        log_terms = log_run(self.run, epsilons)[places.reshape(len(x), len(shifts))] + log_weights
+        log_terms = log_run_profile(self.run, epsilons)[places.reshape(len(x), len(shifts))] + log_weights
         result = np.asarray(log_sum(log_terms)) + math.log(self.trials.mean) + ROUNDING
         if self.pure < math.inf:
             with np.errstate(divide="ignore"):
@@ -164,36 +175,42 @@ class SelectionLoss:
         return bracket_root(excess, 0.0, high, rtol=1e-12)[1]
 
 
-def own_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """Return the losses of the run's own pairs if they take at most WORK_OF_RUN units of work; otherwise those of `rough_run`.
+def own_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
+    """Return the losses of the run's own pairs if they take at most WORK_OF_RUN units of work; otherwise `quick_pair_losses`.
 
-    WORK_OF_RUN does not depend on the work that was spent before.
+    The same work is allowed whatever was spent before, so that the answer does not depend on earlier questions.
     """
     with suppress(NotRepresentable), allowance(WORK_OF_RUN, WORK_OF_RUN):
         losses = inner.losses()
-        log_run(losses, np.zeros(1))
+        log_run_profile(losses, np.zeros(1))  # raises TooMuchWork, a NotRepresentable, if the pair takes too long
         return losses
-    return rough_run(inner)
+    return quick_pair_losses(inner)
 
 
-def rough_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """Return losses of pairs that dominate one run without a grid for many steps. A composition gets the pair of its Renyi curve."""
-    if not inner.summed:
+def quick_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
+    """Return losses of pairs that dominate one run. A composition, whose own pair needs a grid, gets the pair of its Renyi curve.
+
+    Raises NotRepresentable if the Renyi curve is needed and there is none.
+    """
+    if not inner.is_composition:
         with suppress(NotRepresentable):
             return inner.losses()
-    inner.rdp(np.array([2.0]))
+    inner.rdp(np.array([2.0]))  # raises if there is no Renyi curve
     return (RenyiPairLoss(((inner, 1),)),)
 
 
-def log_run(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
+def log_run_profile(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
     """Return upper bounds on log delta of one run at increasing epsilons x, for the worse direction."""
     return np.asarray(np.maximum.reduce([log_deltas(loss, x) for loss in run]))
 
 
 @shared(16)
-def _terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Array]:
-    """Return log y_j, increasing, and log w_j of the module's docstring."""
-    log_rates, log_ratios = _edge(run, trials)
+def _chord_terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Array]:
+    """Return log y_j, increasing, and log w_j of the module's docstring.
+
+    w_j is y_j times the change of slope at y_j of the chords between the points (y_j, G(y_j)), as for any piecewise linear function.
+    """
+    log_rates, log_ratios = _edge_of_events(run, trials)
     largest_shift = float(log_ratios.max()) * (1.0 + ROUNDING) + ROUNDING  # where G ends
     near = min(max(largest_shift, LEAST_NEAR), MOST_NEAR)
     below = -np.geomspace(-LOG_LEAST_SHIFT, near, SHIFTS_BELOW, endpoint=False)
@@ -217,7 +234,7 @@ def _largest_line(log_rates: Array, log_ratios: Array, shift: float) -> float:
     return float((np.exp(log_rates) * -np.expm1(np.minimum(shift - log_ratios, 0.0))).max())
 
 
-def _edge(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Array]:
+def _edge_of_events(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Array]:
     """Return log(f'(q) / E[K]) and log(f'(q) / f'(q')) at points whose lines together bound G from above.
 
     Let w = 1 - q and z = 1 - q'. The profile of a run bounds z by lines in w: e^eps w + delta, and 1 - e^-eps (1 - w - delta). In a cell of
@@ -226,7 +243,7 @@ def _edge(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Arr
     that of the other.
     """
     epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
-    deltas = np.minimum(np.exp(log_run(run, epsilons)), 1.0)
+    deltas = np.minimum(np.exp(log_run_profile(run, epsilons)), 1.0)
     slopes = np.concatenate((np.exp(epsilons), np.exp(-epsilons), [0.0]))
     heights = np.concatenate((deltas, -np.expm1(-epsilons) + deltas * np.exp(-epsilons), [1.0]))
     if np.isnan(heights).any():
@@ -255,7 +272,7 @@ def _probabilities(epsilons: Array, deltas: Array, trials: TrialCounts) -> Array
     if deepest > NEAR_DEPTH:
         depths = np.append(depths, np.geomspace(NEAR_DEPTH, deepest, EVENTS)[1:])
     events = np.clip(trials.at_depth(depths), 0.0, 1.0)
-    # The least w for each z by the two kinds of lines of `_edge`.
+    # The least w for each z by the two kinds of lines of `_edge_of_events`.
     by_steep_lines = [((z - deltas) * np.exp(-epsilons)).max() for z in events.tolist()]
     by_flat_lines = [(1.0 - deltas - (1.0 - z) * np.exp(epsilons)).max() for z in events.tolist()]
     least = np.maximum(by_steep_lines, by_flat_lines)
@@ -263,12 +280,16 @@ def _probabilities(epsilons: Array, deltas: Array, trials: TrialCounts) -> Array
 
 
 def log_all_runs(run: Mechanism, trials: TrialCounts, x: Array) -> Array:
-    """Return upper bounds on log delta at x >= 0 of a release of all runs. Raises NotRepresentable if one run has no Renyi curve."""
+    """Return upper bounds on log delta at x >= 0 of a release of all runs: the second bound of the module's docstring.
+
+    Raises NotRepresentable if one run has no Renyi curve.
+    """
     k = np.arange(1.0, MOST_RUNS + 1.0)
     with np.errstate(divide="ignore"):
         log_ratios = np.log(np.maximum(trials.next_ratio(k), 0.0))
     log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # f'(0) = E[K] f'(0) / f'(1)
     chances = np.exp(np.minimum(log_first + np.append(0.0, np.cumsum(log_ratios[:-1])), 0.0)) * (1.0 + ROUNDING_OF_CHANCES)
+    # P(K > MOST_RUNS) is at most a geometric series, as the ratio is monotone and so largest at an end. It is added to delta.
     largest_ratio = float(np.maximum(trials.next_ratio(np.array([MOST_RUNS, 1e300])), 0.0).max())
     least_fall = 1.0 - largest_ratio - ROUNDING_OF_RATIO
     beyond = float(chances[-1]) * largest_ratio / least_fall if least_fall > 0.0 else 1.0
@@ -295,7 +316,7 @@ def _log_heights_of_runs(run: Mechanism, counts: list[int], x: Array) -> Iterato
 
 @shared(16)
 def _pair(loss: SelectionLoss) -> ChordPair:
-    """Return the pair, cached."""
+    """Return the pair, cached. Its grid ends where the curve is below e^LOG_LEAST or no longer falls, or at the pure epsilon."""
     epsilons = np.geomspace(1e-6, FURTHEST, REACHES)
     log_heights = loss.log_heights(epsilons)
     end = int(np.argmax(log_heights <= max(LOG_LEAST, float(log_heights[-1]))))  # the first point that is low enough

@@ -1,5 +1,9 @@
 """The shuffle model: every user sends one randomised report through a trusted shuffler, and only the shuffled reports are seen.
 
+`ShuffledReportsSpec` has the keys, `Shuffled` is the cost of the shuffled reports, and `ReportCount` a concrete release for a lower bound.
+Each report alone has a pure epsilon, the *local epsilon*. The reports of the others hide it, so that all of them together cost less: this
+is amplification by shuffling. A *clone* is another user's report that could as well be the report of the user who is protected.
+
 Let R be a randomiser of local epsilon e, and let one user change from x to x'. Write R(x) = q A + p B and R(x') = p A + q B with q = e^e /
 (e^e + 1) and p = 1 - q (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776). Then A + B = R(x) + R(x'). Suppose that every other user's report
 has a law of at least c (A + B) / 2. With probability c it is a clone, A or B with probability 1/2 each. Otherwise it has a law that both
@@ -16,10 +20,11 @@ reports in the shuffled order, because A and B may too.
 The first version of arXiv:2208.04591 stated the second c for any randomiser. Its errata restrict this to a class of randomisers, so it is
 used for randomised response alone.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
-from above, and `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the
-mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds
+K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
+hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -42,12 +47,13 @@ from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair
 from dpcli.numerics.tails import single_epsilon_upper
 from dpcli.numerics.work import shared
 
-MOST_USERS = 10**10
+MOST_USERS = 10**10  # soundness: up to this number, the rounding of binomial probabilities is covered (numerics/grid/clones.py)
 USERS = Constraint("a whole number from 1 to 10^10", lambda x: 1 <= x <= MOST_USERS, (("minimum", 1), ("maximum", MOST_USERS)))
-FIRST_Z = 1e-3  # least z at which rho is computed
+# rho, the largest K(z) / (z (z + 1)), is computed at z = FIRST_Z, FIRST_Z RHO_RATIO, ... and bounded between these: they affect accuracy.
+FIRST_Z = 1e-3  # least z
 RHO_RATIO = 1.1  # ratio of neighbouring z
-MOST_ORDERS = 100  # number of z at which K is computed at a time
-LEAST_EPSILON = 1e-9  # least local epsilon that is amplified
+MOST_ORDERS = 100  # number of z at which K is computed at a time; it affects memory
+LEAST_EPSILON = 1e-9  # least local epsilon that is amplified; a smaller one is charged as it is
 FEWEST_CLONES = 0.01  # least mean number of clones; with fewer, `clone_pair` counts none, and its larger masses may exceed 1 in sum
 ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, as 1 - rate needs digits; a smaller one is an upper bound too
 
@@ -91,13 +97,13 @@ def _counted(users: int, epsilon: float, categories: int) -> tuple[ChordPair, Ch
 
 @shared(16)
 def _rho(loss: ClonesLoss) -> float:
-    """Return an upper bound on the largest K(z) / (z (z + 1)), which is at most about 0.3 % too large.
+    """Return an upper bound on rho, the largest K(z) / (z (z + 1)) over z > 0, which is at most about 0.3 % too large.
 
     K is convex, with K(0) = 0. So K(z) / z increases, to at most the local epsilon, and between two points K is below its chord b z - a
     with a >= 0. (b z - a) / (z (z + 1)) is largest at b z^2 = a (2z + 1).
     """
     first = float(loss.cgf(np.array([FIRST_Z]))[0]) / FIRST_Z  # a bound up to FIRST_Z
-    last = 2.0 * loss.epsilon / first
+    last = 2.0 * loss.epsilon / first  # beyond it, K(z) / (z (z + 1)) <= local epsilon / (z + 1) is below half of `first`
     number = math.ceil(math.log(max(last, 1.0) / FIRST_Z) / math.log(RHO_RATIO)) + 1
     z = np.asarray(FIRST_Z * RHO_RATIO ** np.arange(number, dtype=float))
     k = np.concatenate([loss.cgf(part) for part in np.array_split(z, math.ceil(number / MOST_ORDERS))])

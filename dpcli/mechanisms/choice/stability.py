@@ -1,13 +1,16 @@
 """Releases that first test the stability of the answer: the stability histogram and propose-test-release.
 
-A stability histogram shows the keys whose noisy count exceeds a threshold, so that possible keys need not be known. A unit's *own* keys are
-those that nobody else has: showing one reveals the unit, with a probability that is charged as delta. Propose-test-release answers only if
-a noisy test finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing
-are rounded up, and those of hiding down.
+A *unit* is whoever is protected, such as a user. A stability histogram shows the keys whose noisy count exceeds a threshold, so that
+possible keys need not be known. A unit's *own* keys are those that nobody else has: showing one reveals the unit, with a probability that
+is charged as delta (`Shown`). The counts of its other keys *move*, which noise hides. Propose-test-release answers only if a noisy test
+finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing are rounded
+up, and those of hiding down.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q). Of a loss L: `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys,
-and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without the claim that some data
+attain its bounds; `split_failure` sets the probability of revealing everything aside. Of a loss L: `tails` returns log tail probabilities
+under P and Q. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each
+with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -41,15 +44,17 @@ from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared
 
 NO_RENYI = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
+# Rounding, on the safe side.
 SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
 LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
+DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
+# Accuracy and speed: a coarser choice gives a larger upper bound.
 ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
 RANGES = 8  # ranges of the number of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
 POINTS = 2048  # points of the grid of losses
 REACHES = 200  # number of epsilons that are tried as the last point of the grid
 NEGLIGIBLE = 1e-6  # height of the noise's curve at the last point, as a share of the probability of showing own keys
-LOG_LEAST = -180.0  # logarithm of the least height at the last point
-DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
+LOG_LEAST = -180.0  # logarithm of the least height at the last point, so that the grid ends if own keys are hardly ever shown
 WHOLE_DATA = "whose distance is counted over all of the data"
 
 
@@ -98,7 +103,7 @@ class StabilityHistogramSpec(Spec):
             yield "sigma", f"at least max_rows / 20 = {self.max_rows / 20.0:g} (less is no privacy)", repr(self.sigma)
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose keys are those of all of the data"
 
     @property
@@ -123,17 +128,17 @@ class StabilityHistogramSpec(Spec):
             (loss,) = noise.losses()
             either = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
             return ShownAndMoved((noise_and_own_keys, either))
-        return noise_and_own_keys
+        return noise_and_own_keys  # the noise has no pair
 
     def _all_hidden(self, group: int) -> float:
-        """Return a lower bound on the log probability that no key is shown that only the units of a group hold.
+        """Return a lower bound on the log probability that none of the keys is shown that only the units of a group hold.
 
-        The units may share their keys in any way. The worst number of units to each key is used for all of them.
+        The units may share their keys in any way. The worst number of units for one key is used for all keys.
         """
         return self.max_groups * group * min(map(self._log_hidden, *_ranges_of_sharers(group)))
 
     def _log_hidden(self, least: int, most: int) -> float:
-        """Return a lower bound on the log probability, per unit, that a key is hidden that `least` to `most` units of the group share."""
+        """Return a lower bound on the log probability, per unit, that a key is hidden if `least` to `most` units of the group share it."""
         p = math.exp(self.log_shown(self.max_rows * most))
         return math.log1p(-p) / least if p < 1.0 else -math.inf
 
@@ -196,7 +201,7 @@ class ProposeTestReleaseSpec(StatedSpec):
         return self.delta
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return WHOLE_DATA
 
     def part_path(self, position: int) -> tuple[str | int, ...]:
@@ -229,7 +234,7 @@ class TestedRelease(Spec):
     count: int
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return WHOLE_DATA
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
@@ -238,7 +243,7 @@ class TestedRelease(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ShownLoss(TailsOnly):
-    """The loss of a pair in which P shows keys of its own with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
+    """The loss of a pair in which P shows own keys with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
 
     reason: ClassVar[str] = NO_RENYI
 
@@ -307,7 +312,7 @@ class ShownAndMoved(LeastOf):
     """Two bounds on a histogram. The first has a finite Renyi divergence once its probability of showing keys is set aside."""
 
     def split_failure(self) -> tuple[float, Mechanism]:
-        """Return that of the first bound."""
+        """Return the split of the first bound; the second has no Renyi divergence."""
         return self.mechanisms[0].split_failure()
 
 
@@ -318,17 +323,17 @@ def shown_delta(log_hidden: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OwnOrMovedLoss(TailsOnly):
-    """The loss of a pair that dominates a histogram, whichever of a unit's keys it alone holds.
+    """The loss of a pair that dominates a histogram, whichever keys are a unit's own.
 
-    Each key of the unit is either held by others too, and the noise hides how much its count moves, or only the unit holds it, and it is
-    hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own_keys` of, and let p
-    be the probability that one of min(k, own_keys) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
+    If others hold a key of the unit too, the noise hides how much its count moves. If the key is the unit's own, it is hidden with a
+    certain probability. Let k keys be the unit's own, at most `own_keys` of them in each version of the unit. Let p be the probability that
+    one of min(k, own_keys) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
 
         (P - s (1-p) Q)+ <= p P + (1-p) (P - s Q)+.
 
     So delta(eps) is at most p + (1-p) times the delta of the noise on the other keys, whether P or Q or both have own keys. The largest of
-    these over k is convex in s, and so is the curve of a pair. Within a range of k, the least k is used for the noise and the largest for
-    the own keys.
+    these bounds over k is convex in s, as the curve of a pair is. Within a range of k, the least k is used for the noise and the largest
+    for the own keys.
 
     noise: the loss of the noise on one key, which is the same in both directions. keys: number of keys that change.
     own_keys: largest number of keys that only one version of the unit holds. log_hidden: log probability that one of these is hidden.
@@ -377,7 +382,7 @@ def _own_or_moved_pair(loss: OwnOrMovedLoss) -> ChordPair:
 
 @dataclass(frozen=True, slots=True)
 class OwnOrMoved(Mechanism):
-    """A histogram whose cost is the largest over which of a unit's keys it alone holds. Only its pair is known."""
+    """A histogram, with the largest cost over all choices of the unit's own keys. Only its pair is known."""
 
     loss: OwnOrMovedLoss
 
@@ -389,9 +394,9 @@ class OwnOrMoved(Mechanism):
 
 
 def _ranges_of_sharers(group: int) -> tuple[list[int], list[int]]:
-    """Return the least and the largest numbers of ranges that together cover every number of units of a group that may share one key.
+    """Return the lower and the upper ends of ranges that cover 1 to `group`, the numbers of units that may share one key.
 
-    The ranges have one number each up to ONE_BY_ONE, and then double in length.
+    Up to ONE_BY_ONE each range has one number. Beyond, each ends at twice the end of the one before.
     """
     least = list(range(1, min(group, ONE_BY_ONE) + 1))
     most = list(least)

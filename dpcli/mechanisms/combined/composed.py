@@ -1,14 +1,17 @@
 """Several mechanisms as one: on the same records (`Composed`), or on disjoint parts of the data (`Parallel`).
 
-A *part* is a mechanism with the number of its runs. Composed costs add up, each representation in its own way: epsilons with a split of
-delta, Renyi divergences, losses of dominating pairs. Disjoint parts cost as much as the worst of them, since one record is in one part; a
-replaced record may change two. `ComposedSpec` is an entry that names other entries, which share one sample: sampling then amplifies the
-whole group once, and never each member separately.
+In `Composed`, a *part* is a mechanism with the number of its runs. Composed costs add up, each representation in its own way: epsilons with
+a split of delta, Renyi divergences, losses of dominating pairs. `Parallel` has a *branch* for each disjoint part of the data, and costs as
+much as the worst of them, since one record is in one part; a replaced record may change two. `ComposedSpec` is an entry of a pipeline file
+that names other entries, its members, which share one sample: sampling then amplifies the whole group once, and never each member
+separately. A mechanism's *floor* is its `delta_floor`, below which it has no finite epsilon.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
-`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. Of a type: `resolve` makes the
-mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound;
+`split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
+returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism, `poisson` makes it on a Poisson sample, and
+`premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -50,14 +53,14 @@ class Composed(Mechanism):
     Wang 2022, arXiv:2106.08567, Theorem 10).
     """
 
-    summed: ClassVar[bool] = True
+    is_composition: ClassVar[bool] = True
 
     parts: Parts
 
     def approx_dp(self, delta: float) -> float:
         """Return the smaller epsilon of two splits of delta; inf if delta does not cover the parts' floors."""
         best = math.inf
-        if delta <= 0.0 or not any(_needs_more(mechanism) for mechanism, _ in self.parts):  # there is nothing to split
+        if delta <= 0.0 or not any(_needs_more_than_floor(mechanism) for mechanism, _ in self.parts):  # there is nothing to split
             with suppress(NotRepresentable):
                 best = _at_floors(self.parts, delta)
             return best
@@ -196,8 +199,8 @@ class BoundGroup(Spec):
         return all(spec.contribution_form for spec, _ in self.members)
 
     @property
-    def unsampled(self) -> str | None:
-        return next((spec.unsampled for spec, _ in self.members if spec.unsampled), None)
+    def sampling_refusal(self) -> str | None:
+        return next((spec.sampling_refusal for spec, _ in self.members if spec.sampling_refusal), None)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))
@@ -232,19 +235,19 @@ class SumLoss:
         return result
 
     def tilted(self, t: float) -> Tilted:
-        """Raise NotRepresentable, because the contour accountant uses the parts one by one."""
+        """Raise NotRepresentable. The accountants that tilt losses (numerics/contour) use the parts one by one."""
         raise NotRepresentable("a group is tilted part by part")
 
     def tails(self, at: Array) -> Tails:
         """Return the tails of a pair that dominates the composition.
 
-        They are needed if entries that run together are sampled. Without sampling, the grid accountant uses the parts one by one.
+        They are needed if entries that run together are sampled. Without sampling, accountants use the parts one by one.
         """
-        return outcomes_of(self).tails(at)
+        return sum_outcomes(self).tails(at)
 
 
 @shared(16)
-def outcomes_of(loss: SumLoss) -> GridOutcomes:
+def sum_outcomes(loss: SumLoss) -> GridOutcomes:
     """Return the finitely many outcomes of a pair that dominates the composition. They are cached."""
     from dpcli.numerics.grid.composed_pair import composed_outcomes
 
@@ -261,14 +264,14 @@ def split_delta(parts: Parts, delta: float, *, by_step: bool) -> list[float]:
     slack = delta - math.fsum(count * mechanism.delta_floor() for mechanism, count in parts)
     if slack < -1e-12 * delta:  # not by rounding alone
         raise NotRepresentable(f"the stated deltas add up to {delta - slack:.6g}, more than delta = {delta:g}")
-    needing_counts = [count for mechanism, count in parts if _needs_more(mechanism)]
+    needing_counts = [count for mechanism, count in parts if _needs_more_than_floor(mechanism)]
     if needing_counts and slack <= 0.0:
         raise NotRepresentable("the stated deltas use all of delta, and other steps need a part of it")
     shares = sum(needing_counts) if by_step else len(needing_counts)
     deltas = []
     for mechanism, count in parts:
         extra = 0.0
-        if _needs_more(mechanism):
+        if _needs_more_than_floor(mechanism):
             share = max(slack, 0.0) * (1 - 1e-13) / shares  # lowered by more than rounding, so that the shares do not exceed delta
             extra = share if by_step else share / count
         deltas.append(mechanism.delta_floor() + extra)
@@ -276,7 +279,7 @@ def split_delta(parts: Parts, delta: float, *, by_step: bool) -> list[float]:
 
 
 @shared(256)
-def _needs_more(mechanism: Mechanism) -> bool:
+def _needs_more_than_floor(mechanism: Mechanism) -> bool:
     """Return whether the mechanism's epsilon is finite at delta = 0.5 but infinite at its floor. Cached for searches that ask often."""
     return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 

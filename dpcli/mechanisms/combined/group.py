@@ -1,8 +1,8 @@
 """Group privacy: the cost of several changes at once by the group theorems, for mechanisms without a better bound.
 
-A guarantee for one change implies a worse one for k changes: neighbours of neighbours. Mechanisms that know how k records move their output
-(Gaussian, Laplace, ...) resolve the larger change themselves, which is tighter; `grouped` is for the others. `Group` does not claim to
-attain its bounds.
+A guarantee for one change implies a worse one for k changes: neighbours of neighbours. Types that know how k records move their output
+(Gaussian, Laplace, ...) resolve the larger change themselves, which is tighter; `grouped` is for the others, such as stated guarantees. All
+bounds are upper bounds, and `Group` does not claim to attain them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
 from dpcli.numerics.work import spend
 
-HALVINGS = 48  # steps of the bisection for the delta of one change
-WORK = 700.0  # units of work of this bisection
+HALVINGS = 48  # steps of the bisection for the delta of one change; the result is an upper bound after any of them (accuracy)
+WORK = 700.0  # units of work of this bisection (numerics/work.py)
 LOG_LEAST_DELTA = -744.0  # logarithm of the least delta that is tried; e^-744 is one of the least positive floats
 
 

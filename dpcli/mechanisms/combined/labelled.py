@@ -1,12 +1,16 @@
 """Mechanisms that are chosen at random and revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`).
 
 The *label* is the random choice. Revealing it can only help an attacker, so the bounds also hold for a hidden choice, and are not claimed
-to be attained. `LeastOf` is for one release with several proofs: every member dominates it, and each accountant may use the member that
-suits it best. A member that dominates the release only sometimes must not be listed.
+to be attained. Truncated Poisson samples (sampling/truncated.py) are an example: the label says whether the sample was cut.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
-`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q.
+`LeastOf` is for one release with several proofs: every member dominates it, and each accountant may use the member that suits it best. A
+member that dominates the release only sometimes must not be listed. A noisy maximum (choice/noisy_max.py), for example, has a pair of
+distributions that dominates, and a pure epsilon.
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q;
+`tilted` returns the loss under P times e^{t L}, normalised.
 """
 
 from __future__ import annotations
@@ -27,9 +31,10 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-HALVINGS = 40  # steps of a bisection
-WORK = 50.0 * HALVINGS  # units of work of a bisection, each step of which asks two mechanisms for an epsilon
-LARGE_TERM = 30.0  # size of a logarithm from which on the weighted mean of powers of e is computed on logarithms
+HALVINGS = 40  # steps of a bisection, whose every step gives an upper bound, so that more steps affect accuracy alone
+WORK = 50.0 * HALVINGS  # units of work (numerics/work.py) of a bisection, each step of which asks two mechanisms for an epsilon
+# Exponent from which on a mean of powers of e is not computed from e^x - 1, which keeps the digits of a mean near 1.
+LARGE_TERM = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,12 @@ class Labelled(Mechanism):
             return max(self.often.approx_dp(delta), self.rare.approx_dp(delta))
         spend(WORK)
         log_delta = math.log(max(delta, 1e-320))
-        low, high = log_delta, min(0.0, log_delta - self.log_rare)  # logarithms of deltas of `rare`
+        # Logarithms of deltas of `rare`: from delta, as `rare` is taken to cost no less than `often`, to delta / share, which is all of it.
+        low, high = log_delta, min(0.0, log_delta - self.log_rare)
         best = math.inf
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
-            often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
+            often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)  # rounded down
             often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
             rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
             best = min(best, max(often_epsilon, rare_epsilon))
@@ -100,7 +106,7 @@ class Labelled(Mechanism):
 class LeastOf(Mechanism):
     """The cheapest of several mechanisms that all dominate the same release. Its pair is not claimed to be attained.
 
-    Accountants may use each of the mechanisms (`dominating`). rho and the pair are those of the first one.
+    Accountants may use each of the mechanisms (`dominating`). `zcdp` and `losses` return the rho and the losses of the first one.
     """
 
     mechanisms: tuple[Mechanism, ...]
@@ -127,7 +133,7 @@ class LeastOf(Mechanism):
         return self.mechanisms[0].losses()
 
     def rdp(self, orders: Array) -> Array:
-        """Return the smallest divergences. Raises NotRepresentable if those of one mechanism are not known."""
+        """Return the smallest divergences. Raises NotRepresentable if a mechanism has none."""
         return np.asarray(np.minimum.reduce([mechanism.rdp(orders) for mechanism in self.mechanisms]))
 
 
@@ -139,7 +145,9 @@ def log_mean(log_weights: Array, terms: Array) -> Array:
 
 
 class TiltedLabelled:
-    """The tilted loss of a `LabelledLoss`: a mixture of the parts' tilted losses. It implements `Tilted`.
+    """The loss of a `LabelledLoss` under P times e^{t L}, normalised: a mixture of the parts' tilted losses.
+
+    It has the attributes that the contour accountant needs (`Tilted`, numerics/contour/tilted.py).
 
     Args:
         log_weights: log probabilities of the parts under P, without the tilt.

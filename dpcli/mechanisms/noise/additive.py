@@ -1,8 +1,9 @@
 """Rules for all types of additive noise: the sensitivity over the noise that the keys state, and noise too small to protect anything.
 
-Keys state the noise either relative to C, the bound on one record's contribution (noise_multiplier), or absolutely, with a sensitivity
-under the file's adjacency. Both become one ratio, rounded up: k records move a sum by k C, or by 2 k C under replace-one, and a group of
-units multiplies a stated sensitivity. A ratio above LARGEST_RATIO becomes a mechanism with infinite epsilon.
+The types "gaussian" and "laplace" use all of these rules, and other types some. Keys state the noise either relative to C, the bound on one
+record's contribution (noise_multiplier), or absolutely, with a sensitivity under the file's adjacency. Both become one ratio, rounded up: k
+records move a sum by k C, or by 2 k C under replace-one, and a group of units multiplies a stated sensitivity. A ratio above LARGEST_RATIO
+becomes a mechanism with infinite epsilon.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 
-LARGEST_RATIO = 1e100  # largest sensitivity over noise; beyond it epsilon is taken to be infinite
-SMALLEST_RATIO = 1e-150  # a smaller sensitivity over noise is rounded up to this, because its square would underflow
+LARGEST_RATIO = 1e100  # largest sensitivity over noise; beyond it epsilon is taken to be infinite, which is an upper bound
+SMALLEST_RATIO = 1e-150  # soundness: a smaller sensitivity over noise is rounded up to this, because its square would underflow
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,10 @@
 """Matrix mechanisms (DP-FTRL): a stream of sums is released with noise that is correlated from step to step.
 
+The specs below have the keys of the types, which differ in their matrix. `resolve` returns the cost of a whole run, and `poisson_run` that
+of one turn on Poisson samples, with the number of turns. A record *participates* in some of the steps; the keys limit how often, and how
+close together. `encoded_norm` is the largest effect of these participations. `premises` lists what must hold for the cost, each with a test
+that breaks it. `unclaimed` returns a mechanism without the claim that some data attain its bounds.
+
 Let x_1, x_2, ... be the clipped sums of the steps, and C a lower triangular matrix, the encoder. C x + noise, or any function of it, is
 released. The noise is one Gaussian vector for the whole run. So the run costs as much as one Gaussian at the sensitivity of x -> C x, also
 if each step depends on the earlier releases (Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1).
@@ -46,10 +51,11 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
 from dpcli.numerics.work import shared
 
-# The column of a Toeplitz encoder of 10^7 numbers takes 80 MB.
+# Memory: the column of a Toeplitz encoder of 10^7 numbers takes 80 MB.
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
 DECAY = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
-MOST_STEPS = 1_024  # largest number of steps of an encoder whose matrix is computed
+# Time: largest number of steps of an encoder whose matrix is computed. The time grows with the cube of the steps.
+MOST_STEPS = 1_024
 SHORT = Constraint("a whole number from 1 to 1,024", lambda x: 1 <= x <= MOST_STEPS, (("minimum", 1), ("maximum", MOST_STEPS)))
 
 
@@ -86,7 +92,7 @@ class CorrelatedSpec(Spec):
         return True
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return (
             "whose keys say how often a record takes part: amplification of correlated noise needs banded-matrix or banded-toeplitz "
             "(dpcli explain amplified-blt)"
@@ -129,7 +135,7 @@ class TurnsSpec(CorrelatedSpec):
     )
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return (
             'whose batches take turns: it allows scheme = "poisson" alone, in an entry with a sample of its own, with steps instead of '
             "epochs, and without max_batch_size"

@@ -1,13 +1,18 @@
 """Discrete Gaussian noise on one integer, or on every entry of a vector of integers.
 
 `DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector. A change
-moves a vector by a *shift*, a vector of integers, of which the keys bound only norms. Shifts of one norm may differ in cost, so the extreme
-ones are listed (numerics/closed/integer_vectors.py). `NearlyGaussian` is the cost of either if there are too many outcomes or shifts.
+of the data moves a vector by a *shift*, a vector of integers, of which the keys bound only norms. Shifts of one norm may differ in cost, so
+the extreme ones are listed (numerics/closed/integer_vectors.py). The loss of a shift v depends on the output through v . X alone, where X
+is the noise on the entries. `NearlyGaussian` is the cost of an integer or a vector if there are too many outcomes or shifts. Numbers are
+exact up to rounding, or rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
-`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys,
-and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of
+a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
+under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the
+same law; `decays` says whether its characteristic function decays. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
+`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -50,16 +55,19 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 
-SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed
+# Soundness.
+SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed; the mass beyond is below e^-800
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
-MAX_SUM = 700.0  # largest sigma of the noise on one integer for which outcomes are summed
+ROUNDING_VARIANCE = 5  # t^2 of `NearlyGaussian`, the variance by which its Gaussians differ from the discrete one
+LEAST_NEARLY_SIGMA = 10.0  # least sigma of `NearlyGaussian`, for which r^2 >= 4.76 in its proof
+NORM_TOLERANCE = (
+    0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2: rounded up
+)
+# Speed: limits beyond which outcomes are not summed, or the pair of a vector is not computed. Other bounds are used instead.
+MOST_SUMMED_SIGMA = 700.0  # largest sigma of the noise on one integer for which outcomes are summed
 MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
-NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2
 TOO_MANY_OUTCOMES = "a discrete Gaussian that moves by more than 100 sigma has too many outcomes"
-NEARLY = 5  # variance by which the Gaussians of `NearlyGaussian` differ from the discrete one
-LEAST_NEARLY = 10.0  # least sigma for which they are close enough to be used
-# Limits beyond which the pair of a vector is not computed, because this would take too long.
-MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
+MOST_CELLS = 3e6  # most work for the distributions of all shifts of a vector, in cells of `lattice_cells`
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST_NORM = 300.0  # largest norm for which shifts are enumerated
 
@@ -259,7 +267,7 @@ class DiscreteGaussianVector(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class NearlyGaussian(Mechanism):
-    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on integers that move by a shift v, for sigma >= LEAST_NEARLY.
+    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on integers that move by a shift v, for sigma >= LEAST_NEARLY_SIGMA.
 
     With t^2 = 5, its pair lies between those of Gaussians of variance sigma^2 + t^2 and sigma^2 - t^2 that move by |v|.
 
@@ -289,7 +297,7 @@ class NearlyGaussian(Mechanism):
         return max(math.sqrt(upward(self.norm_squared / (stated(self.sigma) ** 2 + variance))), SMALLEST_RATIO)
 
     def _dominating(self) -> Gaussian:
-        return Gaussian(self._ratio(-NEARLY) * (1.0 + 4e-16))
+        return Gaussian(self._ratio(-ROUNDING_VARIANCE) * (1.0 + 4e-16))
 
     def approx_dp(self, delta: float) -> float:
         return self._dominating().approx_dp(delta)
@@ -308,7 +316,7 @@ class NearlyGaussian(Mechanism):
 
     def witness(self, order: float) -> Mechanism | None:
         """Return the Gaussian whose cost is a lower bound, which is a post-processing of the release; None if it is too weak to compute."""
-        ratio = self._ratio(NEARLY) * (1.0 - 1e-15)
+        ratio = self._ratio(ROUNDING_VARIANCE) * (1.0 - 1e-15)
         return Gaussian(ratio) if self.reached and ratio > SMALLEST_RATIO else None
 
 
@@ -468,7 +476,7 @@ def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
 
 def on_integer(sigma: float, sensitivity: int) -> Mechanism:
     """Return the mechanism for one integer that moves by `sensitivity`."""
-    if sigma > MAX_SUM:
+    if sigma > MOST_SUMMED_SIGMA:
         return NearlyGaussian(sigma, Fraction(sensitivity) ** 2, reached=True)
     return DiscreteGaussian(sigma, sensitivity)
 
@@ -478,7 +486,7 @@ def _by_norm(sigma: float, norm_squared: Fraction, *, reached: bool = False) -> 
 
     reached: as for `NearlyGaussian`.
     """
-    return NearlyGaussian(sigma, norm_squared, reached) if sigma >= LEAST_NEARLY else None
+    return NearlyGaussian(sigma, norm_squared, reached) if sigma >= LEAST_NEARLY_SIGMA else None
 
 
 def vector_of(sigma: float, norms: Norms) -> Mechanism:
@@ -496,7 +504,7 @@ def vector_of(sigma: float, norms: Norms) -> Mechanism:
     different = {_distribution(sigma, shift): shift for shift in shifts}
     by_norm = _by_norm(sigma, Fraction(max(map(_squared, shifts))), reached=True)
     divisor, norm = _norm_of(shifts[0])
-    is_wide = by_norm is not None and sigma * math.sqrt(norm) > MAX_SUM
+    is_wide = by_norm is not None and sigma * math.sqrt(norm) > MOST_SUMMED_SIGMA
     if len(different) == 1 and not is_wide and is_discrete_gaussian(sigma, norm, len(shifts[0])):
         return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
     if is_wide or len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
@@ -522,7 +530,7 @@ def _distribution(sigma: float, shift: Shift) -> Shift:
 
 
 def _cells(sigma: float, shift: Shift) -> float:
-    """Return the number of lattice cells that the pair of a shift needs."""
+    """Return the work of a shift's pair, in lattice cells (`lattice_cells`)."""
     divisor, norm = _norm_of(shift)
     direction = tuple(x // divisor for x in shift)
     reach = reach_of(sigma, norm) + divisor * norm

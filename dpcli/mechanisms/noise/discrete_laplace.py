@@ -1,7 +1,11 @@
 """Discrete Laplace noise, also called two-sided geometric noise, on integers.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type: `resolve` makes the mechanism.
+`DiscreteLaplaceSpec` has the keys, and `DiscreteLaplace` is the cost of an integer, or of a vector of integers, that moves by at most the
+L1 sensitivity s. The pair has one atom for each integer from 0 to s, up to MAX_ATOMS.
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
+type: `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.roots import bracket_root
 
-MAX_ATOMS = 4096  # largest sensitivity for which the pair has an atom for each integer
+# Speed and accuracy: largest sensitivity for which the pair has an atom for each integer. Above it, a pair with fewer atoms dominates
+# (`DiscreteLaplace`).
+MAX_ATOMS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

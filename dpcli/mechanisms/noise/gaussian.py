@@ -1,8 +1,12 @@
 """Gaussian noise without sampling, for which every bound is exact.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
-from above, and `tails` returns log tail probabilities under P and Q.
+mu is the L2 sensitivity over the standard deviation of the noise. (P, Q) is then the pair (N(mu, 1), N(0, 1)). Other mechanisms use this
+one as the cost of a Gaussian pair, such as a whole training run with correlated noise.
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
+loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
+under P times e^{t L}, normalised; `mirrored` says that the loss of (Q, P) has the same law.
 """
 
 from __future__ import annotations

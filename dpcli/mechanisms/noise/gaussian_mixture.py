@@ -2,12 +2,16 @@
 
 A record draws its contribution from a public distribution: *shifts* (contributions over the standard deviation) with *weights* (their
 probabilities). The pair is then a mixture of Gaussians, which costs at most as much as its largest shift alone. A group of records is the
-mixture of the sum of their draws. Whatever shortens a mixture must move weight to larger shifts, never to smaller ones; the bounds then
+mixture of the sum of their draws. The losses are in normal_mixture.py. `GaussianMixture` is also the pair of DP-SGD on Poisson samples
+(gaussian_spec.py), where a record contributes 0 or its whole bound.
+
+If a mixture has too many shifts, or weights too small for a float, weight moves to larger shifts, never to smaller ones. The bounds then
 only grow, and `_rounds_up` takes back the claim that they are attained.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type:
-`problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
+mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -35,14 +39,15 @@ if TYPE_CHECKING:
 
 Weights = dict[float, float]  # positive shift -> probability; the remaining probability is that of a shift of 0
 
+# Accuracy and speed: all of these raise shifts or weights, so that the result is an upper bound.
 MAX_SHIFTS = 256  # largest number of different shifts; if there are more, shifts are rounded up
-SMALLEST_WEIGHT = 1e-300  # least probability of an outcome of the draw that is possible
-EQUAL_DISTANCE = 1e-13  # relative distance within which sums count as equal, because they differ by rounding alone
 MAX_RECORDS = 64  # largest group whose draws are added up; in a larger one, every draw that is not 0 counts as the largest
+EQUAL_DISTANCE = 1e-13  # relative distance within which sums count as equal, because they differ by rounding alone
+SMALLEST_WEIGHT = 1e-300  # least probability of an outcome of the draw that is possible
 SMALLEST_SHARE = 1e-6  # least shift over the largest one, so that the inverse of m stays in range; smaller shifts are raised to it
 
 
-def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
+def epsilon_of_pairs(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
     """Return the epsilon at which the largest delta(eps) of the pairs falls to `delta`, rounded up. bound: an epsilon that holds anyway."""
     if delta <= 0.0:
         return math.inf
@@ -63,7 +68,7 @@ class GaussianMixture(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon, exact up to rounding, and rounded up."""
-        return stated_epsilon(self.losses(), delta, Gaussian(self.stretch * self.mixture.reach).approx_dp(delta))
+        return epsilon_of_pairs(self.losses(), delta, Gaussian(self.stretch * self.mixture.reach).approx_dp(delta))
 
     def zcdp(self) -> float:
         """Return rho of the largest contribution. Moments are convex, so that no mixture of contributions costs more."""
@@ -181,7 +186,7 @@ class GaussianMixtureSpec(Spec):
         rounded up, or all draws of a large group count as the largest.
         """
         least_sensitivity = min((sensitivity for sensitivity, _ in self._possible_draws()), default=math.inf)
-        lacks_probability = abs(math.fsum(self.probabilities) - 1.0) > 4e-16
+        lacks_probability = abs(math.fsum(self.probabilities) - 1.0) > 4e-16  # by more than rounding
         raises_shift = least_sensitivity / self.sigma < self._least_shift()
         raises_weight = records * math.log(min(single.values())) <= math.log(SMALLEST_WEIGHT)
         merges_sums = records > MAX_RECORDS or _number_of_sums(single, records) > MAX_SHIFTS

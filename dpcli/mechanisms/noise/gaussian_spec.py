@@ -1,12 +1,16 @@
 """The mechanism type "gaussian", and Gaussian noise on a Poisson sample, which is the mechanism of DP-SGD.
 
+`GaussianSpec` has the keys. `Gaussian` (gaussian.py) is its cost without sampling, and `SampledGaussian` that of a step on a Poisson
+sample. Other types whose noise is Gaussian use `sampled_gaussian` too.
+
 mu is one record's contribution over the standard deviation of the noise. Under add-remove the pair of a sampled step is ((1 - q) N(0, 1) +
 q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions; under replace-one both sides are mixtures with opposite shifts, which
 needs the noise to be stated relative to C. With noise so stated, a group of records is a mixture over how many of them were drawn.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a type:
-`problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
+mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -95,8 +99,8 @@ class SampledGaussianReplaced(SampledGaussian):
 def sampled_gaussian(mu: float, rate: float, records: int, kind: type[SampledGaussian] = SampledGaussian) -> Mechanism:
     """Return the mechanism of `kind`, or one that dominates it.
 
-    At rate 1 it is the Gaussian without sampling. For a large group it is a mixture with fewer shifts, and for a very large one a single
-    record of the group's total contribution.
+    At rate 1 it is the Gaussian without sampling. A group of more than EXACT records gets a mixture with fewer shifts, and one of more than
+    MOST_RECORDS a single record of the group's total contribution (numerics/mixture.py).
     """
     if rate == 1.0:
         return Gaussian(kind.pair.stretch * mu * records)

@@ -5,10 +5,12 @@ epsilon scales apart. The loss has an atom at each end and a density in between,
 Formulas are written so that nothing cancels: n steps multiply every rounding error by n. On Poisson samples with noise_multiplier,
 laplace_mixture.py has replaced records and groups.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
-from above, and `tails` returns log tail probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the
-mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail
+probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the
+pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
+`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
+# Soundness: the error of the series must be far below the slack of `LaplaceLoss.cgf`.
 LARGEST_SERIES_ARGUMENT = 1.5  # largest product of a loss and an order for which the power series is used
 MOST_TERMS, LAST_TERM = 24, 2e-20  # most terms of the series, and the size of a term at which it ends; the rest is then below 4e-20
 

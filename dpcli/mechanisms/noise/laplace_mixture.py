@@ -1,6 +1,7 @@
 """Laplace noise on a Poisson sample, for several records of one unit or group that are sampled independently.
 
-`LaplaceMixture` is the mechanism, and `LaplaceMixtureReplaced` the one under replace-one. The rest are the losses of their pairs.
+`LaplaceSpec.poisson` (laplace.py) makes the mechanisms `LaplaceMixture` and, under replace-one, `LaplaceMixtureReplaced`. The rest are the
+losses of their pairs, of records that are removed, added or replaced.
 
 Let Q be the law of the output without the records. Let P_j be its law with a subset j of them, which is drawn with probability w_j. The
 pair is (sum w_j P_j, Q).
@@ -22,9 +23,10 @@ If the records are replaced, the subset j has the law P_j before and R_j after, 
 sum w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
 (sum w_j Lap(s_j), sum w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `tails` returns log tail
-probabilities under P and Q.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
+loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
+the loss of (Q, P) has the same law.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 LOG_TWO = math.log(2.0)
 LOG_LEAST_SHARE = -600.0  # least logarithm of a piece's share at g = 0, so that the share does not underflow
-LARGEST = 700.0  # exponents are cut off here, because e^710 overflows; sums of logarithms are used where they are larger
+LARGEST_EXPONENT = 700.0  # exponents are cut off here, as e^710 overflows; sums of logarithms are used where they are larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class LaplaceMixtureLoss(SampledLoss):
 
     The ratio m(y) = sum_j w_j e^{|y| - |y - s_j|} increases with y. Between s_i and s_{i+1} it is sum_{j<=i} w_j e^{s_j} + e^{2y} sum_{j>i}
     w_j e^{-s_j}. It is constant below 0 and above the last shift. The weights and shifts are those of `mixture`, in units of the noise's
-    scale.
+    scale. The *knots* are the values of log m at the shifts. The *share* of m at some y is the part of it that grows as e^{2y}, over m.
     """
 
     mixture: Mixture
@@ -119,9 +121,9 @@ class LaplaceMixtureLoss(SampledLoss):
         return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
 
     def pieces(self, sign: float) -> tuple[LossPiece, ...]:
-        """Return the pieces between the shifts, in the variable g = 2 (y - s_i) + start.
+        """Return the pieces between the shifts (`LossPiece`, numerics/contour/outcomes.py), in the variable g = 2 (y - s_i) + start.
 
-        `start` is chosen so that the share at g = 0 is at least e^LOG_LEAST_SHARE.
+        `start` is chosen so that the share at g = 0 is at least e^LOG_LEAST_SHARE. sign: -1 for minus the loss.
         """
         from dpcli.numerics.contour.outcomes import LossPiece
 
@@ -249,7 +251,7 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
     weights, shifts = np.array([mixture.log_rest, *mixture.log_weights]), np.array([0.0, *mixture.shifts])
     y, shift = shifts[:, None], shifts[None, :]
     log_ratios = np.where(shift <= y, shift, 2.0 * y - shift)  # log of Lap(shift, 1) over Lap(0, 1) at y
-    change = (np.exp(weights) * np.expm1(np.minimum(log_ratios, LARGEST))).sum(axis=1)  # m - 1
+    change = (np.exp(weights) * np.expm1(np.minimum(log_ratios, LARGEST_EXPONENT))).sum(axis=1)  # m - 1
     log_sums = np.logaddexp.reduce(weights + log_ratios, axis=1)
     knots = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(change, -0.5)), log_sums)
     log_growing = np.where(shift > y, weights + log_ratios, -np.inf)[:-1]

@@ -1,9 +1,11 @@
 """Noisy gradient descent on convex losses, of which only the last model is released.
 
-Later steps hide earlier ones, so that the cost stops growing with the number of steps (Altschuler, Talwar 2022, arXiv:2205.13710). Fixed
-batches cost as much as one Gaussian, and drawn ones as one Gaussian and the last sampled steps, or as all of them. The theorem, its proof
-and the formulas are in numerics/closed/shifted_interpolation.py; here are the keys of the type "last-iterate", what makes its premises
-true, and the mechanism.
+A step moves the model by a noisy gradient. Later steps hide earlier ones, so that the cost stops growing with the number of steps
+(Altschuler, Talwar 2022, arXiv:2205.13710). If the batches of records are fixed beforehand, the run costs as much as one Gaussian. If each
+step draws its batch in secret, it costs as much as one Gaussian and the last sampled steps, or as all steps. The theorem, its proof and the
+formulas are in numerics/closed/shifted_interpolation.py. This file has the keys of the type "last-iterate", the `premises` that must hold
+for the theorem, each with a test that breaks it, and the translation of the keys into mechanisms. All bounds are rounded up. `unclaimed`
+returns a mechanism without the claim that some data attain its bounds.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
 from dpcli.numerics.work import shared
 
-READ_WITH = {"lipschitz": "diameter", "divisor": "diameter", "inclusion": "drawn"}  # keys, and those with which they are read
+# Keys, each with another key: both are stated, or neither is.
+STATED_TOGETHER = {"lipschitz": "diameter", "divisor": "diameter", "inclusion": "drawn"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +150,12 @@ class LastIterateSpec(Spec):
             yield "learning_rate", expected, repr(self.learning_rate)
         if self.strong_convexity > self.smoothness:
             yield "strong_convexity", f"at most smoothness = {self.smoothness!r}", repr(self.strong_convexity)
-        for key, needed in READ_WITH.items():
+        for key, other in STATED_TOGETHER.items():
             value = getattr(self, key)
-            if value is None and getattr(self, needed) is not None:
-                yield key, f"{key}, which {needed} needs", "none"
-            elif value is not None and getattr(self, needed) is None:
-                yield key, f"none without {needed}", repr(value)
+            if value is None and getattr(self, other) is not None:
+                yield key, f"{key}, which {other} needs", "none"
+            elif value is not None and getattr(self, other) is None:
+                yield key, f"none without {other}", repr(value)
         if self.drawn is not None and self.batches > 1:
             yield "batches", "1 with drawn, as each step draws its batch", str(self.batches)
 
@@ -161,7 +164,7 @@ class LastIterateSpec(Spec):
         return True
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose keys drawn and inclusion say how the steps of a run draw their batches"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
@@ -179,17 +182,17 @@ class LastIterateSpec(Spec):
 
     def _with_drawn_batches(self, neighbours: Neighbours) -> Mechanism:
         """Return the cheaper of all sampled steps, and of the last ones after a Gaussian. Raises InputError as sampling does."""
-        ways = [Composed(((self._sampled_step(1.0, neighbours), self.iterations),))]
+        bounds = [Composed(((self._sampled_step(1.0, neighbours), self.iterations),))]
         mu = neighbours.contribution_bounds / self.noise_multiplier
-        opposite = neighbours.replaces and self.drawn == "poisson"
+        opposite = neighbours.replaces and self.drawn == "poisson"  # a record's versions may move a sum in opposite directions
         rate, width = float(self.inclusion or 1.0), self._width(neighbours)
         if mu > LARGEST_RATIO:  # the noise protects nothing
-            return ways[0]
+            return bounds[0]
         hidden = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite=opposite)
         if hidden is not None:
             last = self._sampled_step(math.sqrt(1.0 - hidden.share) * (1.0 - 1e-15), neighbours)
-            ways.append(Composed(((with_noise(Gaussian, hidden.mu).unclaimed(), 1), (last, hidden.steps))))
-        return LeastOf(tuple(ways))
+            bounds.append(Composed(((with_noise(Gaussian, hidden.mu).unclaimed(), 1), (last, hidden.steps))))
+        return LeastOf(tuple(bounds))
 
     def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:
         """Return one step with noise multiplied by `factor`, on the batch that it draws."""
@@ -202,8 +205,10 @@ class LastIterateSpec(Spec):
         return fixed_size(step.resolve(neighbours), self.inclusion, neighbours.records).unclaimed()
 
     def _gap(self) -> float:
-        """Return 1 - c, rounded down, where a step is c-Lipschitz: its derivative is between 1 - learning_rate * smoothness and 1 -
-        learning_rate * strong_convexity."""
+        """Return 1 - c, rounded down, where a step without its noise is c-Lipschitz, so that it brings two models nearer by the factor c.
+
+        Its derivative is between 1 - learning_rate * smoothness and 1 - learning_rate * strong_convexity.
+        """
         largest, smallest = (self.learning_rate * curvature for curvature in (self.smoothness, self.strong_convexity))
         return max(min(smallest * (1.0 - 1e-15), 2.0 - largest * (1.0 + 1e-15)), 0.0)
 

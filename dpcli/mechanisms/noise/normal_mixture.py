@@ -1,7 +1,17 @@
 """Dominating pairs of Gaussian noise on a sum that moves by a random amount, in units of the noise's standard deviation.
 
-Their losses are `MixtureRemoveLoss`, `MixtureAddLoss` and `MixtureReplaceLoss`. DP-SGD is the case of one shift and the weight of the
-sampling rate.
+`MixtureRemoveLoss`, `MixtureAddLoss` and `MixtureReplaceLoss` are the privacy losses L = log r, r = dP/dQ, of a record that is removed,
+added or replaced. `GaussianMixture` (gaussian_mixture.py) returns them; DP-SGD is the case of one shift, with the sampling rate as its
+weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py).
+
+Accountants ask a loss for `cgf`, an upper bound on K(z) = log E_P[e^{z L}]; for `tails`, its tail probabilities under P and Q; and for
+`tilted`, the loss under P times e^{t L}, normalised, whose characteristic function the contour method integrates (numerics/contour).
+Numerical methods look up the following by name, as a loss need not have them:
+
+* `capped` leaves out the far upper tail, and `cut` divides the loss into a small and a big part (numerics/contour/cut.py).
+* `nearly_noiseless` and `step_kind` are for very little noise (numerics/contour/little_noise.py).
+* `sampled_step` is for two or three steps (numerics/contour/few_steps.py).
+* `row` is for a table of many different losses, which one call evaluates (numerics/mixture.py).
 
 One change of the data moves the sum by u_i under P and by v_i under Q. The index i is drawn with probability w_i under both, and
 |u_i|, |v_i| <= s_i. For example, i says which records of a group are in a sample. By joint convexity, everything else that is random, such
@@ -47,16 +57,16 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import TiltedQuadrature
     from dpcli.numerics.mixture import TableRow
 
-BLOCK = 1 << 20  # most entries of a table of tails that is computed at a time
-NEARLY_NOISELESS = 6.0  # contribution over noise from which on the noise counts as very small
-MAX_REACH = 120.0  # largest contribution over noise for which the contour accountant is used
+BLOCK = 1 << 20  # most entries of a table of tails that is computed at a time; it affects memory alone
+NEARLY_NOISELESS = 6.0  # contribution over noise from which on the noise counts as very small, which decides the numerical method
+MAX_REACH = 120.0  # speed: largest contribution over noise for which there is a tilted loss, which takes too many nodes beyond
 
 
 class MixtureLoss:
     """Base class of the losses of the three pairs.
 
     stretch: the largest slope of log r, in units of the largest shift.
-    counted: whether the number of participations determines the loss if the noise is very small (contour/little_noise.py).
+    counts_participations: whether the number of participations determines the loss if the noise is very small (contour/little_noise.py).
     moved: whether a sampled record moves the outcome under P, and under Q.
     """
 
@@ -64,20 +74,20 @@ class MixtureLoss:
 
     mixture: Mixture
     stretch: ClassVar[float] = 1.0
-    counted: ClassVar[bool] = False
+    counts_participations: ClassVar[bool] = False
     moved: ClassVar[tuple[bool, bool]]
 
     @property
     def nearly_noiseless(self) -> bool:
         """Tell whether the outcome of a step nearly always shows if the record took part, because the noise is very small."""
-        return self.counted and self.mixture.single and self.mixture.reach >= NEARLY_NOISELESS
+        return self.counts_participations and self.mixture.single and self.mixture.reach >= NEARLY_NOISELESS
 
     def line(self, x: Line) -> tuple[Line, Line]:
-        """Return log Q and log r at x."""
+        """Return the log density of Q, and log r, at x."""
         raise NotImplementedError
 
     def window(self, z: float) -> tuple[float, float]:
-        """Return an interval outside of which less than e^-40 of Q r^{z+1} lies."""
+        """Return an interval of x outside of which less than e^-40 of Q r^{z+1}, the integrand of e^{K(z)}, lies."""
         raise NotImplementedError
 
     def cgf(self, z: Array) -> Array:
@@ -85,7 +95,6 @@ class MixtureLoss:
         return power_moment(z, self.line, self._whole_window, self.step, self._bound_by_convexity)
 
     def _bound_by_convexity(self, z: Array) -> Array:
-        """Return the bound on the CGF by joint convexity."""
         return self.mixture.moment_bound(z, self.stretch)
 
     def _whole_window(self, z: float) -> tuple[float, float]:
@@ -95,7 +104,7 @@ class MixtureLoss:
         return low, max(high, (stretch + 1.0) * reach + TAIL)
 
     def step(self, z: float) -> float:
-        """Return the node distance for Q r^{z+1}."""
+        """Return a node distance at which the trapezoidal rule is exact enough for the integral of Q r^{z+1} (numerics/quadrature.py)."""
         return float(step_size(z + 1.0, self.stretch * self.mixture.reach))
 
     def tilted(self, t: float) -> TiltedQuadrature:
@@ -122,8 +131,7 @@ class MixtureLoss:
         mixture = self.mixture
         if not mixture.single or mixture.log_rest == -math.inf or mixture.reach > NEARLY_NOISELESS:
             return None
-        rate = math.exp(mixture.log_weights[0]) if mixture.weights is None else mixture.weights[0]
-        return SampledStep(mixture.reach, rate, *self.moved)
+        return SampledStep(mixture.reach, _rate_of(mixture), *self.moved)
 
     def tails(self, at: Array) -> Tails:
         """Return the tails, computed in blocks at the outcomes where log r equals `at`."""
@@ -136,8 +144,13 @@ class MixtureLoss:
         raise NotImplementedError
 
 
+def _rate_of(mixture: Mixture) -> float:
+    """Return the weight of a mixture's only shift, which is the sampling rate."""
+    return math.exp(mixture.log_weights[0]) if mixture.weights is None else mixture.weights[0]
+
+
 def step_kind_of(mixture: Mixture, without: float) -> StepKind | None:
-    """Return the kind of a step with one shift for contour/little_noise.py, or None if the step has no such kind.
+    """Return the kind of a step for contour/little_noise.py, or None if it has several shifts, or no weight at 0.
 
     without: the loss of a step in which the record does not take part, up to a small error.
     """
@@ -145,16 +158,14 @@ def step_kind_of(mixture: Mixture, without: float) -> StepKind | None:
 
     if not mixture.single or mixture.log_rest == -math.inf:
         return None
-    log_weight = mixture.log_weights[0]
-    rate = math.exp(log_weight) if mixture.weights is None else mixture.weights[0]
-    return StepKind(mixture.reach, rate, without, log_weight - mixture.log_rest + without)
+    return StepKind(mixture.reach, _rate_of(mixture), without, mixture.log_weights[0] - mixture.log_rest + without)
 
 
 @dataclass(frozen=True, slots=True)
 class MixtureRemoveLoss(MixtureLoss):
     """The loss of the pair (m N(0, 1), N(0, 1)), with the ratio r = m."""
 
-    counted: ClassVar[bool] = True
+    counts_participations: ClassVar[bool] = True
     moved: ClassVar[tuple[bool, bool]] = (True, False)
 
     mixture: Mixture
@@ -179,7 +190,8 @@ class MixtureRemoveLoss(MixtureLoss):
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
         """Return the loss divided into a small and a big part (contour/cut.py), or None if this would need too many nodes.
 
-        The big part begins at about twice `level`, or where only the mass e^log_mass of P is beyond.
+        The big part begins at about twice `level`, or where only the mass e^log_mass of P is beyond. BEND, SMALL and BIG are multiples of
+        the level: of where nodes get denser, of the last small losses, and of the first big ones.
         """
         from dpcli.numerics.contour.cut import BEND, BIG, SMALL, cut, edge_at
 
@@ -219,7 +231,7 @@ class MixtureAddLoss(MixtureLoss):
         return log_normal(x) + ratio, -ratio
 
     def cgf(self, z: Array) -> Array:
-        """Return the smaller of the base class's bound and z times the largest loss, which is -log of the weight at shift 0."""
+        """Return the smaller of the base class's bound and z times the largest loss, which is -log of the weight at shift 0, rounded up."""
         return np.minimum(MixtureLoss.cgf(self, z), (1e-15 - self.mixture.log_rest * (1.0 + 1e-15)) * z)
 
     def window(self, z: float) -> tuple[float, float]:
@@ -241,7 +253,7 @@ class MixtureReplaceLoss(MixtureLoss):
 
     mixture: Mixture
     stretch: ClassVar[float] = 2.0
-    counted: ClassVar[bool] = True
+    counts_participations: ClassVar[bool] = True
     moved: ClassVar[tuple[bool, bool]] = (True, True)
 
     def line(self, x: Line) -> tuple[Line, Line]:
@@ -261,7 +273,7 @@ class MixtureReplaceLoss(MixtureLoss):
         """Return the loss divided as by `MixtureRemoveLoss.cut`.
 
         Above the real line, the power of 1/m(-x) grows by about z times the rate times half the square of the angle, which limits the
-        strip.
+        strip. At the largest order that matters, z = TILT / level, the angle below lets it grow by e^6.
         """
         from dpcli.numerics.contour.cut import BEND, BIG, SMALL, TILT, cut, edge_at
 
@@ -269,7 +281,7 @@ class MixtureReplaceLoss(MixtureLoss):
         low, high, bend = self._outcome(level * np.array([SMALL, BIG, BEND])).tolist()
         place = edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass)
         rate = -math.expm1(m.log_rest)
-        if rate == 0.0:  # a rate below the rounding of 1, for which no angle is derived
+        if rate == 0.0:  # the rate is below the rounding of 1, and the angle would be infinite
             return None
         angle = math.sqrt(12.0 * level / (TILT * rate))
         return cut(self.line, m.reach, *place, bend, -2.0 * TAIL - m.reach, angle, mirrored=True)
@@ -292,9 +304,9 @@ class MixtureReplaceLoss(MixtureLoss):
         m, half = self.mixture, 0.5 * size
         with np.errstate(divide="ignore"):
             log_sinh = half - math.log(2.0) + np.log(-np.expm1(-size))
-        if m.single:  # s x = l/2 + asinh(w_0 sinh(l/2) / b), b = w e^{-s^2/2}
+        if m.single:  # s x = l/2 + asinh(a), a = w_0 sinh(l/2) / b, b = w e^{-s^2/2}
             log_a = log_sinh + m.log_rest - m.log_weights[0] + 0.5 * m.reach * m.reach
-            rise = np.where(log_a > 20.0, log_a + math.log(2.0), np.arcsinh(np.exp(np.minimum(log_a, 20.0))))
+            rise = np.where(log_a > 20.0, log_a + math.log(2.0), np.arcsinh(np.exp(np.minimum(log_a, 20.0))))  # asinh(a) is log 2a
             return np.asarray((half + rise) / m.reach)
         # m(x) = e^l m(-x) is equivalent to A(x) = e^l A(-x) + w_0 (e^l - 1), where A is the sum over the positive shifts.
         log_rise = m.log_rest + half + math.log(2.0) + log_sinh

@@ -1,12 +1,14 @@
 """Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace".
 
-Near the ends an output is possible under one dataset only: it *shows* the change, and the probability of this is the delta of the type.
-Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`) for moves up to MAX_ATOMS. Two-sided geometric
-noise is another name of discrete Laplace noise. Probabilities of showing are rounded up.
+Near the ends an output is possible under one dataset only: it *shows* the change, and the probability of this is the delta of the type
+(`MayFail`). Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`) for moves up to MAX_ATOMS. A *move*
+is the distance by which a change of the data moves the number. Two-sided geometric noise is another name of discrete Laplace noise.
+Probabilities of showing are rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. `TruncatedSpec`
-(truncated_laplace.py) checks the keys, and has `with_group` make the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`TruncatedSpec` (truncated_laplace.py) checks the keys, and has `with_group` make the mechanism. `premises` lists what must hold for the
+cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from dpcli.mechanisms.stated.pure_and_approx import Free, MayFail, Pure
 from dpcli.numerics.logspace import log_add, log_expm1
 from dpcli.numerics.tails import single_epsilon_upper
 
-STATED_SLACK = 1e-11  # relative error of a stated delta, far more than that of a probability in floating point
+# A bound whose probability of showing exceeds the stated delta by this share still counts as the bound with that delta. It is far more than
+# the rounding of a probability. The charge is for the bound that is used, so this affects only which one it is.
+STATED_SLACK = 1e-11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +97,8 @@ def _least_bound(scale: float, moved: int, delta: float) -> int:
 
 def _shown(a: float, moved: int, bound: int) -> float:
     """Return an upper bound on the probability that a move shows. a: 1 / scale. bound: at least `moved`."""
-    log_all = math.log(
-        -math.expm1(-a) - 2.0 * math.expm1(-a * bound) * math.exp(-a)
-    )  # (1 + r - 2 r^{bound + 1}), as a sum of positives
+    # 1 + r - 2 r^{bound + 1}, as a sum of positive terms
+    log_all = math.log(-math.expm1(-a) - 2.0 * math.expm1(-a * bound) * math.exp(-a))
     log_part = log_expm1(moved * a)
     log_shown = log_part - (bound + 1) * a - log_all
     return math.exp(min(log_shown, 0.0)) * (1.0 + ROUNDING * (8.0 + (bound + moved) * a + abs(log_part) + abs(log_all)))

@@ -4,9 +4,11 @@ As the noise ends, an output may be possible under one dataset only: it *shows* 
 Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the densities); a smaller
 move costs no more, by the proof in `truncated_laplace`.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `tails` returns log tail
-probabilities under P and Q. Of a type: `problems` checks the keys, and `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
+loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
+the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
+hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from dpcli.numerics.tails import Tails
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
-FEW_DIGITS = 1e-3  # below this epsilon, the mean loss is computed from the first term of a series
+FEW_DIGITS = 1e-3  # below this epsilon, the mean loss is bounded by the first term of a series, because its formula loses digits
+# Soundness.
 LEAST_DELTA = 5e-324  # the smallest positive float, in place of a delta that underflows
 ROUNDING = 1e-15  # relative error of a logarithm or a ratio of the noise
 REDRAWN = of_mechanism(
@@ -129,7 +132,7 @@ def truncated_laplace(moved: float, bound: float) -> Mechanism:
     * If bound >= D, d = (e^D - 1) / (2 (e^bound - 1)). The losses are from -D to D, and all mass at x <= 0 is at -D.
     * Otherwise all x are between 0 and D, and the losses |x| - |x - D| = 2x - D are those between -m and m with m = 2 bound - D.
 
-    d and the mass at both ends are rounded up, as both raise the curve.
+    d and the mass at both ends are rounded up, as both raise the curve. If D is 2 bound or more, no x is inside, and nothing is protected.
     """
     if not moved < min(2.0 * bound, LARGEST_RATIO):
         return NoPrivacy(moved / min(bound, 1.0) if bound > 0.0 else math.inf)

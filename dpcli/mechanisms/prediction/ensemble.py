@@ -1,6 +1,9 @@
 """PMixED: a token is drawn from the average of the predictions of models on disjoint shards, each of which is close to a public model.
 
-The bounds follow from these steps.
+`EnsembleMixtureSpec` has the keys of the type "pmixed", and `EnsembleMixture` is the cost of one token. The private data are divided into
+*shards*, and each shard has a model that was fine-tuned on it without noise. A record is in one shard, so that one change of the data
+changes one model. Its effect on a token is limited, because predictions are projected to within `radius` of those of a public model, and
+only a random subset of the models is averaged. The bounds are upper bounds, and follow from these steps.
 
 1. Let V be the sampled models other than the one that changes, and m their number, which is Binomial(shards - 1, rate). Let A be their
    average, or the public model if m = 0. Revealing V as well only adds to the release.
@@ -10,8 +13,9 @@ The bounds follow from these steps.
 4. Every f-divergence is convex in x, and jointly convex in the versions of x before and after a change. So the worst case has all values of
    x at corners of the allowed set.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q). Of a type: `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `resolve` makes the mechanism,
+and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.errors import NotRepresentable
@@ -36,25 +41,28 @@ from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.orders import least_rho
 from dpcli.numerics.work import shared, spend
 
-MAX_SHARDS = 4096  # largest number of shards, so that a sum of their multiples of 2^-50 fits into 64 bits
+# The largest number of shards. The sum of so many probabilities, as multiples of 2^-50, fits into 64 bits (predict/pmixed/projection.py).
+MAX_SHARDS = 4096
 SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))
 )
 CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # the corners of (log x, log y), in units of h
+# Soundness: slacks above the rounding, and limits up to which they cover it.
 RATIO_SLACK = 1e-13  # relative slack for ratios and masses, each the result of a few operations
 LOG_MASS_SLACK = 2e-15  # relative slack for the logarithm of a mass
 LARGE_LOG_MASS = 64.0  # size of such a logarithm up to which RATIO_SLACK covers its rounding
 LARGEST_SOLVED_RADIUS = 100.0  # largest radius at which the corners are solved for in floating point
 LOG_MOMENT_SLACK = 1e-13  # absolute slack for the logarithm of a moment near 1
 LARGEST_RADIUS = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
-TOO_LARGE_RADIUS = "the radius is too large to protect anything or to compute with"
 LARGEST_EXPONENT = 600.0  # e^LARGEST_EXPONENT is finite
+TOO_LARGE_RADIUS = "the radius is too large to protect anything or to compute with"
 
 
 @dataclass(frozen=True, slots=True)
 class EnsembleMixture(Mechanism):
     """A token that is drawn from the average. The pair is not claimed to be attained.
 
+    shards: number of models. rate: probability that a model takes part. radius: r.
     replaces: whether the changed shard's model is replaced by another one. Otherwise it is added or removed.
     apart: whether h = 2r also for m = 0. This costs more, and is a bound for every larger number of shards too, because with more shards
         the model is closer to the average.
@@ -88,12 +96,12 @@ class EnsembleMixture(Mechanism):
         return _rho(self)
 
     def losses(self) -> tuple[AtomicLoss, ...]:
-        return _losses(self.shards, self.rate, self.radius, self.replaces, self.apart)
+        return _losses(self)
 
     def rdp(self, orders: Array) -> Array:
         bound = np.minimum(Mechanism.rdp(self, orders), self.approx_dp(0.0))
-        cornered = self.replaces and self.shards > 1 and self.radius <= LARGEST_SOLVED_RADIUS
-        return np.asarray(np.minimum(bound, self._over_corners(orders)) if cornered else bound)
+        has_corners = self.replaces and self.shards > 1 and self.radius <= LARGEST_SOLVED_RADIUS
+        return np.asarray(np.minimum(bound, self._over_corners(orders)) if has_corners else bound)
 
     def _over_corners(self, orders: Array) -> Array:
         """Return upper bounds on the Renyi divergences of a replacement.
@@ -101,8 +109,9 @@ class EnsembleMixture(Mechanism):
         For each m, E_A[(1+t(x-1))^a (1+t(y-1))^{1-a}] is maximised over distributions on three corners with mean 1. The moment is the mean
         over m. All computations are on logarithms.
         """
-        log_weight, t, h = _sampled_models(self.shards, self.rate, self.radius)
-        single_model = AtomicLoss.cgf(_losses(1, self.rate, self.radius, True)[0], orders - 1.0) + log_weight[0]
+        log_weight, t, h = _sampled_models(self)
+        (loss_of_single_model,) = _losses(replace(self, shards=1))
+        single_model = AtomicLoss.cgf(loss_of_single_model, orders - 1.0) + log_weight[0]
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
         x, y = np.array(CORNERS).T
@@ -128,20 +137,20 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
             weights = np.linalg.solve(points[list(corners)].T, np.array([1.0, 0.0, 0.0]))
         except np.linalg.LinAlgError:
             continue
-        if weights.min() > -1e-12:
+        if weights.min() > -1e-12:  # the mean lies in the triangle, up to rounding
             with np.errstate(divide="ignore"):
                 yield corners, tuple(np.log(np.maximum(weights, 0.0)).tolist())
 
 
-def _sampled_models(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
-    """Return log P(m), t and h for each number m of other models."""
-    if not radius <= LARGEST_RADIUS:
+def _sampled_models(mixture: EnsembleMixture) -> tuple[Array, Array, Array]:
+    """Return log P(m), t and h for each number m of other models. Raises NotRepresentable if the radius exceeds LARGEST_RADIUS."""
+    if not mixture.radius <= LARGEST_RADIUS:
         raise NotRepresentable(TOO_LARGE_RADIUS)
-    m = np.arange(float(shards))
-    h = np.full(shards, 2.0)
-    if not apart:
+    m = np.arange(float(mixture.shards))
+    h = np.full(mixture.shards, 2.0)
+    if not mixture.apart:
         h[0] = 1.0
-    return _log_weights(shards - 1, rate), rate / (m + 1.0), h * radius * (1.0 + RATIO_SLACK)
+    return _log_weights(mixture.shards - 1, mixture.rate), mixture.rate / (m + 1.0), h * mixture.radius * (1.0 + RATIO_SLACK)
 
 
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
@@ -164,13 +173,13 @@ def _rho(mixture: EnsembleMixture) -> float:
 
 
 @shared(64)
-def _losses(shards: int, rate: float, radius: float, replaces: bool, apart: bool = False) -> tuple[AtomicLoss, ...]:
-    """Return the losses of the pair in each direction, with the outcomes that `EnsembleMixture` describes."""
-    log_weight, t, h = _sampled_models(shards, rate, radius, apart)
+def _losses(mixture: EnsembleMixture) -> tuple[AtomicLoss, ...]:
+    """Return the losses of the pair in each direction, with the outcomes that `EnsembleMixture` describes. They are cached."""
+    log_weight, t, h = _sampled_models(mixture)
     up, down = _ratios(t, h)
     log_w = -np.logaddexp(0.0, h)
-    if replaces:
-        below = np.where(np.arange(shards) == 0, down, 0.0)
+    if mixture.replaces:
+        below = np.where(np.arange(mixture.shards) == 0, down, 0.0)
         spread = (up - below) * (1.0 + RATIO_SLACK)
         return (_loss(log_weight + log_w + below, spread, log_weight + log_w + up, -spread),)
     high, low = log_weight + log_w, log_weight - np.logaddexp(0.0, -h)
@@ -197,9 +206,10 @@ def _log_weights(n: int, rate: float) -> Array:
     m = np.arange(n + 1.0)
     if rate == 1.0:
         return np.where(m == n, 0.0, -np.inf)
-    counts = log_factorials(n)
-    lost = 4e-16 * (n + 1.0) + 1e-15 * counts[n]
-    return np.asarray(counts[n] - counts - counts[::-1] + m * math.log(rate) + (n - m) * math.log1p(-rate) + lost)
+    log_factorial = log_factorials(n)
+    rounding = 4e-16 * (n + 1.0) + 1e-15 * log_factorial[n]
+    log_counts = log_factorial[n] - log_factorial - log_factorial[::-1]
+    return np.asarray(log_counts + m * math.log(rate) + (n - m) * math.log1p(-rate) + rounding)
 
 
 def _epsilon(loss: AtomicLoss, delta: float) -> float:
@@ -259,7 +269,7 @@ class EnsembleMixtureSpec(Spec):
     ] = "replace-shard"
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose model_rate says how its models are sampled"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
@@ -267,7 +277,7 @@ class EnsembleMixtureSpec(Spec):
         replaces = self.change == "replace-shard" or neighbours.adjacency is not Adjacency.ADD_REMOVE
         group = neighbours.group
         if replaces or group == 1:
-            return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces), group)
+            return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces=replaces), group)
         # Several shards are removed one after the other. The last one is removed from this number of shards.
         fewest = max(self.shards - group + 1, 1)
-        return grouped(EnsembleMixture(fewest, self.model_rate, self.radius, False, apart=True), group)
+        return grouped(EnsembleMixture(fewest, self.model_rate, self.radius, replaces=False, apart=True), group)

@@ -1,7 +1,9 @@
 """Private text generation: a language model writes a text from private examples, with each token drawn from clipped, averaged logits.
 
-A token is one choice by the exponential mechanism (choice/exponential.py), whose scores are the logits. So a step of this mechanism is one
-token, or one token and the noisy comparisons before it; the proof that they add up is in the docstring of the type "private-decoding".
+A token is one choice by the exponential mechanism, whose scores are the logits, so it costs what a choice of bounded range costs:
+`BoundedRange` (choice/exponential.py). A step of this mechanism is one token, or one token and the noisy comparisons before it, which have
+a pure epsilon (`Pure`). The proof that they add up is in the docstring of the type "private-decoding". All numbers are rounded up.
+`premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 
-LEAST_EPSILON = 1e-300  # least epsilon of a token; a smaller one might underflow to 0
-# The factors 1 + 1e-15 and 1 + 2e-15 below exceed the rounding of the few operations of each epsilon.
+LEAST_EPSILON = 1e-300  # soundness: least epsilon of a token; a smaller one might underflow to 0
+# Soundness: the factors 1 + 1e-15 and 1 + 2e-15 below exceed the rounding of the few operations of each epsilon.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ class PrivateDecodingSpec(Spec):
             yield missing_key, "threshold and scale together, because a distance is compared with noise", f"no {missing_key}"
 
     @property
-    def unsampled(self) -> str:
+    def sampling_refusal(self) -> str:
         return "whose batches are fixed by each unit alone"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:

@@ -1,12 +1,18 @@
 """Any mechanism on a random sample of the records: `PoissonSampled`, `PoissonReplaced` under replace-one, and `fixed_size`.
 
-The cost is computed from the representations of the mechanism without sampling, the inner mechanism. Let (P, Q) be its pair and r = dP/dQ,
-whose logarithm is the loss L. At rate q, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q, which increases in r. The tails of the
-sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
+`Spec.poisson` (spec.py) uses the first two for a mechanism type without a sharper theorem of its own, and the scheme "fixed-size" the
+third. The cost is computed from the representations of the mechanism without sampling, the inner mechanism. Let (P, Q) be its pair and r =
+dP/dQ, whose logarithm is the loss L. At rate q, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q, which increases in r. The tails
+of the sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `rdp` Renyi divergences; `losses`
-returns the privacy losses log dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L:
-`cgf` bounds log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q.
+The *outcomes* of a loss (`Outcomes`, numerics/contour/outcomes.py) are its atoms and densities, if they have a closed form. Sampled losses
+take their CGF and their characteristic function from them.
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
+claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above;
+`tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the
+atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -29,10 +35,10 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used
+MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used (accuracy and speed)
 TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
-FURTHEST = 1e100  # a finite loss that stands for an infinite one, as inner tails are computed at finite losses
+FURTHEST = 1e100  # a finite loss in place of an infinite one, as inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
 
 
@@ -73,24 +79,24 @@ class PoissonSampled(Mechanism):
         If the record is in the sample, the release is that without sampling. If not, it is that without the record. The pair of a group of
         mechanisms is not attained, since it is rounded up on a grid.
         """
-        return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
+        return self.inner.attained() and (self.rate == 1.0 or not self.inner.is_composition)
 
     def rdp(self, orders: Array) -> Array:
         if self.rate == 1.0:
             return self.inner.rdp(orders)
         z, q = orders - 1.0, self.rate
         integers = np.arange(2.0, MAX_ORDER + 1)
-        log_first, remove = _expansion(self.inner, q)
+        log_chi_squared, remove = _expansion(self.inner, q)
         inner = z * self.inner.rdp(orders)
         convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
-        least_ratio = 1.0 - q + q * math.exp(-finite_loss(self.inner))
-        log_taylor = np.full_like(z, np.inf)
+        least_ratio = 1.0 - q + q * math.exp(-pure_epsilon(self.inner))
+        log_taylor = np.full_like(z, np.inf)  # log of the bound by Taylor's theorem, without its 1 and without chi^2
         if least_ratio > 0.0:
             log_taylor = 2.0 * math.log(q) + np.log(0.5 * orders * z) - (orders + 1.0) * math.log(least_ratio)
-        add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
-        pure = finite_loss(self)
+        add = np.minimum(np.logaddexp(0.0, log_taylor + log_chi_squared), convex)
+        pure = pure_epsilon(self)
         beyond = extend_by_line(z, integers - 1.0, remove, pure, convex)
-        bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)
+        bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)  # 1e-12 covers rounding
         return np.asarray(np.minimum(bound, pure))
 
 
@@ -122,7 +128,7 @@ class PoissonReplaced(PoissonSampled):
         bound = _ternary(self.inner, self.rate)
         # e^{(a-1) D_a} is jointly convex. Without the record, both outputs have the same law; with it, inner's divergence bounds theirs.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
-        pure = finite_loss(self)
+        pure = pure_epsilon(self)
         beyond = extend_by_line(z, integers - 1.0, bound, pure, convex)
         divergence = np.minimum(chord(z, integers - 1.0, bound, beyond), convex) / z * (1.0 + 1e-12)
         return np.asarray(np.minimum(divergence, pure))
@@ -158,10 +164,10 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
     return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15) + math.ulp(0.0) if epsilon > 0.0 else 0.0
 
 
-def finite_loss(inner: Mechanism) -> float:
+def pure_epsilon(mechanism: Mechanism) -> float:
     """Return the mechanism's pure epsilon; inf if it has none."""
     try:
-        return inner.approx_dp(0.0)
+        return mechanism.approx_dp(0.0)
     except NotRepresentable:
         return math.inf
 
@@ -222,7 +228,7 @@ def _ternary(inner: Mechanism, rate: float) -> Array:
     """
     k = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE_WORK)
-    moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
+    moments, pure = (k - 1.0) * inner.rdp(k), pure_epsilon(inner)
     log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
     cap = np.minimum(math.log(2.0), k * log_range)
     log_terms = k * math.log(rate) + moments + cap
@@ -237,8 +243,8 @@ def _times(log_counts: Array, log_terms: Array) -> Array:
     return np.where(log_counts == -np.inf, -np.inf, log_counts + np.where(log_counts == -np.inf, 0.0, log_terms[None, :]))
 
 
-def unsampled(at: Array, rate: float) -> Array:
-    """Return the L with log(1 - q + q e^L) = `at`, cut off at -FURTHEST and FURTHEST; it is -FURTHEST at and below log(1 - q)."""
+def unsampled_loss(at: Array, rate: float) -> Array:
+    """Return the inner loss L with log(1 - q + q e^L) = `at`, cut off at -FURTHEST and FURTHEST; -FURTHEST at and below log(1 - q)."""
     return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
 
 
@@ -248,7 +254,7 @@ def blend(rate: float, without: Array, present: Array) -> Array:
 
 
 def joined(first: Tails, second: Tails) -> Tails:
-    """Return the tails at the losses of `first`, followed by those of `second`."""
+    """Return the tails at the losses of `first` and then at the losses of `second`."""
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
 
 
@@ -268,7 +274,7 @@ class SampledLoss:
     __slots__ = ()
 
     def outcomes(self) -> Outcomes:
-        """Return the outcomes of the pair. Raises NotRepresentable if those of the inner pair are not known."""
+        """Return the outcomes of the pair. Raises NotRepresentable if the outcomes of the inner pair are not known."""
         raise NotRepresentable(NOT_TILTED)
 
     @property
@@ -280,7 +286,10 @@ class SampledLoss:
         return _outcomes(self).cgf(z)
 
     def capped(self, log_mass: float) -> Outcomes | SampledLoss:
-        """Return the outcomes without a far tail of mass e^log_mass, or this object if there is no such tail."""
+        """Return the outcomes without a far tail of mass e^log_mass, or this object if there is no such tail.
+
+        Numerical methods look up this method and the next one by name (numerics/contour).
+        """
         outcomes = _outcomes(self)
         capped = outcomes.capped(log_mass)
         return self if capped is outcomes else capped
@@ -328,7 +337,7 @@ class SampledRemoveLoss(SampledLoss):
 
     def tails(self, at: Array) -> Tails:
         """Return the tails, as exact as the inner ones. All mass is above a loss below log(1 - q)."""
-        p_above, p_below, q_above, q_below = self.inner.tails(unsampled(at, self.rate))
+        p_above, p_below, q_above, q_below = self.inner.tails(unsampled_loss(at, self.rate))
         sampled = Tails(blend(self.rate, q_above, p_above), blend(self.rate, q_below, p_below), q_above, q_below)
         return with_ends(sampled, at <= math.log1p(-self.rate), np.zeros(len(at), dtype=bool))
 
@@ -348,7 +357,7 @@ class SampledAddLoss(SampledLoss):
 
     def tails(self, at: Array) -> Tails:
         """Return the tails, as exact as the inner ones. No mass is above a loss of -log(1 - q) or more."""
-        p_above, p_below, q_above, q_below = self.inner.tails(-unsampled(-at, self.rate))
+        p_above, p_below, q_above, q_below = self.inner.tails(-unsampled_loss(-at, self.rate))
         sampled = Tails(p_above, p_below, blend(self.rate, p_above, q_above), blend(self.rate, p_below, q_below))
         return with_ends(sampled, np.zeros(len(at), dtype=bool), at >= -math.log1p(-self.rate))
 

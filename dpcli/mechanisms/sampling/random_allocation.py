@@ -1,5 +1,9 @@
 """Random allocation (balls in bins): in each pass of t steps, a record takes part in one step, which is drawn uniformly and kept secret.
 
+The scheme "balls-in-bins" (schemes.py) calls `allocated`, and charges the mechanism that it returns once for each pass. An attacker does
+not know the record's step, so a pass costs less than one step without sampling: this is its amplification. (P, Q) is a pair of
+distributions that dominates one step.
+
 Let Y_i = dP/dQ at step i. The Y_i are independent under Q, and the pass has dP/dQ = (Y_1 + ... + Y_t) / t =: R. Its hockey-stick curves are
 E_Q[(R - e^eps)+] if the record is removed, and E_Q[(1 - e^eps R)+] if it is added. Both are expectations of convex functions of R under Q.
 A variable above R in the convex order (numerics/grid/spread.py) therefore has curves above those of R. Its mean is 1, so that it is the
@@ -10,6 +14,11 @@ independent outcomes, one of which, at a secret place, is from P.
 
 Sources: Feldman & Shenfeld 2026, arXiv:2602.17284, for numerical accounting of this kind; Chua et al. 2024, arXiv:2412.16802, and Feldman &
 Shenfeld 2025, arXiv:2502.08202, for the sampling scheme.
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
+loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `outcomes` returns the
+finitely many outcomes of the pair.
 """
 
 from __future__ import annotations
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
+# Accuracy and speed: the number of steps may be rounded down (`sum_of_ratios`), and the bound without amplification holds at every order.
 KEPT_DIGITS = 11  # leading binary digits that are kept of the number of copies; every further digit would cost a convolution
 MOST_COPIES = 2**30  # largest number of copies that are added up
 MAX_ORDER = 96  # largest integer order of the exact Renyi divergence; above it, the bound without amplification is used
@@ -94,7 +104,7 @@ class RandomAllocation(Mechanism):
         return self.inner.zcdp()
 
     def attained(self) -> bool:
-        """Return False, as the lattice lies above the worst case."""
+        """Return False, as the pair is computed on a lattice of likelihood ratios (numerics/grid/spread.py), above the worst case."""
         return False
 
     def losses(self) -> tuple[Allocated, ...]:
@@ -141,7 +151,7 @@ def _pass_with_one(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mecha
 def _without_privacy(step: Mechanism) -> Mechanism:
     """Return the step if it gives no privacy, as no amplification is then claimed. Raises InputError otherwise."""
     with suppress(NotRepresentable):
-        if math.isinf(step.approx_dp(1.0 - 1e-9)):
+        if math.isinf(step.approx_dp(1.0 - 1e-9)):  # at nearly every delta
             return step
     raise InputError(UNPROVEN)
 
@@ -202,39 +212,42 @@ class FiniteOutcomes:
         return top + math.log(total) + 1e-12 if total > 0.0 else -math.inf
 
 
+# The functions below are cached. step: the loss of one step, of which Y is the likelihood ratio.
+
+
 @shared(32)
-def average(step: tuple[HasTails], bins: int) -> Spread | None:
+def sum_of_ratios(step: HasTails, bins: int) -> Spread | None:
     """Return the sum of at most `bins` copies of Y, rounded up in the convex order; None if Y varies too little or too much.
 
-    The average of t copies is the mean of the averages that leave one copy out. By convexity it decreases in the convex order as t grows.
-    Rounding t down therefore errs on the private side.
+    A `Spread` is a distribution on a lattice of likelihood ratios. The average of t copies is the mean of the averages that leave one copy
+    out. By convexity it decreases in the convex order as t grows. Rounding t down therefore errs on the private side.
     """
     dropped_digits = max(bins.bit_length() - KEPT_DIGITS, 0)
     copies = min(bins >> dropped_digits << dropped_digits, MOST_COPIES)
-    return None if _spread_of_one(step) is None else sum_of_copies(lambda k: _doubled(step, k), copies)
+    return None if _spread_of_ratio(step) is None else sum_of_copies(lambda k: _sum_of_two_to_the(step, k), copies)
 
 
 @shared(32)
-def _spread_of_one(step: tuple[HasTails]) -> Spread | None:
-    """Return the distribution of Y; None as in `average`."""
-    return spread_of(step[0].tails)
+def _spread_of_ratio(step: HasTails) -> Spread | None:
+    """Return the distribution of Y; None as in `sum_of_ratios`."""
+    return spread_of(step.tails)
 
 
 @shared(256)
-def _doubled(step: tuple[HasTails], k: int) -> Spread:
+def _sum_of_two_to_the(step: HasTails, k: int) -> Spread:
     """Return the distribution of the sum of 2^k copies of Y."""
     if k == 0:
-        spread = _spread_of_one(step)
+        spread = _spread_of_ratio(step)
         assert spread is not None
         return spread
-    half = _doubled(step, k - 1)
+    half = _sum_of_two_to_the(step, k - 1)
     return total_of(half, half).trimmed().refined()
 
 
 @shared(32)
-def outcomes(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
-    """Return the pair with the ratio R, in the "remove" direction; None as in `average`."""
-    total = average(step, bins)
+def pair_of_pass(step: HasTails, bins: int) -> FiniteOutcomes | None:
+    """Return the pair with the ratio R, in the "remove" direction; None as in `sum_of_ratios`."""
+    total = sum_of_ratios(step, bins)
     if total is None:
         return None
     with np.errstate(divide="ignore"):
@@ -245,9 +258,9 @@ def outcomes(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
 
 
 @shared(32)
-def integer_cgf(step: tuple[PrivacyLoss], bins: int) -> Array:
+def integer_cgf(step: PrivacyLoss, bins: int) -> Array:
     """Return K(z) of the "remove" direction at z = 1, ..., MAX_ORDER - 1, exact up to rounding."""
-    log_moments = log_expm1_array(step[0].cgf(np.arange(1.0, MAX_ORDER)))
+    log_moments = log_expm1_array(step.cgf(np.arange(1.0, MAX_ORDER)))
     return np.asarray(np.logaddexp(0.0, average_moments(log_moments, bins)) * (1.0 + 1e-11))
 
 
@@ -291,10 +304,10 @@ class AllocatedRemove(Allocated):
 
     def cgf(self, z: Array) -> Array:
         """Return the CGF: exact at integers, by chords between them as K is convex, and never above that of one step."""
-        return chord(z, np.arange(1.0, MAX_ORDER), integer_cgf((self.inner,), self.bins), self.inner.cgf(z))
+        return chord(z, np.arange(1.0, MAX_ORDER), integer_cgf(self.inner, self.bins), self.inner.cgf(z))
 
     def outcomes(self) -> FiniteOutcomes | None:
-        return outcomes((self.inner,), self.bins)
+        return pair_of_pass(self.inner, self.bins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,26 +340,28 @@ class AllocatedAdd(Allocated):
         The difference is at most E[R^-z; R < r], whose square is at most E[R^-2z] P(R < r). For any s > r,
         P(R < r) <= E[(s - R)+] / (s - r).
         """
-        pair = outcomes((self.ratio,), self.bins)
+        pair = pair_of_pass(self.ratio, self.bins)
         if pair is None:
             return np.full_like(z, np.inf)
         losses, log_p, log_q = pair.losses[1:-1], pair.log_p[1:-1], pair.log_q[1:-1]
-        zero, excess = float(pair.log_q[0]), float(pair.log_p[-1])
+        log_zero, log_excess_mean = float(pair.log_q[0]), float(pair.log_p[-1])  # Q-mass of R = 0, and P-mass of R = inf
         points, mass = np.exp(losses), np.exp(log_q)
-        shortfalls = points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(zero) * points[1:]  # E[(s - R)+]
+        shortfalls = (
+            points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(log_zero) * points[1:]
+        )  # E[(s - R)+]
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             below = float((shortfalls / (points[1:] - points[0])).min())  # a bound on P(R < r)
             log_below = min(0.0, math.log(max(below, 1e-300)) + 1e-9)
             t = float(self.bins)
             log_difference = 0.5 * (t * self.inner.cgf(2.0 * z / t) + log_below)
-            tangent = zero - z * losses[0] + np.log1p(z)
+            tangent = log_zero - z * losses[0] + np.log1p(z)
             base_cgf = atomic_cgf(z, log_p[None, :], -losses[None, :])
             log_excess = np.where(base_cgf > 0.0, log_expm1_array(base_cgf), -np.inf)
-            extra = np.logaddexp(np.logaddexp(log_difference, tangent), excess + np.log1p(z))
+            extra = np.logaddexp(np.logaddexp(log_difference, tangent), log_excess_mean + np.log1p(z))
             return np.asarray(np.logaddexp(0.0, np.logaddexp(log_excess, extra)) * (1.0 + 1e-11))
 
     def outcomes(self) -> FiniteOutcomes | None:
-        pair = outcomes((self.ratio,), self.bins)
+        pair = pair_of_pass(self.ratio, self.bins)
         return None if pair is None else FiniteOutcomes(-pair.losses[::-1], pair.log_q[::-1], pair.log_p[::-1])
 
 
@@ -371,10 +386,10 @@ class AllocatedReplace(Allocated):
         pair = replaced_pair(self.mu, self.bins)
         if pair is None:
             return None
-        ends = np.array([-np.inf]), np.array([np.inf])
-        infinite = np.array([pair.log_infinite])
-        log_p, log_q = np.concatenate((ends[0], pair.log_p, infinite)), np.concatenate((infinite, pair.log_q, ends[0]))
-        return FiniteOutcomes(np.concatenate((ends[0], pair.losses, ends[1])), log_p, log_q)
+        losses = np.concatenate(([-np.inf], pair.losses, [np.inf]))
+        log_p = np.concatenate(([-np.inf], pair.log_p, [pair.log_infinite]))
+        log_q = np.concatenate(([pair.log_infinite], pair.log_q, [-np.inf]))
+        return FiniteOutcomes(losses, log_p, log_q)
 
 
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:

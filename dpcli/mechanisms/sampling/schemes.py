@@ -1,9 +1,11 @@
 """Sampling schemes, with one class for each value of `scheme` in the table `sampling = { scheme = ... }`.
 
 A scheme says how the records of one step are chosen. `problems` checks the keys, `exact_rate` gives the share of the records in a step as a
-fraction, and `resolve` turns the mechanism of one step into the one that accountants charge, with its count. *Amplification* means that a
-step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring cites and for the adjacencies
-that it names: everything else charges unsampled runs, or is refused.
+fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants charge, with its count. In a *pass*, a
+number of steps, each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
+*Amplification* means that a step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring
+cites and for the adjacencies that it names: everything else charges unsampled runs, or is refused. `premises` lists what must hold for the
+cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 
-MAX_STEPS = 10**18  # most steps that epochs may have, as for the key `steps`
+MAX_STEPS = 10**18  # most steps that epochs may have, as for the key `steps`; it fits into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,10 @@ class OncePerEpoch(Batched):
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """Return whether some record takes part as often as is charged, at known steps. Schemes for which this is proved override it."""
+        """Return whether some record takes part as often as is charged, at known steps. Only then are lower bounds claimed.
+
+        Schemes for which this is proved override it.
+        """
         return False
 
     def _passes(self, runs: Runs) -> int:

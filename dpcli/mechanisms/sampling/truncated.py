@@ -1,9 +1,16 @@
 """Poisson samples of bounded size: a sample with more than B records is cut to B of them, chosen uniformly.
 
+The scheme "poisson" (schemes.py) calls `truncated` if a file states max_batch_size, and charges the mechanism that it returns for each
+step. A cut makes other records matter: if a changing record is used, it may take the place of another one.
+
 k records change, R is the Poisson sample of the n others, and q is the rate. Two couplings of the cut sample with and without the changing
-records bound the cost, and accountants use the cheaper one. `displacement_bound` charges twice the contribution with the probability of a
-cut. `weight_bound` charges one contribution with a larger probability, and is for one record. No delta is spent, unlike in Chua et al.
-2024, arXiv:2411.04205, who add the probability of a cut to delta.
+records give upper bounds on the cost, and accountants use the cheaper one. `displacement_bound` charges twice the contribution with the
+probability of a cut. `weight_bound` charges one contribution with a larger probability, and is for one record. No delta is spent, unlike in
+Chua et al. 2024, arXiv:2411.04205, who add the probability of a cut to delta. Probabilities of a cut are rounded up.
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without
+the claim that some data attain its bounds.
 """
 
 from __future__ import annotations
@@ -26,8 +33,9 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
 from dpcli.numerics.tails import single_epsilon_upper
 
-FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too, which takes that long
-# Largest bound B for which E_B has a shift of its own for a drawn record that is cut. Above it, such a record has at most 1/33 of the rate.
+FEW_OTHERS = 64  # speed: largest number of other records for which tau is computed for every smaller number too
+# Accuracy: largest bound B for which E_B (step 5 of `displacement_bound`) has a shift of its own for a drawn record that is cut. Above it,
+# such a record has at most 1/33 of the rate, and is counted with the larger shift.
 SMALL_BOUND = 32
 
 
@@ -79,9 +87,9 @@ def displacement_bound(sampled: Mechanism, spec: Spec, rate: Fraction, neighbour
     Every case costs at least as much as the one without a cut, so an upper bound on the probability of a cut is enough. No data need attain
     it.
     """
-    cut, log_share = _step_if_cut(spec, rate, neighbours, most)
-    log_cut = max(_log_cut(others, rate, most, neighbours.records) + log_share, -745.0)
-    return Labelled(sampled, cut, log_cut) if log_cut < 0.0 else cut.unclaimed()
+    if_cut, log_share = _step_if_cut(spec, rate, neighbours, most)
+    log_cut = max(_log_cut(others, rate, most, neighbours.records) + log_share, -745.0)  # e^-745 is about the smallest float
+    return Labelled(sampled, if_cut, log_cut) if log_cut < 0.0 else if_cut.unclaimed()
 
 
 def weight_bound(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
@@ -120,7 +128,7 @@ def weight_bound(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int
     q = float(rate)
     if neighbours.records != 1:
         return None
-    tau, ratio = _largest_tau(others, rate, most), _ratio(others, rate, most)
+    tau, ratio = _largest_tau(others, rate, most), _tau_over_alpha(others, rate, most)
     if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
         return None
     # The probabilities of the largest and of the smallest weight. A smaller alpha gives w more spread, and errs on the private side.
@@ -197,7 +205,7 @@ def _largest_tau(others: int, rate: Fraction, most: int) -> float | None:
     return max(_tau(n, rate, most) for n in range(most, others + 1))
 
 
-def _ratio(others: int, rate: Fraction, most: int) -> float:
+def _tau_over_alpha(others: int, rate: Fraction, most: int) -> float:
     """Return an upper bound on tau / alpha; inf at rate 1, or if alpha is below e^-700."""
     if rate == 1:
         return math.inf

@@ -1,8 +1,12 @@
-"""Dominating pairs with finitely many outcomes: the general case, and binary randomised response with its two outcomes.
+"""Privacy losses of pairs (P, Q) with finitely many outcomes: any number of them, and the two of binary randomised response.
 
-An *atom* is an outcome with its probability under P and under Q, and its loss log P/Q. Sums of atoms never become smooth, so their
-characteristic function does not decay (`decays`), and accountants treat them separately. Probabilities that do not add up to 1 leave a
-rest, which counts as an outcome of loss 0.
+Mechanisms return these losses from `losses`, if the pair dominates them. An *atom* is an outcome with its probability under P and under Q,
+and its loss log P/Q. Sums of atoms never become smooth, so their characteristic function does not decay (`decays`), and accountants treat
+them separately. Probabilities that do not add up to 1 leave a rest, which counts as an outcome of loss 0.
+
+Methods of a loss L (mechanism.py): `cgf` bounds K(z) = log E_P[e^{z L}] from above, `tails` returns log tail probabilities under P and Q,
+`tilted` the loss under P times e^{t L}, normalised, and `outcomes` the atoms, for sampling (sampling/poisson.py). `mirrored` says that the
+loss of (Q, P) has the same law.
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ class AtomicLoss:
 
     log_reference: log probabilities of the outcomes under Q. If they add up to less than 1, the rest has likelihood ratio 1.
     log_ratio: logarithms of the likelihood ratios P/Q.
-    log_probability: log probabilities of the outcomes under P; None if they are the sums of the other two to enough digits, which the sums
-        of two large numbers are not.
+    log_probability: log probabilities of the outcomes under P; None if they are the sums of the other two to enough digits. The sum of two
+        large numbers that nearly cancel is not.
     """
 
     decays: ClassVar[bool] = False
@@ -66,7 +70,7 @@ class AtomicLoss:
     def _complete(self) -> tuple[Array, Array]:
         """Return log Q and log r of all outcomes, with the remaining mass as an outcome of ratio 1.
 
-        That mass errs by the rounding of the others, and is at least 1e-300, to have a logarithm. See `Outcomes.replaced`.
+        That mass errs by the rounding of the others, and is at least 1e-300, to have a logarithm. `Outcomes.replaced` bounds the effect.
         """
         log_total = math.log(math.fsum(map(math.exp, self.log_reference)))
         remaining = max(-math.expm1(log_total), 1e-300)
@@ -95,7 +99,7 @@ class TwoPointLoss:
         e0 = self.epsilon
         # cosh(a) - cosh(b) = 2 sinh((a+b)/2) sinh((a-b)/2) with a = (z+1/2) e0 and b = e0/2.
         up, down = 0.5 * (z + 1.0) * e0, 0.5 * z * e0
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # cosh may overflow where `large` is used
             small = np.log1p(2.0 * np.sinh(up) * np.sinh(down) / np.cosh(0.5 * e0)) if e0 < 1000.0 else np.full_like(z, np.inf)
             large = z * e0 + (np.log1p(np.exp(-(2.0 * z + 1.0) * e0)) - math.log1p(math.exp(-e0)))
         return np.where(up < 20.0, small, large) * (1.0 + 1e-14)

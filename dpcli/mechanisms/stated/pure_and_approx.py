@@ -1,13 +1,16 @@
 """Stated guarantees without a noise distribution: pure epsilon, (epsilon, delta), and post-processing, which costs nothing.
 
-Somebody states a number, and dpcli believes it and nothing more: the mechanism is the worst that the statement allows. For epsilon that is
-*randomised response*, one bit with the true value at odds e^epsilon; with a delta it reveals everything with probability delta. For one
-change, something that the statement allows attains the pairs, and lower bounds say what can be proved from it, not what the true release
-costs.
+Somebody states a number in a pipeline file, and dpcli believes it and nothing more: the mechanism is the worst that the statement allows.
+For epsilon that is *randomised response*, one bit with the true value at odds e^epsilon; with a delta it reveals everything with
+probability delta. For one change of a record or unit, some release that the statement allows attains the pairs. So lower bounds say what
+can be proved from the statement, and not what the true release costs. `Pure` is also the bound of other mechanisms whose pure epsilon is
+known; it claims no lower bound, and `StatedPure` does.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho; `losses` returns the privacy losses log
-dP/dQ of dominating pairs (P, Q), and `attained` whether some data are claimed to attain them. Of a loss L: `cgf` bounds log E_P[e^{z L}]
-from above, and `tails` returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism.
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
+log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
+`split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
+returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised. Of a type: `resolve` makes the
+mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, atom_tails
 
+# The factors 1 - 1e-15, 1 + 1e-15 and 1 - 1e-12 below exceed the rounding of the few operations of each formula (soundness).
 NO_RENYI = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
 
 

@@ -2,11 +2,15 @@
 
 The Renyi divergence D_a of order a > 1 bounds a moment of the privacy loss; rho-zCDP means D_a <= rho a at every order. Somebody states
 these numbers, and dpcli trusts them and nothing more: between two stated orders it uses the chord, and beyond the largest none.
-`RenyiPairLoss` turns a curve into a pair (P, Q) that other accountants can compose; its steps 1 to 4 are the proof. All heights are upper
-bounds on delta, rounded up. A lower bound comes from a release that the statement allows, such as a Gaussian (`witness`).
+`RenyiPairLoss` turns a Renyi curve into a pair (P, Q) of distributions that accountants of privacy losses can compose; its steps 1 to 4 are
+the proof. accountants/directions.py uses it for a step that has a Renyi curve and no pair, and the private selection for its runs
+(choice/selection_profile.py). A *height* is the value of the pair's curve at some x, an upper bound on delta at epsilon = x, rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. Of a loss
-L: `tails` returns log tail probabilities under P and Q.
+A lower bound comes from a release that the statement allows, such as a Gaussian (`witness`).
+
+Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `witness`
+returns a mechanism whose cost is a lower bound. Of a loss L: `tails` returns log tail probabilities under P and Q. Of a type: `problems`
+checks the keys, and `stated` returns the mechanism as stated.
 """
 
 from __future__ import annotations
@@ -31,13 +35,14 @@ from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import shared, spend
 
+# Accuracy and speed: every order and every grid of losses gives an upper bound.
 POINTS = 2048  # points of the grid of losses
 OCTAVES = (-20, 20)  # The search covers orders with order - 1 from 2^-20 to 2^20.
 COARSE, FINE = 2, 16  # orders in an octave, in the search over all octaves and near the minimum
 LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
-OCTAVES_OF_COPIES, FINE_OF_COPIES = (-4, 14), 8  # the same for several runs of one mechanism
-HALVINGS = 60  # steps of a bisection
-LEAST_SUM = 1e-300  # least value of a sum; a smaller one may be the result of underflow
+OCTAVES_OF_COPIES, FINE_OF_COPIES = (-4, 14), 8  # octaves, and orders in an octave, for several runs of one mechanism
+HALVINGS = 60  # steps of the bisection for the largest order with a finite divergence
+LEAST_SUM = 1e-300  # soundness: least value of a sum; a smaller one may be the result of underflow
 NO_CGF = "a Renyi curve allows infinite losses, so that its worst pair has no CGF"
 
 
@@ -212,6 +217,7 @@ def _pair(loss: RenyiPairLoss) -> ChordPair:
     """Return the pair, cached. Raises NotRepresentable if the divergence is infinite at every order."""
     orders = _orders(loss)
     divergences = loss.curve(orders)
+    # The least epsilon at delta = e^LOG_LEAST, by the formula of `balle`, where the grid ends.
     reach = float(np.min(divergences + np.log1p(-1.0 / orders) - (LOG_LEAST + np.log(orders)) / (orders - 1.0)))
     x: Array = min(reach, FURTHEST) / POINTS * np.arange(POINTS + 1, dtype=float)
     return symmetric_pair(float(x[1]), np.exp(renyi_log_heights(loss, x)))

@@ -22,7 +22,7 @@ from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian import (
-    MAX_SUM,
+    MOST_SUMMED_SIGMA,
     DiscreteGaussianSpec,
     DiscreteGaussianVector,
     NearlyGaussian,
@@ -241,13 +241,13 @@ def check(mechanism: Mechanism, epsilon: float, truth: float, said: tuple[object
 def test_one_integer_between_two_gaussians() -> None:
     """The smallest sigmas, where the two Gaussians are farthest apart, and larger ones up to 20,000."""
     random = Random(f"{SEED}/nearly")
-    for sigma in (10.0, 12.3, 31.7, MAX_SUM + 0.5, 2001.0, random.uniform(2e3, 2e4), 2e4):
+    for sigma in (10.0, 12.3, 31.7, MOST_SUMMED_SIGMA + 0.5, 2001.0, random.uniform(2e3, 2e4), 2e4):
         ratio = math.exp(random.uniform(math.log(max(0.01, 1.0 / sigma)), math.log(3.0)))
         move = max(round(ratio * sigma), 1)
         mechanism, mu = NearlyGaussian(sigma, Fraction(move) ** 2, True), move / sigma
         for epsilon in (0.0, mu * random.uniform(0.0, 1.0), mu * (0.5 * mu + random.uniform(1.0, 5.0))):
             check(mechanism, epsilon, delta_of(sigma, move, epsilon), (SEED, "one", sigma, move, epsilon))
-        sampled = DiscreteGaussianSpec(sigma=max(sigma, MAX_SUM + 0.5), sensitivity=move, dimension=1)
+        sampled = DiscreteGaussianSpec(sigma=max(sigma, MOST_SUMMED_SIGMA + 0.5), sensitivity=move, dimension=1)
         rate = random.choice((0.01, 0.3))
         epsilon = rate * move / sampled.sigma * random.uniform(0.0, 1.0)
         truth = max(delta_of(sampled.sigma, move, epsilon, rate, removed) for removed in (True, False))
@@ -257,7 +257,7 @@ def test_one_integer_between_two_gaussians() -> None:
 def test_vectors_of_every_norm_and_steps() -> None:
     """Shifts (m, ..., m) and n equal steps of noise are one integer of n times the variance that moves by n m."""
     random = Random(f"{SEED}/nearly vectors")
-    sigma, move = random.uniform(MAX_SUM, 800.0), random.randint(1, 300)
+    sigma, move = random.uniform(MOST_SUMMED_SIGMA, 800.0), random.randint(1, 300)
     epsilon = move / sigma * random.uniform(0.2, 2.0)
     truth = delta_of(2.0 * sigma, 4 * move, epsilon)
     for mechanism in (
@@ -275,7 +275,7 @@ def test_epsilon_does_not_jump_with_sigma() -> None:
     """At one ratio of sensitivity to sigma, bounds agree across every sigma at which the method changes."""
     for steps in (1, 100):
         ends = []
-        for sigma in (300.0, 600.0, MAX_SUM, MAX_SUM + 10.0, 1e3, 2e3, 2010.0, 1e4, 1e7):
+        for sigma in (300.0, 600.0, MOST_SUMMED_SIGMA, MOST_SUMMED_SIGMA + 10.0, 1e3, 2e3, 2010.0, 1e4, 1e7):
             one = DiscreteGaussianSpec(sigma=sigma, sensitivity=round(sigma / 10.0), dimension=1).resolve(ALONE)
             with EXACT.within_allowance():
                 ends.append(ExactProfile(((one, steps),)).epsilon(1e-6).upper)
