@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.base.fields import POSITIVE, Constraint, Key, Reader, Selection
+from dpcli.base.fields import POSITIVE, Constraint, Key, Requirement, Selection
 from dpcli.file.keys.annotations import idle, kind_of, members_of
 from dpcli.file.keys.kinds import KeyPlace, Refused
 from dpcli.file.keys.tables import KeyTable, SelectedTable
@@ -35,7 +35,9 @@ class Circle(Shape):
 @dataclass(frozen=True, kw_only=True)
 class Square(Shape):
     width: Annotated[float, Key("of it", POSITIVE)]
-    height: Annotated[float | None, Key("the width where absent", reader=Reader("a width over 1", lambda s: s.width > 1))] = None
+    height: Annotated[float | None, Key("the width where absent", needs=Requirement("a width over 1", lambda s: s.width > 1))] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

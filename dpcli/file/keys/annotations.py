@@ -46,9 +46,9 @@ def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
         default=None if required else field.default,
         safer=key.safer,
         claim=key.claim,
-        reader=key.reader,
+        needs=key.needs,
         varies=key.varies,
-        reads=key.reads,
+        names_data=key.names_data,
     )
 
 
@@ -138,8 +138,8 @@ def idle(table: Any) -> Iterator[Problem]:
     cls: type = type(table)
     for name, member in members_of(cls).items():
         value = getattr(table, name)
-        if member.reader is not None and value != member.default and not member.reader.reads(table):
-            yield (name,), f"this key only with {member.reader.text}", _shown(value)
+        if member.needs is not None and value != member.default and not member.needs.met_by(table):
+            yield (name,), f"this key only with {member.needs.text}", _shown(value)
 
 
 def _shown(value: Any) -> str:

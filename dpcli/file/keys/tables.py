@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
-from dpcli.base.fields import Constraint, Reader, Selection
+from dpcli.base.fields import Constraint, Requirement, Selection
 from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
 from dpcli.file.keys.kinds import KeyPlace, Kind, Refused, expected
@@ -39,10 +39,10 @@ class Member:
     required: bool = False
     safer: Literal["smaller", "stated"] | None = None
     claim: bool = False
-    reader: Reader | None = None
+    needs: Requirement | None = None
     default: Any = None
     varies: bool = False
-    reads: bool = False
+    names_data: bool = False
 
     @property
     def text(self) -> str:
