@@ -145,7 +145,7 @@ class TablePlace:
     Attributes:
         title: The way in which a file writes the table, such as [train].
         path: Dotted key of the table, such as train.clipping; "" for the top level of the file.
-        word: Value of the selector for which the table has these keys; None if the table has no selector.
+        selector_value: Value of the selector for which the table has these keys; None if they do not depend on a selector.
         choice: The selector with its value, such as `task = "custom"`.
     """
 
@@ -153,7 +153,7 @@ class TablePlace:
     doc: str
     members: Members
     path: str = ""
-    word: str | None = None
+    selector_value: str | None = None
     choice: str = ""
 
 
