@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.errors import InputError
-from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, Requirement
+from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, NeededSetting
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.read import section
@@ -25,9 +25,9 @@ CONFIDENCE = Constraint("a number in (0.5, 1)", lambda x: 0.5 < x < 1, (("exclus
 TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, (("minimum", 1), ("maximum", 10**8)))
 
 
-def read_by(*kinds: str) -> Requirement:
+def read_by(*kinds: str) -> NeededSetting:
     """Return the requirement of keys that only audits of the given kinds use. A file without a kind may have the keys of all kinds."""
-    return Requirement(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
+    return NeededSetting(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
 
 
 ONE_RUN = read_by("one-run")

@@ -37,7 +37,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class NeededSetting:
     """A setting of a table without which one of its keys has no effect, such as `type = "text"` for the key `domain` of a column.
 
     Attributes:
@@ -76,7 +76,7 @@ class Key:
         safer: The changes of the key that cannot weaken the file. "stated": a value where there was none. "smaller": this, and a smaller
             value in place of a larger one. None: no change.
         claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
-        needs: Requirement without which the key has no effect; None if it always has an effect.
+        needs: NeededSetting without which the key has no effect; None if it always has an effect.
         varies: Whether the runs of a sweep may differ in the key.
         names_data: Whether the key names the data that a command reads. Other data may be about other people.
     """
@@ -85,7 +85,7 @@ class Key:
     rule: Constraint | None = None
     safer: Literal["smaller", "stated"] | None = None
     claim: bool = False
-    needs: Requirement | None = None
+    needs: NeededSetting | None = None
     varies: bool = False
     names_data: bool = False
 

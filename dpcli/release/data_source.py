@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import POSITIVE, Key, Note, Requirement
+from dpcli.base.fields import POSITIVE, Key, NeededSetting, Note
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.toml.findings import Problem
 
@@ -22,10 +22,10 @@ TEXT = "text"
 KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be keys of an answer
 MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it
 MOST_KEYS = 1_000_000  # largest number of keys that one column may declare, which are all listed in memory
-OF_NUMBERS = Requirement('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
-OF_INTEGERS = Requirement('type = "integer"', lambda column: column.type == "integer")
-OF_TEXT = Requirement('type = "text"', lambda column: column.type == TEXT)
-OF_PATH = Requirement("path", lambda source: source.path is not None)
+OF_NUMBERS = NeededSetting('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
+OF_INTEGERS = NeededSetting('type = "integer"', lambda column: column.type == "integer")
+OF_TEXT = NeededSetting('type = "text"', lambda column: column.type == TEXT)
+OF_PATH = NeededSetting("path", lambda source: source.path is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key, Note, Requirement, Selection
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key, NeededSetting, Note, Selection
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.suggest import did_you_mean
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MEASURE = Key("the statistic that the query asks for")
 BY = Key("columns whose values are the keys; there is one answer for each key")
 CONFIDENCE = OPEN_UNIT  # a confidence is above 0 and below 1
-OF_KEYS = Requirement("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
+OF_KEYS = NeededSetting("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
 COSTS = ("epsilon", "rho", "weight", "error")  # keys of which a query states exactly one
 SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
 SOME_KEYS = 1000  # assumed number of shown keys for an error of all answers together, if the keys are not declared

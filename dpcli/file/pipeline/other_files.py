@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import FILES
-from dpcli.file.pipeline.canonical import OF_PIPELINES, TOP, is_pipeline
+from dpcli.file.pipeline.canonical import PIPELINE_TABLES, TOP, is_pipeline
 from dpcli.file.toml.suggest import closest
 
 POLICY = "a policy, which dpcli gate reads as --policy"
@@ -68,7 +68,7 @@ def other_file(tables: Mapping[str, Any]) -> str | None:
 
 def misspelt_pipeline(tables: Mapping[str, Any]) -> bool:
     """Return whether a file has the key `format` and can only be a pipeline in which all names of tables are mistyped."""
-    near = type(tables.get("format")) is int and any(closest(key, OF_PIPELINES) for key in tables)
+    near = type(tables.get("format")) is int and any(closest(key, PIPELINE_TABLES) for key in tables)
     return near and not is_pipeline(tables) and other_file(tables) is None
 
 

@@ -16,7 +16,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Number, WholeNumber
 from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry
-from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.section import MECHANISM_TYPES, SAMPLING_SCHEMES
 from dpcli.file.toml.findings import Path
 
 MAX_ENTRIES = 100_000  # largest number of entries that the lists of a file may make in all
@@ -286,8 +286,8 @@ def numbers_in(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[P
         numeric_keys = _numeric(_known(table))
         yield from (((key,), value) for key, value in table.items() if key in numeric_keys and wanted(value))
     if type(sampling) is dict and any(map(wanted, sampling.values())):
-        scheme = SAMPLING.selected(sampling)
-        numeric_keys = _numeric(SAMPLING.own(scheme)) if scheme else frozenset()
+        scheme = SAMPLING_SCHEMES.selected(sampling)
+        numeric_keys = _numeric(SAMPLING_SCHEMES.class_members(scheme)) if scheme else frozenset()
         yield from ((("sampling", key), value) for key, value in sampling.items() if key in numeric_keys and wanted(value))
 
 
@@ -297,8 +297,8 @@ def _numeric(members: Members) -> frozenset[str]:
 
 def _known(table: Tables) -> Members:
     """Return the keys that an entry of this type may have."""
-    name = MECHANISMS.selected(table)
-    return {**members_of(Entry), **(MECHANISMS.own(name) if name else {})}
+    name = MECHANISM_TYPES.selected(table)
+    return {**members_of(Entry), **(MECHANISM_TYPES.class_members(name) if name else {})}
 
 
 def value_at(tables: Any, path: Path) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, Requirement
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, NeededSetting
 from dpcli.base.premise import Premises
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Problem
@@ -72,15 +72,15 @@ CLASSES = Constraint("a whole number from 2 to 10^5", lambda x: 2 <= x <= 10**5,
 ORDER = Constraint("a number > 1", lambda x: x > 1, (("exclusiveMinimum", 1),))
 
 # Conditions under which keys are read. A key is refused in a file in which its condition does not hold.
-FROM_FILE = Requirement("votes", lambda pate: pate.votes is not None)
-FROM_DATA = Requirement("data", lambda pate: pate.data is not None)
-SET_ASIDE = Requirement('queries = "held-out"', lambda pate: pate.queries == HELD_OUT)
-BY_STUDENT = Requirement('check = "student"', lambda pate: pate.check == "student")
-IN_COLUMNS = Requirement(
+FROM_FILE = NeededSetting("votes", lambda pate: pate.votes is not None)
+FROM_DATA = NeededSetting("data", lambda pate: pate.data is not None)
+SET_ASIDE = NeededSetting('queries = "held-out"', lambda pate: pate.queries == HELD_OUT)
+BY_STUDENT = NeededSetting('check = "student"', lambda pate: pate.check == "student")
+IN_COLUMNS = NeededSetting(
     "data in a file with columns",
     lambda pate: any(ending(source or "") in WITH_COLUMNS for source in (pate.data, pate.queries, pate.test)),
 )
-WIDE = Requirement("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
+WIDE = NeededSetting("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

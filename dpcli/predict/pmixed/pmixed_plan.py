@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from dpcli.base.errors import InputError
-from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, Requirement
+from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, NeededSetting
 from dpcli.base.premise import Premises
 from dpcli.file.keys.kinds import KeyPlace
 from dpcli.file.pipeline.model import Entry, Pipeline
@@ -48,12 +48,12 @@ NO_GUARANTEE = (
 )
 
 # Conditions under which keys are read. A key is refused in a file in which its condition does not hold.
-NGRAM = Requirement(f'model = "{COUNTING}"', lambda table: table.model == COUNTING)
-ADAPTED = Requirement("lora", lambda table: table.lora is not None)
-PAPER = Requirement('mode = "paper"', lambda table: table.mode == "paper")
-SOUND = Requirement('mode = "sound"', lambda table: table.mode == "sound")
-COLUMNS = Requirement("data in a file with columns", lambda table: os.path.splitext(table.data)[1] in WITH_COLUMNS)
-PLAIN_TEXT = Requirement("data in a .txt file", lambda table: os.path.splitext(table.data)[1] == ".txt")
+NGRAM = NeededSetting(f'model = "{COUNTING}"', lambda table: table.model == COUNTING)
+ADAPTED = NeededSetting("lora", lambda table: table.lora is not None)
+PAPER = NeededSetting('mode = "paper"', lambda table: table.mode == "paper")
+SOUND = NeededSetting('mode = "sound"', lambda table: table.mode == "sound")
+COLUMNS = NeededSetting("data in a file with columns", lambda table: os.path.splitext(table.data)[1] in WITH_COLUMNS)
+PLAIN_TEXT = NeededSetting("data in a .txt file", lambda table: os.path.splitext(table.data)[1] == ".txt")
 
 
 @dataclass(frozen=True, slots=True)

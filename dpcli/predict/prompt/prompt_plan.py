@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.base.fields import COUNT, Key, Note, Requirement
+from dpcli.base.fields import COUNT, Key, NeededSetting, Note
 from dpcli.base.premise import Premises
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.limits import read_bytes
@@ -23,7 +23,7 @@ from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
 AT_MOST = up_to(100_000, "100000")  # a whole number from 1 to 100,000
-OF_MODELS = Requirement("model", lambda prompt: prompt.model is not None)
+OF_MODELS = NeededSetting("model", lambda prompt: prompt.model is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, Requirement, Selection
+from dpcli.base.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, NeededSetting, Selection
 from dpcli.base.lazy import load
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.keys.annotations import members_of
@@ -38,9 +38,9 @@ TASK = Key(
 BOUNDED = "bounded-logistic"  # softmax regression on features of bounded length
 BUILT_IN = ("logistic", BOUNDED, "mlp", "cnn")  # models for arrays
 # Settings without which a key of the table has no effect.
-SGD = Requirement('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
-BIAS_CORRECTED = Requirement('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
-HELD_OUT = Requirement('public = "held-out"', lambda train: train.public == "held-out")
+SGD = NeededSetting('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
+BIAS_CORRECTED = NeededSetting('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
+HELD_OUT = NeededSetting('public = "held-out"', lambda train: train.public == "held-out")
 
 
 @dataclass(frozen=True, slots=True)

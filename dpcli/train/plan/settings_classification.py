@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Requirement
-from dpcli.file.keys.annotations import idle
+from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, NeededSetting
+from dpcli.file.keys.annotations import keys_without_effect
 from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
@@ -23,8 +23,8 @@ MOST_VALUES = 10_000  # largest number of values of a category; each is an input
 # A whole number with a decimal part of zeros ("3.0"), or a day at midnight ("2024-05-01 00:00:00"). A file writes the number 3 as 3.0 if
 # another value of the column is missing or has a fraction, and a day with 00:00:00 if another value has a time of day.
 COLUMN_FORM = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)
-NUMBERS = Requirement("min and max", lambda feature: feature.domain is None)
-CATEGORIES = Requirement("domain", lambda feature: feature.domain is not None)
+NUMBERS = NeededSetting("min and max", lambda feature: feature.domain is None)
+CATEGORIES = NeededSetting("domain", lambda feature: feature.domain is not None)
 
 
 def plain(text: str) -> str:
@@ -112,7 +112,7 @@ class Feature:
             yield ("missing",), "a number from min to max", f"{self.missing:g}"
 
 
-AUGMENTED = Requirement("augmentations", lambda train: train.augmentations is not None)
+AUGMENTED = NeededSetting("augmentations", lambda train: train.augmentations is not None)
 PIXELS = Constraint("a whole number from 1 to 1,000", lambda x: 1 <= x <= 1_000, (("minimum", 1), ("maximum", 1_000)))
 
 
@@ -192,9 +192,9 @@ MODEL = Constraint(
     lambda text: text in BUILT_IN or FUNCTION.holds(text),
     (("pattern", f"^({'|'.join(BUILT_IN)})$|^{CALLED}$"),),
 )
-COLUMNS = Requirement("data in a file with columns", has_columns)
-FEATURES = Requirement("columns", lambda train: train.columns is not None)
-MLP = Requirement('model = "mlp"', lambda train: train.model == "mlp")
+COLUMNS = NeededSetting("data in a file with columns", has_columns)
+FEATURES = NeededSetting("columns", lambda train: train.columns is not None)
+MLP = NeededSetting('model = "mlp"', lambda train: train.model == "mlp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,5 +319,5 @@ class Classification(Images):
         for name, feature in declared.items():
             if name in (self.label, self.units):
                 yield ("columns", name), "a column that is neither label nor units", "one of the two"
-            for place, expected, actual in (*idle(feature), *feature.problems()):
+            for place, expected, actual in (*keys_without_effect(feature), *feature.problems()):
                 yield ("columns", name, *place), expected, actual

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-from dpcli.base.fields import Constraint, Key, Requirement
+from dpcli.base.fields import Constraint, Key, NeededSetting
 from dpcli.train.plan.settings import TASK, Train
 from dpcli.train.plan.settings_classification import Images
 from dpcli.train.plan.sources import FUNCTION
 
-METRIC = Requirement("metric", lambda train: train.metric is not None)
-PUBLIC = Requirement("public", lambda train: train.public is not None)
+METRIC = NeededSetting("metric", lambda train: train.metric is not None)
+PUBLIC = NeededSetting("public", lambda train: train.public is not None)
 
 CALLERS = "the caller's"
 GIVEN = Constraint('"the caller\'s"', lambda x: x == CALLERS, (("const", CALLERS),))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Requirement
+from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, NeededSetting
 from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.settings_classification import COLUMNS
@@ -96,7 +96,7 @@ class CausalLm(Language):
         Literal["line", "paragraph", "window"],
         Key(
             "definition of one record of text: a line or row, a paragraph between blank lines, or a window of context tokens",
-            needs=Requirement("data in a .txt file", reads_record),
+            needs=NeededSetting("data in a .txt file", reads_record),
         ),
     ] = "line"
     token_loss: Annotated[
