@@ -1,10 +1,12 @@
 """The translation of a pipeline into mechanisms and counts, which accountants compose.
 
-The adjacency, the unit of privacy, samples, groups and partitions are applied here, with the mechanism types and sampling schemes that this
-module calls; accountants compose mechanisms alone. A *charge* (`BillLine`) is a mechanism with the number of its runs. Entries that read
-one sample become one mechanism, entries that others name are charged there only, and a unit with several records, or a group of units, is
-resolved as one larger change (`Neighbours`). A case for which nothing is proved must be refused by then: behind this module every charge is
-believed.
+`resolve` returns *charges*: a charge (`BillLine`) is a mechanism with the number of its runs. Here, and in the mechanism types and sampling
+schemes that this module calls, the adjacency, the unit of privacy, samples and partitions are applied; accountants compose mechanisms
+alone. A *group* entry names other entries, its *members*, which are charged with it only. Entries that read one sample become one
+mechanism. A unit with several records, or several units that change together, are resolved as one larger change (`Neighbours`).
+
+A case for which nothing is proved must be refused here at the latest: behind this module every charge is believed. Where a bound need not
+be reached by any data, the mechanism says so (`unclaimed`), so that no lower bound is claimed for it.
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.mechanisms.spec import Spec
 
-# Limits that no sensible file reaches. A short file whose groups name each other several times would otherwise take unlimited time.
+# Limits on time that no sensible file reaches: a short file whose groups name each other several times would otherwise take unlimited time.
+# The numbers are arbitrary; a file beyond them is refused.
 MAX_DEPTH = 16  # largest depth of nested groups
 MAX_MEMBERS = 10_000  # largest number of members of a group, including those of nested groups
-MAX_COUNT = 10**18  # largest number of runs of one mechanism; it fits into 64 bits
-# Largest number of choices of one part from each partition that are priced separately. Each choice takes as long as a whole file.
+MAX_COUNT = 10**18  # largest number of runs of one mechanism; it fits into a signed 64-bit integer, as databases of ledgers store
+# Largest number of choices of one part from each partition that are priced separately, each of which takes as long as a whole file. Beyond
+# it, each partition is priced as a mechanism that dominates all of its parts: the bound stays sound, and may be larger.
 MAX_CASES = 64
 
 
