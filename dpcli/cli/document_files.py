@@ -40,12 +40,12 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
     Raises:
         InputError: The path is "-"; the file cannot be written; or it is an input, a protected file or an SQLite database.
     """
-    from dpcli.cli import outputs as protected
+    from dpcli.cli.outputs import possible_inputs, require_no_input, require_unprotected
 
     if path == "-":
         raise InputError(DASH_REFUSAL)
-    protected.require_no_input(path, protected.inputs() if inputs is None else inputs)
-    protected.require_free(path)
+    require_no_input(path, possible_inputs() if inputs is None else inputs)
+    require_unprotected(path)
     try:
         with open(path, "ab" if append else "wb") as file:
             for piece in pieces:

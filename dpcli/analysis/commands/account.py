@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.options import (
-    accounting_options,
-    composed,
-    emit,
-    output_options,
-    require_one_unit,
-    run_options,
-    working,
-    write_option,
-)
+from dpcli.cli.accounting_options import accounting_options, require_one_unit, run_options, write_option
+from dpcli.cli.options import composed, emit, output_options, working
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
