@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dpcli.analysis.difference import Edit, Priced
+from dpcli.analysis.difference import Priced
+from dpcli.analysis.table_changes import Edit
 from dpcli.base.registry import SECTIONS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.limits import escaped_path

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dpcli.analysis.difference import Change, Edit, Priced
+from dpcli.analysis.difference import Priced
+from dpcli.analysis.table_changes import Change, Edit
 from dpcli.base.lazy import load
 from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of
