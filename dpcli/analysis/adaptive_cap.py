@@ -22,7 +22,7 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 
-LARGEST_RHO = 1e9  # end of the search for the rho of a cap
+LARGEST_RHO = 1e9  # end of the search for the rho of a cap; a cap that allows more counts as no cap on rho
 UNCAPPED = "privacy.adaptive is true, so only a cap fixed before the first output is guaranteed: state one in [budget]"
 
 

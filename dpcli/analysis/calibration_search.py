@@ -1,8 +1,10 @@
 """A search on a grid of numbers for the cheapest value that meets a target, and for the nearest cheaper value that misses it.
 
-The grid has the numbers with seven significant digits or, for a count, the whole numbers. A value *meets* the target if its upper bound was
-computed and is small enough; a value without a bound misses it. The search brackets the boundary and then narrows it by interpolation and
-halving. It may stop early and report a gap (`Boundary.adjacent` is False), but the value that it returns always meets the target.
+calibrate.py calls `search` with the bound on epsilon, or on another quantity, as a function of the value. The grid has the numbers with
+seven significant digits or, for a count, the whole numbers; an *index* is the position of a number in the grid. A value *meets* the target
+if its upper bound was computed and is small enough; a value without a bound misses it. The search brackets the boundary and then narrows it
+by interpolation and halving. It may stop early and report a gap (`Boundary.adjacent` is False), but the value that it returns always meets
+the target. So the constants below touch speed and the size of such a gap, and never whether the target is met.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from typing import NamedTuple
 from dpcli.base.errors import CannotCertify
 from dpcli.numerics.work import exhausted
 
-DIGITS = 7  # significant digits of an answer
+DIGITS = 7  # significant digits of an answer; arbitrary
 FIRST_MANTISSA: int = 10 ** (DIGITS - 1)  # smallest whole number with DIGITS digits
 DECADE = 9 * FIRST_MANTISSA  # number of decimals with DIGITS digits between two successive powers of ten
 LOWEST_DECADE = -20  # power of ten at index 0 of the decimals; it is below all values of the grid
-FEWEST_STEPS = 256  # smallest start of a search for steps; bounds for fewer steps take more work
+FEWEST_STEPS = 256  # smallest start of a search for steps, since bounds for fewer steps take more work
+# The numbers down to FIRST_ATTEMPTS are arbitrary; they touch the number of attempts, each of which is an account.
 WIDENING = 4  # ratio of successive whole numbers that are tried until the target is bracketed
 MOST_REFUSALS = 4  # after more successive values without a bound, the search stops moving away from its start
 MOST_HALVINGS = 6  # largest number of points tried between a value without a bound and a value that misses the target
@@ -92,7 +95,7 @@ def search(
 class SearchPoint(NamedTuple):
     """An index of the grid, and the bound at its value; inf if no bound is certified."""
 
-    place: int
+    position: int  # a field `index` would hide the method of tuples
     bound: float
 
 
@@ -230,7 +233,7 @@ def _next_index(attempts: list[SearchPoint], grid: Grid, target: float, meets: i
 def _secant_root(attempts: list[SearchPoint], grid: Grid, target: float) -> float | None:
     """Return the value at which the secant through the two attempts nearest to the target meets it; None if there is no such secant."""
     bounded = [attempt for attempt in attempts if 0.0 < attempt.bound < math.inf]
-    logs = [(math.log(attempt.bound / target), attempt.place) for attempt in bounded]
+    logs = [(math.log(attempt.bound / target), attempt.position) for attempt in bounded]
     nearest = sorted(logs, key=lambda log: (abs(log[0]), log[1], log[0]))[:2]
     if len(nearest) < 2 or nearest[0][0] == nearest[1][0]:
         return None

@@ -1,7 +1,8 @@
 """Targets of a calibration other than epsilon: rho of zCDP, the success of an attacker, and mu of Gaussian DP.
 
-The flags --target-rho, --target-advantage, --target-tpr with --at-fpr, and --target-mu choose a `Goal` (`goal_of`). Calibration
-(calibrate_file.py) sets a value in the pipeline, asks the goal for its upper bound, and compares it with the target.
+The flags --target-rho, --target-advantage, --target-tpr with --at-fpr, and --target-mu choose a `Goal` (`goal_of`). A calibration
+(calibrate_file.py) sets a value in the pipeline, asks the goal for an upper bound on its quantity (`measure`), and compares it with the
+target. So a value that meets the target is certified, and the search parameters here touch only how much noise is found to be needed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.normal import mu_of_pure
 
-POINTS = 33  # number of slopes that one round of a search tries
-ROUNDS = 3  # number of rounds; each searches around the best slope of the round before
+# A search over the epsilons whose bounds on the true positive rate are compared. Any epsilon gives a sound bound; the numbers are
+# arbitrary.
+POINTS = 33  # number of epsilons that one round of the search tries
+ROUNDS = 3  # number of rounds; each searches around the best epsilon of the round before
 ROUNDED_UP = 1.0 + 1e-12  # factor that is larger than the rounding errors of a closed form
 
 
@@ -107,7 +110,7 @@ class PowerGoal:
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
         last = -math.log(min(self.level, 1.0 - self.target))  # for larger epsilons, both bounds exceed the target
-        delta_of_interest = min(1e-6, 1e-2 * self.level)
+        delta_of_interest = min(1e-6, 1e-2 * self.level)  # bounds on deltas far below it need not be tight
         pure = pure_epsilon(pipeline, group_size)  # the curve has a corner at it, which a search may miss
         low, high = 0.0, last
         smallest = math.inf
@@ -150,7 +153,7 @@ class GaussianGoal:
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
         steps = tuple((charge.mechanism, charge.count) for charge in resolve(pipeline, group_size))
-        mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # the factor rounds up
+        mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # rounded up by more than the errors of the sum and the root
         return without_rounding(mu, self.target), "gdp, exact"
 
 
