@@ -189,7 +189,7 @@ def priced(
 ) -> Account:
     """Return the account of a pipeline with these charges. Raises InputError if delta is missing or a value is invalid.
 
-    charges: what is composed: the charges of the pipeline for `runs` runs, or those of several pipelines (dataset_sum.py).
+    charges: the charges that are composed: of `runs` runs of the pipeline, or of several pipelines together (dataset_sum.py).
     group_size, runs: the numbers for which the charges were made. They are needed again for the cap of an adaptive pipeline.
     """
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"

@@ -103,10 +103,10 @@ def profile(
     Args:
         epsilons: finite epsilons >= 0 in nats, in increasing order, at least one.
         group_size: number of units of privacy that change together.
-        delta: the delta of interest, such as that of the file. A one-sided accountant whose epsilon at this delta is far above the best
-            one is not run for a whole curve.
-        points: those of `epsilons` whose delta is printed as a number. One-sided accountants are also run at these epsilons, unless an
-            interval is narrow there, or the whole curve is narrow.
+        delta: the delta of interest, such as the delta of the file. A one-sided accountant whose epsilon at this delta is far above the
+            best one is not run for a whole curve.
+        points: the epsilons, among `epsilons`, whose delta is printed as a number. One-sided accountants are also run at these epsilons,
+            unless an interval is narrow there, or the whole curve is narrow.
 
     Returns:
         Upper bounds and certified lower bounds on delta. Two-sided accountants are run at all epsilons, the cheapest first, until the
@@ -225,7 +225,11 @@ def _curve_of_case(
 
 
 def _sums_atoms(profile: Any) -> bool:
-    """Return whether a composition has several steps, each of them with losses of countably many values."""
+    """Return whether a composition has several steps, and all of their privacy losses are *atoms*, that is, have countably many values.
+
+    `decays` of a loss says whether its characteristic function decays, which it does not for atoms. A loss without this attribute counts as
+    one that decays.
+    """
     if isinstance(profile, Failing):
         return _sums_atoms(profile.rest)
     try:

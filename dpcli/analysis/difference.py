@@ -78,7 +78,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
     """Compare two pipelines.
 
     a, b: the places of the pipelines: a path, "-" for standard input, or REVISION:PATH.
-    delta: the delta at which both are compared; if None, the delta of the first file, else that of the second.
+    delta: the delta at which both are compared; if None, the delta of the first file or, without one, of the second.
 
     Raises InputError if a file cannot be read or contradicts itself, both are standard input, or neither a file nor `delta` states a delta.
     """

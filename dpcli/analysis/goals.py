@@ -140,7 +140,7 @@ class GaussianGoal:
     """The mu of Gaussian DP: at all error rates, the file is no easier to attack than one Gaussian release with sensitivity / noise = mu.
 
     The values mu^2 of all parts add up (Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2). The mu of a Gaussian is sensitivity / noise.
-    The mu of an epsilon-DP mechanism follows from randomised response, whose trade-off curve consists of two lines. Its mu is that of the
+    The mu of an epsilon-DP mechanism follows from randomised response, whose trade-off curve consists of two lines. Its mu is the mu of the
     Gaussian with equal advantage: 2 Phi(mu / 2) - 1 = tanh(epsilon / 2). The curve of this Gaussian passes through the corner of the two
     lines. Being convex and symmetric, it lies below both lines. Sampling does not lower mu, since the largest privacy losses on a sample
     equal the largest losses on all records. So sampled mechanisms are refused; the other goals do account for sampling.

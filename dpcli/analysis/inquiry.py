@@ -49,8 +49,8 @@ SETTLED = 1e-9
 # Cells (units of work, numerics/work.py) that all cheap accountants may take together for the table, about 20 ms. Arbitrary; it touches
 # speed and the rows of the table, and never the headline.
 CHEAP_CELLS = 4e5
-# Largest number of different steps that are composed as they are. Of more, some are rounded to fewer dominating steps, which keeps the
-# bound sound and makes it slightly larger, in return for speed.
+# Largest number of different steps that are composed as they are. If there are more, steps are rounded to fewer dominating ones: the
+# bound stays sound, becomes slightly larger, and takes less time.
 MOST_MECHANISMS = 1_500
 GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enough; arbitrary, it saves further attempts
 # Seconds that the grid accountant may take: by default, if no accountant has an interval, and if the user chose the accountants. They are

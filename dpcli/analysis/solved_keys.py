@@ -24,7 +24,7 @@ Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "
 Target = tuple[str, str]  # the name of a mechanism, and its key that gets the value
 
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
-NOISE_PARAMETERS = ("noise", "scale")  # the parameters whose keys are those of a noise
+NOISE_PARAMETERS = ("noise", "scale")  # the parameters that stand for a key of NOISE_KEYS
 SOLVED_KEYS = (*NOISE_KEYS, "epsilon")  # keys whose value may be "calibrate"; an epsilon is sensitivity / noise
 DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # keys that must be equal in entries that share a sample
 

@@ -1,7 +1,7 @@
 """Options of the commands that price a pipeline: the accountants and the delta, the flags that describe a run without FILE, and --write.
 
-`dpcli account`, `calibrate` and `calibrate-sigma` share them, and other commands take single ones. The flags that describe a run become the
-text of a pipeline file (dpcli/file/pipeline/flags.py), which --write stores at a path that must not exist.
+`dpcli account`, `calibrate` and `calibrate-sigma` share most of them, and other commands take single ones. The flags that describe a run
+become the text of a pipeline file (dpcli/file/pipeline/flags.py), which --write stores at a path that must not exist.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
-# Kinds of content of a document, which decide which formats can show it. PICTURES is that of a command that also writes charts.
+# Kinds of content of a document, which decide which formats can show it. PICTURES stands for the charts of a command.
 PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
 NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed; arbitrary: shorter work seems immediate

@@ -19,8 +19,8 @@ from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
-# Up to MOST_ROWS mechanisms are all in the table. Of more, the ROWS_OF_MANY with the largest shares are, which fit on a screen. Both are
-# arbitrary, and the JSON document has all mechanisms.
+# The table has up to MOST_ROWS mechanisms. If there are more, it has the ROWS_OF_MANY with the largest shares, which fit on a screen. Both
+# numbers are arbitrary, and the JSON document has all mechanisms.
 MOST_ROWS, ROWS_OF_MANY = 60, 20
 
 

@@ -56,7 +56,7 @@ def other_file(tables: Mapping[str, Any]) -> str | None:
     """Return the kind of a file that is a policy or a schedule, with the command that reads it; None for any other file.
 
     A file with a key that is similar to one of pipelines may be a mistyped pipeline, so that the result is None. A file without `format`
-    may be of another program. It counts only if all of its keys are those of a policy or of a schedule.
+    may be of another program. It counts only if all of its keys are keys of a policy, or of a schedule.
     """
     policies, keys = _policies(), _keys(tables)
     if any(key not in policies and key != "run" and closest(key, TOP) for key in keys):

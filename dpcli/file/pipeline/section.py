@@ -112,7 +112,7 @@ def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[t
 def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each contradiction between a section and the rest of its file. The file must be valid otherwise.
 
-    JUDGED_IN_FILE has the function of each section with such checks; that of [train] checks that training can perform the entries it names.
+    JUDGED_IN_FILE has the function of each section with such checks. For example, [train] may only name entries that training can perform.
     """
     for name, target in JUDGED_IN_FILE.items():
         if name in values:

@@ -198,7 +198,7 @@ def _table_of_series(name: str, entries: Sequence[Tables]) -> Tables | None:
         if all(type(value) in (int, float) for value in values):
             lists[path] = values
     varying = {path: values for path, values in lists.items() if any(value != values[0] for value in values)}
-    if not varying:  # one list is needed all the same: it determines the number of entries
+    if not varying:  # one list is needed, as it determines the number of entries
         varying = dict(list(lists.items())[:1])
     for path, values in varying.items():
         table = with_value(table, path, values)
