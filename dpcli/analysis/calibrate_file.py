@@ -52,7 +52,8 @@ def calibrate_goal(
     """
 
     def measure(candidate: Pipeline, _: float) -> ValuedBound:
-        return ValuedBound(*goal.measure(candidate, group_size))
+        result = goal.measure(candidate, group_size)
+        return ValuedBound(result.upper, result.accountant)
 
     solved_targets = solvable(pipeline, targets, solve)
     bounds = BoundByValue(measure, pipeline, solved_targets, noise_divisors(solved_targets, weights, pure=False))

@@ -92,6 +92,13 @@ def search(
     return Boundary(grid.value(meets), grid.value(misses), abs(meets - misses) <= 1)
 
 
+class IndexBracket(NamedTuple):
+    """An index whose value meets the target, and one whose value misses it; None if none is known."""
+
+    meets: int | None
+    misses: int | None
+
+
 class SearchPoint(NamedTuple):
     """An index of the grid, and the bound at its value; inf if no bound is certified."""
 
@@ -146,10 +153,8 @@ def _start(parameter: str, grid: Grid, stated: float | None) -> int:
     return grid.index(1.0)
 
 
-def _bracket(
-    bound_at: Callable[[int], float], target: float, start: int, safer: int, grid: Grid, last: int
-) -> tuple[int | None, int | None]:
-    """Return an index that meets the target and an index that misses it. Either is None if the grid ends before.
+def _bracket(bound_at: Callable[[int], float], target: float, start: int, safer: int, grid: Grid, last: int) -> IndexBracket:
+    """Return indices between which the boundary lies. Either is None if the grid ends before it is reached.
 
     An infinite bound may be a refusal of a single value, so the search continues beyond it.
 
@@ -166,7 +171,7 @@ def _bracket(
         if result < math.inf:
             misses = index
     if misses is not None:
-        return meets, misses
+        return IndexBracket(meets, misses)
     if meets != start:
         refused.append(start)
     for index in _away(start, -safer, grid, last):
@@ -174,12 +179,12 @@ def _bracket(
         if result <= target:
             meets, refused = index, []
         elif result < math.inf:
-            return meets, index
+            return IndexBracket(meets, index)
         else:
             refused.append(index)
         if len(refused) > MOST_REFUSALS or exhausted():
             break
-    return meets, refused[0] if refused else None
+    return IndexBracket(meets, refused[0] if refused else None)
 
 
 def _away(start: int, direction: int, grid: Grid, last: int) -> Iterator[int]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from dpcli.accountants.base import Steps
 from dpcli.accountants.directions import parts_of
@@ -34,6 +34,13 @@ ROUNDS = 3  # number of rounds; each searches around the best epsilon of the rou
 ROUNDED_UP = 1.0 + 1e-12  # factor that is larger than the rounding errors of a closed form
 
 
+class GoalBound(NamedTuple):
+    """An upper bound on the quantity of a goal, inf if none is known, and the name of the accountant that certifies it."""
+
+    upper: float
+    accountant: str
+
+
 class Goal(Protocol):
     """A quantity that decreases as noise grows, and the largest value that it may have.
 
@@ -51,11 +58,8 @@ class Goal(Protocol):
     @property
     def wording(self) -> str: ...
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        """Return an upper bound on the quantity, and the accountant that certifies it. The bound is inf if none is known.
-
-        Raises CannotCertify if no amount of noise would give a finite bound.
-        """
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
+        """Return a bound on the quantity. Raises CannotCertify if no amount of noise would give a finite one."""
         ...
 
 
@@ -68,11 +72,11 @@ class RhoGoal:
 
     target: float
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         result = total_rho(resolve(pipeline, group_size))
         if result.reason is not None:
             raise CannotCertify(f"no rho is known: {result.reason}")
-        return without_rounding(result.value, self.target), "zcdp"
+        return GoalBound(without_rounding(result.value, self.target), "zcdp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +88,11 @@ class AdvantageGoal:
 
     target: float
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         result = headline(pipeline, epsilon=0.0, group_size=group_size)
         if result.winner is None:
-            return result.upper, "none"
-        return min(result.upper, 1.0), result.winner.accountant.name
+            return GoalBound(result.upper, "none")
+        return GoalBound(min(result.upper, 1.0), result.winner.accountant.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class PowerGoal:
     def wording(self) -> str:
         return f"true positive rate at a false positive rate of {self.level!r}"
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         last = -math.log(min(self.level, 1.0 - self.target))  # for larger epsilons, both bounds exceed the target
         delta_of_interest = min(1e-6, 1e-2 * self.level)  # bounds on deltas far below it need not be tight
         pure = pure_epsilon(pipeline, group_size)  # the curve has a corner at it, which a search may miss
@@ -123,7 +127,7 @@ class PowerGoal:
             best = int(np.argmin(np.minimum(steep, flat)))  # each bound has one minimum
             low = float(epsilons[max(best - 1, 0)])
             high = float(epsilons[min(best + 1, POINTS)])
-        return min(smallest * ROUNDED_UP, 1.0), "profile"
+        return GoalBound(min(smallest * ROUNDED_UP, 1.0), "profile")
 
     def _curve(self, pipeline: Pipeline, epsilons: Array, pure: float, group_size: int, delta: float) -> ProfileCurve:
         """Return the profile at these epsilons. From `pure` on, delta is 0 and no accountant is run, since its interval would be wide."""
@@ -151,10 +155,10 @@ class GaussianGoal:
 
     target: float
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         steps = tuple((charge.mechanism, charge.count) for charge in resolve(pipeline, group_size))
         mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # rounded up by more than the errors of the sum and the root
-        return without_rounding(mu, self.target), "gdp, exact"
+        return GoalBound(without_rounding(mu, self.target), "gdp, exact")
 
 
 def _squares(steps: Steps) -> Iterator[float]:

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.accountants.plugin import BRACKETING, SETTLING
@@ -103,6 +104,13 @@ class Panel:
     with_rows: bool = True
 
 
+class GroupedSteps(NamedTuple):
+    """Steps in place of others, with fewer different mechanisms: steps that dominate the others, and steps that the others dominate."""
+
+    dominating: Steps
+    dominated: Steps
+
+
 @dataclass(frozen=True)
 class Inquiry:
     """The question to each accountant: an upper bound on the cost of the charges.
@@ -124,23 +132,24 @@ class Inquiry:
         return steps_of(self.charges)
 
     @cached_property
-    def grouped(self) -> tuple[Steps, Steps] | None:
-        """Two shorter lists of steps: one that dominates the charged steps, and one that they dominate. None if the steps are few."""
+    def grouped(self) -> GroupedSteps | None:
+        """The charged steps with fewer different mechanisms; None if there are few, or if they cannot be rounded."""
         if len(self.charged_steps) <= MOST_MECHANISMS:
             return None
         from dpcli.accountants.rounded_steps import rounded_steps
 
-        return rounded_steps(self.charged_steps, MOST_MECHANISMS)
+        rounded = rounded_steps(self.charged_steps, MOST_MECHANISMS)
+        return None if rounded is None else GroupedSteps(*rounded)
 
     @property
     def steps(self) -> Steps:
         """The steps that are composed for an upper bound."""
-        return self.charged_steps if self.grouped is None else self.grouped[0]
+        return self.charged_steps if self.grouped is None else self.grouped.dominating
 
     @property
     def dominated_steps(self) -> Steps:
         """The steps that are composed for a lower bound."""
-        return self.charged_steps if self.grouped is None else self.grouped[1]
+        return self.charged_steps if self.grouped is None else self.grouped.dominated
 
     @cached_property
     def composed_charges(self) -> tuple[BillLine, ...]:
