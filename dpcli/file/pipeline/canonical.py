@@ -2,7 +2,9 @@
 
 An *entry* is one [[mechanism]] table as it was read (`Entry` in model.py): keys that all entries have, and a *spec* with the keys of its
 mechanism type. TOP lists the top-level keys of a file, with the sections of commands, such as [train], that plugins register.
-`read_document` reads a file by TOP for consistency.py, and `pipeline_of` makes the `Pipeline`.
+`read_document` reads a file by TOP for consistency.py, and `pipeline_of` makes the `Pipeline`. A class with `read` and `schema` is a *kind*
+of value (keys/kinds.py): its `text` completes messages "expected ...", and its `takes` the manual. A *member* is a key with its kind and
+rule (keys/tables.py), and a *finding* a problem at the path of a key.
 
 The *canonical* tables of a pipeline (`tables_of`) are [privacy] and the entries as plain data without defaults: the mechanisms of two files
 with equal ones cost the same, whatever their spelling. A ledger records them for each run, and `pipeline_from` reads them back. So a key on

@@ -2,7 +2,8 @@
 
 read.py calls `values_of` with the tables of a file. It reads each value alone (canonical.py), compares the values that could be read, and
 adds the mechanisms of the queries of a release. A *problem* is a triple: the path of a key, the text after "expected", and the text after
-"found"; it becomes a finding. A contradiction refuses the file, because dpcli and the program that runs might each believe another key.
+"found"; it becomes a finding. A contradiction refuses the file, because dpcli and the program that runs might each believe another key. An
+*entry* is one [[mechanism]] table as it was read, and its *spec* holds the keys of its mechanism type.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A *part* is an entry that another one names, such as a member of a composed mech
 *sample* with a name is drawn once and read by all entries that state the name, which must then agree on how it is drawn. A part that does
 not exist, a cycle of parts, or two draws under one name would make the account leave out a cost, so each is a problem: a triple of the path
 of a key, the text after "expected", and the text after "found". consistency.py asks for the problems while a file is read; resolve.py, lint
-and the commands ask which entries belong together.
+and the commands ask which entries belong together. The *spec* of an entry holds the keys of its mechanism type.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 `resolve` returns *charges*: a charge (`BillLine`) is a mechanism with the number of its runs. Here, and in the mechanism types and sampling
 schemes that this module calls, the adjacency, the unit of privacy, samples and partitions are applied; accountants compose mechanisms
 alone. A *group* entry names other entries, its *members*, which are charged with it only. Entries that read one sample become one
-mechanism. A unit with several records, or several units that change together, are resolved as one larger change (`Neighbours`).
+mechanism. A unit with several records, or several units that change together, are resolved as one larger change (`Neighbours`). An *entry*
+is one [[mechanism]] table, and its *spec* holds the keys of its mechanism type.
 
 A case for which nothing is proved must be refused here at the latest: behind this module every charge is believed. Where a bound need not
 be reached by any data, the mechanism says so (`unclaimed`), so that no lower bound is claimed for it.

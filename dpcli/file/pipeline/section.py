@@ -8,7 +8,8 @@ become mechanisms, which are priced.
 consistency.py collects the problems of sections while a file is read. A *problem* is a triple: the path of a key, the text after
 "expected", and the text after "found". `refuse_contradicted` checks once more after numbers of a pipeline were changed, as a calibration
 does: the new number of steps may contradict a section that fitted the old one. `places_in` lists the tables that a kind of value contains,
-for the manual and for `dpcli explain` (key_places.py).
+for the manual and for `dpcli explain` (key_places.py). A *kind* reads a value and describes it (keys/kinds.py): its `text` completes
+messages "expected ...", and its `takes` the manual.
 """
 
 from __future__ import annotations
