@@ -189,7 +189,7 @@ def test_a_key_within_a_table_is_asked_too(table: str, whole: bool, monkeypatch:
     selected = SAMPLING_SCHEMES if table.endswith("sampling") else members_of(load(TASKS["custom"]))["clipping"].kind
     assert isinstance(selected, SelectedTable)
     tables = {"train": {"task": "custom"}, "mechanism": [{"name": "sgd", "type": "gaussian"}]}
-    own = SelectedTable.own
+    own = SelectedTable.class_members
 
     def planted(cls: str, key: str) -> Callable[..., Members]:
         fixed = {**own(selected, cls), key: replace(own(selected, cls)[key], varies=False)}
@@ -200,7 +200,7 @@ def test_a_key_within_a_table_is_asked_too(table: str, whole: bool, monkeypatch:
             dotted, value = (table, {key: 1}) if whole else (f"{table}.{key}", 1)
             assert target_of(dotted, ("sweep",), tables, Findings(), [value])
             with monkeypatch.context() as patched:
-                patched.setattr(SelectedTable, "own", planted(cls, key))
+                patched.setattr(SelectedTable, "class_members", planted(cls, key))
                 assert not target_of(dotted, ("sweep",), tables, Findings(), [value]), (cls, key)
 
 
