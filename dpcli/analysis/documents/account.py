@@ -81,7 +81,7 @@ def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnost
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, {setting}"
     if account.winner is None:
-        why = _uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
+        why = _why_uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     accountant = account.winner.accountant.name
     if privacy.adaptive:
@@ -100,7 +100,7 @@ def headline_of_run(account: Account) -> str:
     return headline(account, diagnostics=delta_errors(account.pipeline, account.delta))
 
 
-def _uncapped(account: Account) -> str:
+def _why_uncapped(account: Account) -> str:
     """Return why an adaptive file without a cap guarantees nothing; "" for other files."""
     if not account.pipeline.privacy.adaptive or account.budget is not None or account.listed is None:
         return ""
