@@ -24,9 +24,8 @@ from dpcli.numerics.work import allowance, limited
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)  # beliefs before the release, by default
 GROUPS = (1, 2, 4)  # sizes of groups
-GROUP_SHARE = (
-    0.5  # share of the work left that the question about a group may take, which is often hard; the next question needs some too
-)
+# Share of the work left that the question about a group may take, which is often hard; the next question needs some too.
+GROUP_SHARE = 0.5
 SMALL_DELTA = 1e-4  # a delta that is small compared with most false positive rates of the table
 # Larger epsilons, which are slopes of the trade-off curve above e^12, matter only at false positive rates below 1e-5.
 STEEPEST = 12.0

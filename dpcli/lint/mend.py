@@ -28,9 +28,8 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
-SHORTEST_WORD = (
-    5  # smallest number of letters of the longer of two words that differ by a slip; shorter ones resemble too many others
-)
+# Smallest number of letters of the longer of two words that differ by a slip; shorter ones resemble too many others.
+SHORTEST_WORD = 5
 SEPARATORS = str.maketrans("", "", "-_ ")  # a translation that deletes these characters
 MOST_REPAIRS = 1_000  # after this number of repairs no further round is made, so that no file can keep the command busy; arbitrary
 EXACT_INTEGERS = 2**53  # a float represents every whole number up to this one

@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dpcli.file.toml.shown import first_names, quoted
 
-MOST_CHOICES = (
-    160  # largest number of words to compare: each takes a tenth of a millisecond, and a file may have a hundred findings
-)
+# Largest number of words to compare: each takes a tenth of a millisecond, and a file may have a hundred findings.
+MOST_CHOICES = 160
 # For words of three and two letters: the difflib ratio of two words that differ in one letter, 4/6 and 2/4, rounded down.
 SHORT_CUTOFFS = {3: 0.66, 2: 0.5}
 LONGEST_WORD = 64  # number of characters that are compared, as the time grows with the length
