@@ -261,7 +261,7 @@ def _checked_epsilon(epsilon: float) -> float:
 
 
 def _checked_group(group_size: int) -> int:
-    """Return the group size. Raises InputError if it is not from 1 to 10^6; the upper limit is arbitrary."""
+    """Return the group size. Raises InputError if it is not from 1 to 10^6."""
     if not 1 <= group_size <= 10**6:
         raise InputError(f"expected a group size from 1 to 10^6, found {group_size!r}")
     return group_size

@@ -4,7 +4,7 @@ calibrate.py calls `search` with the bound on epsilon, or on another quantity, a
 seven significant digits or, for a count, the whole numbers; an *index* is the position of a number in the grid. A value *meets* the target
 if its upper bound was computed and is small enough; a value without a bound misses it. The search brackets the boundary and then narrows it
 by interpolation and halving. It may stop early and report a gap (`Boundary.adjacent` is False), but the value that it returns always meets
-the target. So the constants below touch speed and the size of such a gap, and never whether the target is met.
+the target. So the constants below touch speed and how cheap the answer is; they cannot make an answer that misses the target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ FIRST_MANTISSA: int = 10 ** (DIGITS - 1)  # smallest whole number with DIGITS di
 DECADE = 9 * FIRST_MANTISSA  # number of decimals with DIGITS digits between two successive powers of ten
 LOWEST_DECADE = -20  # power of ten at index 0 of the decimals; it is below all values of the grid
 FEWEST_STEPS = 256  # smallest start of a search for steps, since bounds for fewer steps take more work
-# The numbers down to FIRST_ATTEMPTS are arbitrary; they touch the number of attempts, each of which is an account.
+# The numbers down to FIRST_ATTEMPTS are arbitrary. They touch the number of attempts, each of which is an account, and how far the search
+# looks beyond values without a bound.
 WIDENING = 4  # ratio of successive whole numbers that are tried until the target is bracketed
 MOST_REFUSALS = 4  # after more successive values without a bound, the search stops moving away from its start
 MOST_HALVINGS = 6  # largest number of points tried between a value without a bound and a value that misses the target
