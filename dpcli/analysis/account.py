@@ -1,10 +1,14 @@
 """The account of a pipeline: its cost by each accountant, the headline bound, and the verdict on its budget.
 
-A pipeline becomes *charges* (mechanisms with the number of their runs), a *panel* of accountants bounds their composition, and the smallest
-sound upper bound (for an adaptive pipeline, the cap) is the *headline*. Either delta is fixed and epsilon bounded, or the reverse
-(`quantity` and `at`). `account` fills the whole table; `headline` does less work for the same headline, and the gate, the ledger and
-training use it. If the dominating pairs need not be attained (`attained`), a lower bound comes from other mechanisms that the file allows
-and that attain theirs (inquiry.py), or there is none.
+The pipeline becomes *charges* (file/pipeline/resolve.py): mechanisms with the number of their runs. A *panel* of accountants bounds their
+composition (inquiry.py); each answers with a *row*, a bound or the reason why it has none (account_rows.py). The *headline* is the smallest
+upper bound of a sound accountant or, for an adaptive pipeline, the cap that a privacy filter enforces (adaptive_cap.py). Either delta is
+fixed and epsilon bounded, or the reverse (`quantity` and `at`). Every printed epsilon is an upper bound.
+
+`account` fills the whole table. `headline` finds the same headline with less work, for the gate, the ledger and training. `priced` serves
+callers that have charges of their own. Accountants bound a *dominating pair* of each mechanism, two output distributions at least as easy
+to tell apart as those of any neighbouring datasets. A lower bound is shown only if the mechanisms *attain* their pairs (`attained`), or if
+it comes from others that the file allows (witnesses.py).
 """
 
 from __future__ import annotations
@@ -153,9 +157,9 @@ def account(
 def headline(
     pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, runs: int = 1
 ) -> Account:
-    """Return an account whose headline is that of `account`, with less work. It has fewer rows, and `lower` may be missing.
+    """Return an account whose headline is that of `account`, with less work.
 
-    `lower` is computed only if the dominating pairs of all mechanisms are attained.
+    It has fewer rows. `lower` is missing unless all mechanisms attain their dominating pairs and an accountant certifies it.
     """
     panel = Panel(tuple(ACCOUNTANTS), with_rows=False)
     return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
@@ -183,7 +187,11 @@ def priced(
     group_size: int = 1,
     runs: int = 1,
 ) -> Account:
-    """Return the account of a pipeline whose cost is that of `charges`. Raises InputError if delta is missing or a value is invalid."""
+    """Return the account of a pipeline with these charges. Raises InputError if delta is missing or a value is invalid.
+
+    charges: the charges that are composed: of `runs` runs of the pipeline, or of several pipelines together (dataset_sum.py).
+    group_size, runs: the numbers for which the charges were made. They are needed again for the cap of an adaptive pipeline.
+    """
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
@@ -222,7 +230,7 @@ def profiles_of(steps: Steps, accountants: Sequence[str] | None = None) -> tuple
 
 
 def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
-    """Return whether lower bounds for the dominating pairs are lower bounds for the pipeline. If not, they must not be shown."""
+    """Return whether all mechanisms attain their dominating pairs, so that lower bounds for the pairs are true for the pipeline."""
     return not pipeline.privacy.adaptive and all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
 
 
@@ -253,6 +261,7 @@ def _checked_epsilon(epsilon: float) -> float:
 
 
 def _checked_group(group_size: int) -> int:
+    """Return the group size. Raises InputError if it is not from 1 to 10^6."""
     if not 1 <= group_size <= 10**6:
         raise InputError(f"expected a group size from 1 to 10^6, found {group_size!r}")
     return group_size
@@ -265,7 +274,7 @@ def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
     if winner is None or profile is None:
         return unknown
     if len(inquiry.charges) == 1 and winner.upper > 0.0:
-        return (1.0,)
+        return (1.0,)  # the only charge has the whole cost
     delta = winner.upper if inquiry.quantity == "delta" else inquiry.at
     try:
         with winner.accountant.within_allowance():

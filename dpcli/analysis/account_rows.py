@@ -1,8 +1,10 @@
 """The rows of an account: for each accountant, a bound on the cost, or the reason why there is no bound.
 
-A *certified* row has an upper and a lower bound from a sound accountant. Lower bounds of pairs that the pipeline need not attain are
-removed (`without_lower`). If a certified lower bound exceeds another sound upper bound by more than rounding, one of them is wrong:
-`cross_check` then stops with an InternalError, and no number is printed.
+inquiry.py asks for rows (`row_of`), account.py and the documents show them. A row is *certified* if a sound accountant gave it an upper and
+a lower bound. A lower bound is computed for a *dominating pair*, two output distributions at least as easy to tell apart as those of any
+neighbouring datasets; where the pipeline need not have such neighbours, it is removed (`without_lower`). If a certified lower bound exceeds
+another sound upper bound by more than rounding, one of them is wrong: `cross_check` then stops with an InternalError, and no number is
+printed.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import LEAST, TooMuchWork
 
 Quantity = Literal["epsilon", "delta"]
-AGREEMENT = 1e-9  # a lower bound that exceeds an upper bound by a smaller relative difference does not contradict it
-MOST_NAMED = 3  # largest number of mechanisms that a reason names
+# A lower bound that exceeds an upper bound by a smaller relative difference does not contradict it. It allows for rounding errors, and
+# touches only when `cross_check` reports a bug.
+AGREEMENT = 1e-9
+MOST_NAMED = 3  # largest number of mechanisms that a reason names; arbitrary
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class AccountRow:
     accountant: Accountant
     bound: Bound | None
     reason: str | None = None
-    lacking: tuple[object, ...] = ()  # mechanisms to which the reason applies
+    lacking: tuple[object, ...] = ()  # mechanisms that lack what the accountant needs, if the reason is about single mechanisms
     too_much: bool = False  # whether the reason is that the accountant needs too much work
     consulted: bool = True  # whether the accountant was run; slow accountants are not run if another one settles the headline
 
@@ -45,7 +49,7 @@ class AccountRow:
         return math.inf if self.bound is None else self.bound.upper
 
 
-# Names of accountants in papers and other tools.
+# Names in papers and other tools, each with the name of the accountant that is meant here. They are only suggested.
 OTHER_NAMES = {
     "prv": "pld",
     "privacy-random-variable": "pld",
@@ -108,7 +112,7 @@ def row_of(accountant: Accountant, profile: PrivacyProfile, quantity: Quantity, 
     Raises InternalError if the profile returns a number that cannot be a bound.
     """
     try:
-        with accountant.within_allowance(LEAST, share):
+        with accountant.within_allowance(LEAST, share):  # raises TooMuchWork, a NotRepresentable, if the work exceeds it
             if quantity == "epsilon":
                 bound = checked(profile.epsilon(at))
             else:  # an approximation implies no bound at other epsilons
@@ -136,7 +140,7 @@ def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
 def _with_parts(mechanism: Mechanism) -> set[Mechanism]:
     """Return the mechanism and, if it is a group or consists of disjoint parts, the mechanisms that it runs.
 
-    Those with a stated delta are also returned as they are when they do not fail.
+    A mechanism with a stated delta is also returned as it is when it does not fail, since accountants may be given only this part of it.
     """
     result = {mechanism}
     for case in mechanism.cases():
@@ -146,7 +150,7 @@ def _with_parts(mechanism: Mechanism) -> set[Mechanism]:
 
 
 def without_lower(row: AccountRow) -> AccountRow:
-    """Return the row without its lower bound. The bound is valid for a dominating pair that perhaps no data attain."""
+    """Return the row without its lower bound, which is valid for a dominating pair that perhaps no datasets have."""
     return row if row.bound is None else replace(row, bound=replace(row.bound, lower=None))
 
 

@@ -1,9 +1,10 @@
 """The guarantee of an adaptive file: the cap that a privacy filter enforces, whatever mechanisms the outputs choose.
 
 In an adaptive file (`privacy.adaptive = true`), earlier outputs may decide which mechanism runs next, so the list in the file is only one
-of the runs that could happen. What holds for all of them is the cap in [budget], which a filter, such as that of a ledger, does not let
-them exceed. `binding_charges` turns the cap into one mechanism that costs as much (or as the list does, if that is more), which accountants
-bound like any other.
+of the runs that could happen. What holds for all of them is the cap in [budget]: a privacy *filter*, such as a ledger has, lets no
+mechanism run that would make the sum of the costs exceed the cap (Rogers et al. 2016, arXiv:1605.08294). `binding_charges` turns the cap
+into one mechanism that costs as much (or as the list does, if that is more), which accountants bound like any other. A *charge* is a
+mechanism with the number of its runs. account.py shows the cap as the headline (`row_of_cap`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 
-LARGEST_RHO = 1e9  # end of the search for the rho of a cap
+LARGEST_RHO = 1e9  # end of the search for the rho of a cap; a cap that allows more counts as no cap on rho
+# The reason why an adaptive file without a cap guarantees nothing.
 UNCAPPED = "privacy.adaptive is true, so only a cap fixed before the first output is guaranteed: state one in [budget]"
 
 

@@ -1,7 +1,8 @@
 """The comparison of a pipeline's cost with its budget: with a cap on epsilon at a delta, and with a cap on rho (zCDP).
 
-A cost that cannot be certified gives the verdict "unknown", which counts as over the budget. Costs are upper bounds. Only a total rho may
-exceed its cap, by what the rounding of sums explains (ROUNDING), since a file that was calibrated to the cap must pass it.
+account.py makes the verdict on a file, and other commands print it or refuse by it. Costs are upper bounds. A cost that cannot be certified
+gives the verdict "unknown", which counts as over the budget. *rho* is the parameter of zero-concentrated differential privacy (zCDP), which
+adds up over mechanisms. A *charge* is a mechanism with the number of its runs. Only a total rho may exceed its cap, by ROUNDING.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from dpcli.file.pipeline.resolve import BillLine, steps_of
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 SEVERITY: tuple[Verdict, ...] = ("pass", "warn", "fail", "unknown")  # "unknown" is the worst, since an unknown cost may be too high
 OVER = frozenset({"fail", "unknown"})  # verdicts on a cost that the budget does not cover
-ROUNDING = 4e-15  # largest relative error of a sum that is rounded up by a few units of 2.2e-16
+# Largest relative error of a sum that is rounded up by a few units of 2.2e-16. A total rho may exceed its cap by this share: a file that
+# was calibrated to the cap must pass it.
+ROUNDING = 4e-15
 
 
 @dataclass(frozen=True, slots=True)

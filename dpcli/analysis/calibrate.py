@@ -1,9 +1,13 @@
 """Calibration: a search for the cheapest value of one parameter that meets a target epsilon. The answer is rounded to the safe side.
 
-`BoundByValue` is the bound as a function of the value, and calibration_search.py searches it for the crossing of the target. No answer
-relies on there being only one: the bound at the returned value was computed there. *Targets* are the keys that get the value; keys that
-share a ratio may get different numbers. A value at which every accountant refuses counts as inf, that is, as missing the target. The
-nearest cheaper value that was seen to miss it, if any, is reported with its own bound.
+`calibrate` is the function of the Python interface; calibrate_file.py serves the commands. A *parameter* is what is solved for, such as
+noise or steps, and a *cheaper* value is a smaller noise or scale, or a larger value of another parameter. *Targets* are the (mechanism,
+key) pairs that get the value; keys that share a ratio of noise to sensitivity may get different numbers (solved_keys.py).
+
+`BoundByValue` is the upper bound on epsilon as a function of the value, and calibration_search.py searches it for the crossing of the
+target. No answer relies on there being only one crossing: the bound at the returned value was computed there. A value at which every
+accountant refuses counts as inf, that is, as missing the target. The nearest cheaper value that was seen to miss it, if any, is reported
+with its own bound.
 """
 
 from __future__ import annotations
@@ -27,8 +31,11 @@ from dpcli.file.pipeline.section import refuse_contradicted
 from dpcli.lint.delta import delta_mark
 from dpcli.numerics.work import SEARCH, limited_to
 
-NEARBY = 1.5  # an accountant that needed too much work at one value is not run at values within this factor of that value
-TIGHT = 1e-8  # if an accountant's interval has a smaller relative width, no other accountant is run
+# An accountant that needed too much work at one value is not run at values within this factor of it. Arbitrary; it touches speed, and
+# accuracy where the accountant would have answered after all.
+NEARBY = 1.5
+# If an accountant's interval has a smaller relative width, no other accountant is run: it could lower the bound by at most this share.
+TIGHT = 1e-8
 COUNTED = frozenset({"steps", "batch-size"})  # parameters whose values are whole numbers
 
 
@@ -255,14 +262,14 @@ def calibration_of(
 class EpsilonMeasure:
     """Bounds the epsilon of a pipeline in which a value was set, with as few accountants as possible.
 
-    certifying: name of the accountant that is run alone, since its interval is so narrow that no other could improve it; None if there is
-        no such accountant.
+    certifying: name of the accountant that is run alone, as long as its interval is so narrow that no other could improve it (TIGHT); None
+        if there is no such accountant.
     refused: for each accountant, the values at which it needed too much work. It is not run at values nearby.
     """
 
     def __init__(self, accountants: Sequence[str] | None, delta: float | None, group_size: int, runs: int) -> None:
         self.accountants, self.delta, self.group_size, self.runs = accountants, delta, group_size, runs
-        self.certifying = "exact" if accountants is None else None
+        self.certifying = "exact" if accountants is None else None  # of accountants that the user named, none is run alone
         self.refused: dict[str, list[float]] = {}
 
     def __call__(self, candidate: Pipeline, value: float) -> ValuedBound:

@@ -1,9 +1,10 @@
 """Calibration of a file or of flags, the text of the file with the answer, and a comparison with the classical formula.
 
-calibrate.py searches; this module decides what is searched for: the keys with the value "calibrate" (the *targets*), or the parameter that
-a flag names, and the *goal*, which is an epsilon, another quantity (goals.py), or every cap of the file's budget. `solved_text` writes the
-answer into the file without touching its comments. It must not change a number that another entry reads too. The classical formula is for
-comparison only.
+`dpcli calibrate` and `dpcli calibrate-sigma` call this module, and calibrate.py searches. Here it is decided what is solved for: the keys
+with the value "calibrate", or the parameter that a flag names; such (mechanism, key) pairs are the *targets*. The *goal* is an epsilon,
+another quantity (goals.py), or every cap of the file's budget. `solved_text` writes the answer into the file without touching its comments;
+it must not change a number that another entry, a [[mechanism]] table, reads too. The classical formula for Gaussian noise is for comparison
+only.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def calibrate_goal(
     """
 
     def measure(candidate: Pipeline, _: float) -> ValuedBound:
-        return ValuedBound(*goal.measure(candidate, group_size))
+        result = goal.measure(candidate, group_size)
+        return ValuedBound(result.upper, result.accountant)
 
     solved_targets = solvable(pipeline, targets, solve)
     bounds = BoundByValue(measure, pipeline, solved_targets, noise_divisors(solved_targets, weights, pure=False))
@@ -86,16 +88,16 @@ def calibrate_file(
     pipeline = _pipeline_to_solve(text, path, marked, solve) if marked else parse(text, path)
     parameter: Parameter = solve  # type: ignore[assignment]
     chosen = _chosen_targets(pipeline, parameter, marked, mechanisms)
-    shares = weights(text, path) if marked else {}
+    weight_of = weights(text, path) if marked else {}
     if goal is not None:
-        return calibrate_goal(pipeline, goal, parameter, chosen, group_size, shares)
+        return calibrate_goal(pipeline, goal, parameter, chosen, group_size, weight_of)
     if target_epsilon is not None:
-        return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size, weights=shares)
-    return _calibrate_to_budget(pipeline, delta, parameter, chosen, accountants, group_size, shares)
+        return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size, weights=weight_of)
+    return _calibrate_to_budget(pipeline, delta, parameter, chosen, accountants, group_size, weight_of)
 
 
 def _pipeline_to_solve(text: bytes, path: str, marked: Sequence[Target], solve: str) -> Pipeline:
-    """Return the pipeline of a file with "calibrate", in which numbers replace this word. Raises InputError if it cannot be solved."""
+    """Return the pipeline of a file with "calibrate", in which placeholders replace this word. Raises InputError if it cannot be solved."""
     _require_noise_keys(path, marked, solve)
     pipeline, wrong = examine(text, path)
     if pipeline is None or wrong:
@@ -136,7 +138,8 @@ def _calibrate_to_budget(
         raise InputError(f"{pipeline.path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         cap_delta = budget.delta if delta is None else delta
-        # A section such as [federated] must agree with the final answer. That for epsilon alone may contradict it, and rho need more noise.
+        # A section such as [federated] must agree with the final answer only. The answer for epsilon may contradict it, where rho needs
+        # more noise. So the sections are left out at first.
         stripped = replace(pipeline, sections=())
         result = calibrate(stripped, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
         if budget.rho is None or without_rounding(total_rho(resolve(result.pipeline, group_size)).value, budget.rho) <= budget.rho:

@@ -1,8 +1,10 @@
 """A search on a grid of numbers for the cheapest value that meets a target, and for the nearest cheaper value that misses it.
 
-The grid has the numbers with seven significant digits or, for a count, the whole numbers. A value *meets* the target if its upper bound was
-computed and is small enough; a value without a bound misses it. The search brackets the boundary and then narrows it by interpolation and
-halving. It may stop early and report a gap (`Boundary.adjacent` is False), but the value that it returns always meets the target.
+calibrate.py calls `search` with the bound on epsilon, or on another quantity, as a function of the value. The grid has the numbers with
+seven significant digits or, for a count, the whole numbers; an *index* is the position of a number in the grid. A value *meets* the target
+if its upper bound was computed and is small enough; a value without a bound misses it. The search brackets the boundary and then narrows it
+by interpolation and halving. It may stop early and report a gap (`Boundary.adjacent` is False), but the value that it returns always meets
+the target. So the constants below touch speed and how cheap the answer is; they cannot make an answer that misses the target.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from typing import NamedTuple
 from dpcli.base.errors import CannotCertify
 from dpcli.numerics.work import exhausted
 
-DIGITS = 7  # significant digits of an answer
+DIGITS = 7  # significant digits of an answer; arbitrary
 FIRST_MANTISSA: int = 10 ** (DIGITS - 1)  # smallest whole number with DIGITS digits
 DECADE = 9 * FIRST_MANTISSA  # number of decimals with DIGITS digits between two successive powers of ten
 LOWEST_DECADE = -20  # power of ten at index 0 of the decimals; it is below all values of the grid
-FEWEST_STEPS = 256  # smallest start of a search for steps; bounds for fewer steps take more work
+FEWEST_STEPS = 256  # smallest start of a search for steps, since bounds for fewer steps take more work
+# The numbers down to FIRST_ATTEMPTS are arbitrary. They touch the number of attempts, each of which is an account, and how far the search
+# looks beyond values without a bound.
 WIDENING = 4  # ratio of successive whole numbers that are tried until the target is bracketed
 MOST_REFUSALS = 4  # after more successive values without a bound, the search stops moving away from its start
 MOST_HALVINGS = 6  # largest number of points tried between a value without a bound and a value that misses the target
@@ -89,10 +93,17 @@ def search(
     return Boundary(grid.value(meets), grid.value(misses), abs(meets - misses) <= 1)
 
 
+class IndexBracket(NamedTuple):
+    """An index whose value meets the target, and one whose value misses it; None if none is known."""
+
+    meets: int | None
+    misses: int | None
+
+
 class SearchPoint(NamedTuple):
     """An index of the grid, and the bound at its value; inf if no bound is certified."""
 
-    place: int
+    position: int  # a field `index` would hide the method of tuples
     bound: float
 
 
@@ -143,10 +154,8 @@ def _start(parameter: str, grid: Grid, stated: float | None) -> int:
     return grid.index(1.0)
 
 
-def _bracket(
-    bound_at: Callable[[int], float], target: float, start: int, safer: int, grid: Grid, last: int
-) -> tuple[int | None, int | None]:
-    """Return an index that meets the target and an index that misses it. Either is None if the grid ends before.
+def _bracket(bound_at: Callable[[int], float], target: float, start: int, safer: int, grid: Grid, last: int) -> IndexBracket:
+    """Return indices between which the boundary lies. Either is None if the grid ends before it is reached.
 
     An infinite bound may be a refusal of a single value, so the search continues beyond it.
 
@@ -163,7 +172,7 @@ def _bracket(
         if result < math.inf:
             misses = index
     if misses is not None:
-        return meets, misses
+        return IndexBracket(meets, misses)
     if meets != start:
         refused.append(start)
     for index in _away(start, -safer, grid, last):
@@ -171,12 +180,12 @@ def _bracket(
         if result <= target:
             meets, refused = index, []
         elif result < math.inf:
-            return meets, index
+            return IndexBracket(meets, index)
         else:
             refused.append(index)
         if len(refused) > MOST_REFUSALS or exhausted():
             break
-    return meets, refused[0] if refused else None
+    return IndexBracket(meets, refused[0] if refused else None)
 
 
 def _away(start: int, direction: int, grid: Grid, last: int) -> Iterator[int]:
@@ -230,7 +239,7 @@ def _next_index(attempts: list[SearchPoint], grid: Grid, target: float, meets: i
 def _secant_root(attempts: list[SearchPoint], grid: Grid, target: float) -> float | None:
     """Return the value at which the secant through the two attempts nearest to the target meets it; None if there is no such secant."""
     bounded = [attempt for attempt in attempts if 0.0 < attempt.bound < math.inf]
-    logs = [(math.log(attempt.bound / target), attempt.place) for attempt in bounded]
+    logs = [(math.log(attempt.bound / target), attempt.position) for attempt in bounded]
     nearest = sorted(logs, key=lambda log: (abs(log[0]), log[1], log[0]))[:2]
     if len(nearest) < 2 or nearest[0][0] == nearest[1][0]:
         return None

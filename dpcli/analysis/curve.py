@@ -1,9 +1,13 @@
 """The privacy profile of a pipeline, which is delta as a function of epsilon, and the trade-off curve that it implies.
 
-`profile` bounds delta at many epsilons, for pictures and tables, and `trade_off` turns these bounds into error rates of attacks. An
-accountant is two-sided if it certifies lower bounds as well; only then does this module know how far its answer is from the truth. A
-composition may have several cases, such as the two directions of a change, and its curve is the worst of their curves at each epsilon.
-Every upper bound that is returned holds by itself, whichever accountants were skipped to save work.
+Pictures, `dpcli explain FILE` (meaning.py) and goals.py ask `profile` for bounds on delta at many epsilons, and `trade_off` turns these
+into error rates of attacks. A *two-sided* accountant certifies lower bounds as well, so that this module knows how far its answer is from
+the truth; a *one-sided* one has only upper bounds. A composition may have several *cases*, such as one for each disjoint part of the data,
+and its curve is the worst of their curves at each epsilon.
+
+Every upper bound that is returned is sound by itself, whichever accountants were skipped to save work: the constants touch speed and how
+tight the bounds are. Upper bounds between computed points follow from (epsilon, delta) pairs, any of which bounds delta at all other
+epsilons.
 """
 
 from __future__ import annotations
@@ -25,13 +29,13 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives
 from dpcli.numerics.work import QUESTION, RESERVED, allowance, limited
 
-# When bounds are tight enough.
+# When bounds are tight enough (accuracy).
 CURVE_GAP = 5e-2  # relative gap between the bounds on delta below which no further accountant is run; it is invisible in a picture
 POINT_GAP = 1e-3  # the gap at an epsilon whose delta is printed as a number; the grid accountant aims at it too
 NEGLIGIBLE = 1e-4  # bounds on deltas below this share of the delta of interest need not be tight
 TINY = 1e-300  # the smallest delta that is computed with; smaller ones are close to the least double
 
-# Limits on the work.
+# Limits on the work (speed). They are arbitrary.
 CURVE_CELLS = 3.0 * QUESTION  # cells of work (numerics/work.py) that one accountant may use for a whole curve
 MANY_MECHANISMS = 64  # with more mechanisms, accountants that handle each step by itself are not run at single points
 COMPETITIVE = 1.25  # an accountant whose epsilon exceeds the best one by a larger factor is not run for a whole curve
@@ -99,10 +103,10 @@ def profile(
     Args:
         epsilons: finite epsilons >= 0 in nats, in increasing order, at least one.
         group_size: number of units of privacy that change together.
-        delta: the delta of interest, such as that of the file. A one-sided accountant whose epsilon at this delta is far above the best
-            one is not run for a whole curve.
-        points: those of `epsilons` whose delta is printed as a number. One-sided accountants are also run at these epsilons, unless an
-            interval is narrow there, or the whole curve is narrow.
+        delta: the delta of interest, such as the delta of the file. A one-sided accountant whose epsilon at this delta is far above the
+            best one is not run for a whole curve.
+        points: the epsilons, among `epsilons`, whose delta is printed as a number. One-sided accountants are also run at these epsilons,
+            unless an interval is narrow there, or the whole curve is narrow.
 
     Returns:
         Upper bounds and certified lower bounds on delta. Two-sided accountants are run at all epsilons, the cheapest first, until the
@@ -186,6 +190,8 @@ def _curve_of_case(
 ) -> ProfileCurve:
     """Return the curve of one case. Raises InternalError if accountants contradict each other.
 
+    Two-sided accountants are run first, the cheapest first, until the bounds are narrow; if they never are, one-sided ones follow.
+
     composed: the profile of the case by each accountant.
     epsilons, delta, points: as for `profile`.
     pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
@@ -202,7 +208,8 @@ def _curve_of_case(
         names.append("exact")  # last, as contours of sums of atoms take long, and a grid is narrow enough
     for name in names:
         bounds, candidate = TWO_SIDED[name], by_name[name]
-        least_cells = QUESTION if candidate.accountant.fallback else 0.0  # the fallback may always do the work of one question
+        # The fallback accountant may always do the work of one question, whatever was spent before.
+        least_cells = QUESTION if candidate.accountant.fallback else 0.0
         with allowance(CURVE_CELLS, least_cells, RESERVED):
             answer = replace(bounds(candidate.profile, epsilons, delta), delta=delta)
         wide_points = [epsilon for epsilon in wide_points if not answer.is_narrow_at(epsilon, delta)]
@@ -218,7 +225,11 @@ def _curve_of_case(
 
 
 def _sums_atoms(profile: Any) -> bool:
-    """Return whether a composition has several steps, each of them with losses of countably many values."""
+    """Return whether a composition has several steps, and all of their privacy losses are *atoms*, that is, have countably many values.
+
+    `decays` of a loss says whether its characteristic function decays, which it does not for atoms. A loss without this attribute counts as
+    one that decays.
+    """
     if isinstance(profile, Failing):
         return _sums_atoms(profile.rest)
     try:

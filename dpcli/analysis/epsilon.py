@@ -1,8 +1,9 @@
 """The function `dpcli.epsilon`: bounds on epsilon for arrays of DP-SGD settings (Gaussian noise on Poisson samples).
 
-Settings with equal noise and rate share work: one contour integral (numerics/contour) answers many pairs of steps and delta, and as epsilon
-grows with the steps, bounds at two numbers of steps hold for all between them. Settings whose intervals are wider than CLOSE are computed
-again without sharing, as many as the tolerance needs. `upper` is what may be claimed.
+A *setting* is a noise multiplier, a sampling rate, a number of steps and a delta. Settings with equal noise and rate share work: one
+contour integral (numerics/contour) answers many pairs of steps and delta, and as epsilon grows with the steps, bounds at two numbers of
+steps hold for all between them. Settings whose intervals are wider than CLOSE are computed again without sharing, as many as the tolerance
+needs. `upper` is always an upper bound and may be claimed; `lower` is a lower bound on the true epsilon.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.accountants.exact import ends_of
 from dpcli.analysis.inquiry import tightest
@@ -24,11 +25,20 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
 
-CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again separately
+CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again separately (accuracy)
 MOST_STEPS = 10**15  # floats represent every whole number up to this one
-FEW_SETTINGS = 16  # up to this number of settings with equal noise and rate, each setting is computed separately
+# Up to this number of settings with equal noise and rate, each is computed separately; arbitrary, it touches speed.
+FEW_SETTINGS = 16
 
-Interval = tuple[float, float]
+
+class EpsilonInterval(NamedTuple):
+    """A lower and an upper bound on one epsilon; 0 and inf if nothing is certified."""
+
+    lower: float
+    upper: float
+
+
+NO_BOUNDS = EpsilonInterval(0.0, math.inf)
 
 # The allowed values of each argument: in words, and as a function that returns which values of an array are allowed.
 RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
@@ -109,7 +119,7 @@ def epsilon(
     for rows in _groups(settings[:, :2]):
         noise, rate = settings[rows[0], :2].tolist()
         mechanism = GaussianSpec(noise_multiplier=noise).poisson(rate, neighbours)
-        lower[rows], upper[rows] = _of_mechanism(mechanism, settings[rows, 2], settings[rows, 3], tolerance)
+        lower[rows], upper[rows] = _bounds_for(mechanism, settings[rows, 2], settings[rows, 3], tolerance)
     place = setting_of_place.ravel()
     return Epsilons(upper[place].reshape(shape), lower[place].reshape(shape), deltas.copy())
 
@@ -159,7 +169,7 @@ def _groups(keys: Array) -> list[IndexArray]:
     return np.split(np.arange(len(keys)), np.flatnonzero(differs_from_previous) + 1)
 
 
-def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: float) -> tuple[Array, Array]:
+def _bounds_for(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: float) -> tuple[Array, Array]:
     """Return lower and upper bounds for one mechanism at pairs of a count and a delta.
 
     The bounds come from shared contours. Pairs for which these intervals are wide are computed one by one.
@@ -188,27 +198,27 @@ def _on_shared_contours(loss: Any, counts: Array, log_deltas: Array) -> tuple[Ar
         return np.zeros(len(counts)), np.full(len(counts), math.inf)
 
 
-def _one_setting(mechanism: Mechanism, count: int, delta: float) -> Interval:
+def _one_setting(mechanism: Mechanism, count: int, delta: float) -> EpsilonInterval:
     """Return the interval of one setting, from the exact accountant if it is finite, otherwise from the tightest accountant."""
-    low, high = _exact_interval(mechanism, count, delta)
-    if not math.isfinite(high):
+    result = _exact_interval(mechanism, count, delta)
+    if not math.isfinite(result.upper):
         row = tightest(((mechanism, count),), delta)
         if row is None or row.bound is None:
-            return 0.0, math.inf
-        low, high = row.bound.lower or 0.0, row.bound.upper
-    return (low if mechanism.attained() else 0.0), high
+            return NO_BOUNDS
+        result = EpsilonInterval(row.bound.lower or 0.0, row.bound.upper)
+    return result if mechanism.attained() else result._replace(lower=0.0)
 
 
-def _exact_interval(mechanism: Mechanism, count: int, delta: float) -> Interval:
+def _exact_interval(mechanism: Mechanism, count: int, delta: float) -> EpsilonInterval:
     """Return the interval of the exact accountant for the dominating pairs, whose upper end is inf if it has no bound."""
     try:
         ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
     except NotRepresentable:
-        return 0.0, math.inf
-    return max(direction.lower for direction in ends), max(direction.upper for direction in ends)
+        return NO_BOUNDS
+    return EpsilonInterval(max(direction.lower for direction in ends), max(direction.upper for direction in ends))
 
 
-def _between(bound: Callable[[int], Interval], counts: Array, tolerance: float) -> tuple[Array, Array]:
+def _between(bound: Callable[[int], EpsilonInterval], counts: Array, tolerance: float) -> tuple[Array, Array]:
     """Return lower and upper bounds at increasing counts, by evaluating `bound` at as few of them as the tolerance allows.
 
     Epsilon grows with the number of steps, so bounds at two counts imply bounds at all counts between them.

@@ -1,7 +1,8 @@
 """Targets of a calibration other than epsilon: rho of zCDP, the success of an attacker, and mu of Gaussian DP.
 
-The flags --target-rho, --target-advantage, --target-tpr with --at-fpr, and --target-mu choose a `Goal` (`goal_of`). Calibration
-(calibrate_file.py) sets a value in the pipeline, asks the goal for its upper bound, and compares it with the target.
+The flags --target-rho, --target-advantage, --target-tpr with --at-fpr, and --target-mu choose a `Goal` (`goal_of`). A calibration
+(calibrate_file.py) sets a value in the pipeline, asks the goal for an upper bound on its quantity (`measure`), and compares it with the
+target. So a value that meets the target is certified, and the search parameters here touch only how much noise is found to be needed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from dpcli.accountants.base import Steps
 from dpcli.accountants.directions import parts_of
@@ -26,9 +27,18 @@ from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.normal import mu_of_pure
 
-POINTS = 33  # number of slopes that one round of a search tries
-ROUNDS = 3  # number of rounds; each searches around the best slope of the round before
+# A search over the epsilons whose bounds on the true positive rate are compared. Any epsilon gives a sound bound; the numbers are
+# arbitrary.
+POINTS = 33  # number of epsilons that one round of the search tries
+ROUNDS = 3  # number of rounds; each searches around the best epsilon of the round before
 ROUNDED_UP = 1.0 + 1e-12  # factor that is larger than the rounding errors of a closed form
+
+
+class GoalBound(NamedTuple):
+    """An upper bound on the quantity of a goal, inf if none is known, and the name of the accountant that certifies it."""
+
+    upper: float
+    accountant: str
 
 
 class Goal(Protocol):
@@ -48,11 +58,8 @@ class Goal(Protocol):
     @property
     def wording(self) -> str: ...
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        """Return an upper bound on the quantity, and the accountant that certifies it. The bound is inf if none is known.
-
-        Raises CannotCertify if no amount of noise would give a finite bound.
-        """
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
+        """Return a bound on the quantity. Raises CannotCertify if no amount of noise would give a finite one."""
         ...
 
 
@@ -65,11 +72,11 @@ class RhoGoal:
 
     target: float
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         result = total_rho(resolve(pipeline, group_size))
         if result.reason is not None:
             raise CannotCertify(f"no rho is known: {result.reason}")
-        return without_rounding(result.value, self.target), "zcdp"
+        return GoalBound(without_rounding(result.value, self.target), "zcdp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +88,11 @@ class AdvantageGoal:
 
     target: float
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         result = headline(pipeline, epsilon=0.0, group_size=group_size)
         if result.winner is None:
-            return result.upper, "none"
-        return min(result.upper, 1.0), result.winner.accountant.name
+            return GoalBound(result.upper, "none")
+        return GoalBound(min(result.upper, 1.0), result.winner.accountant.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +112,9 @@ class PowerGoal:
     def wording(self) -> str:
         return f"true positive rate at a false positive rate of {self.level!r}"
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         last = -math.log(min(self.level, 1.0 - self.target))  # for larger epsilons, both bounds exceed the target
-        delta_of_interest = min(1e-6, 1e-2 * self.level)
+        delta_of_interest = min(1e-6, 1e-2 * self.level)  # bounds on deltas far below it need not be tight
         pure = pure_epsilon(pipeline, group_size)  # the curve has a corner at it, which a search may miss
         low, high = 0.0, last
         smallest = math.inf
@@ -120,7 +127,7 @@ class PowerGoal:
             best = int(np.argmin(np.minimum(steep, flat)))  # each bound has one minimum
             low = float(epsilons[max(best - 1, 0)])
             high = float(epsilons[min(best + 1, POINTS)])
-        return min(smallest * ROUNDED_UP, 1.0), "profile"
+        return GoalBound(min(smallest * ROUNDED_UP, 1.0), "profile")
 
     def _curve(self, pipeline: Pipeline, epsilons: Array, pure: float, group_size: int, delta: float) -> ProfileCurve:
         """Return the profile at these epsilons. From `pure` on, delta is 0 and no accountant is run, since its interval would be wide."""
@@ -137,7 +144,7 @@ class GaussianGoal:
     """The mu of Gaussian DP: at all error rates, the file is no easier to attack than one Gaussian release with sensitivity / noise = mu.
 
     The values mu^2 of all parts add up (Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2). The mu of a Gaussian is sensitivity / noise.
-    The mu of an epsilon-DP mechanism follows from randomised response, whose trade-off curve consists of two lines. Its mu is that of the
+    The mu of an epsilon-DP mechanism follows from randomised response, whose trade-off curve consists of two lines. Its mu is the mu of the
     Gaussian with equal advantage: 2 Phi(mu / 2) - 1 = tanh(epsilon / 2). The curve of this Gaussian passes through the corner of the two
     lines. Being convex and symmetric, it lies below both lines. Sampling does not lower mu, since the largest privacy losses on a sample
     equal the largest losses on all records. So sampled mechanisms are refused; the other goals do account for sampling.
@@ -148,10 +155,10 @@ class GaussianGoal:
 
     target: float
 
-    def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
+    def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         steps = tuple((charge.mechanism, charge.count) for charge in resolve(pipeline, group_size))
-        mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # the factor rounds up
-        return without_rounding(mu, self.target), "gdp, exact"
+        mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # rounded up by more than the errors of the sum and the root
+        return GoalBound(without_rounding(mu, self.target), "gdp, exact")
 
 
 def _squares(steps: Steps) -> Iterator[float]:

@@ -1,10 +1,17 @@
 """The choice of the accountants that are run for an account, and their answers.
 
-An `Inquiry` is the question, and a `Panel` says whom to ask. Two accountants may answer with an interval so narrow that nobody can improve
-it (`SETTLING` in accountants/plugin.py); they run first, and if one of them settles the headline, only cheap accountants are run in
-addition, for the table. Otherwise all are run, and share one allowance of work. A lower bound is computed for a dominating pair, and holds
-for a mechanism only if some pair of neighbouring datasets really has these two laws (the mechanism *attains* its pair). For a mechanism
-that does not, `_witnesses` gives another one that the file allows too and that does.
+account.py asks one question (`Inquiry`): an upper bound on epsilon at a delta, or on delta at an epsilon, for *charges*, which are
+mechanisms with their numbers of runs. A `Panel` says which accountants may answer, and `answers_to` returns a *row* for each of them: a
+bound, or the reason why there is none. The *headline* is the smallest upper bound of a sound accountant, so it is valid whichever
+accountants are run. The choice among them touches speed, and how small the headline is.
+
+Two accountants may answer with an interval so narrow that no other can improve it (SETTLING in accountants/plugin.py). They run first. If
+one of them *settles* the headline in this way, only cheap accountants are run in addition, for the table. Otherwise all are run, and share
+one allowance of work; for an adaptive file only one may be run (`Inquiry.may_ask`).
+
+Accountants bound a *dominating pair* of each mechanism: two output distributions at least as easy to tell apart as those of any
+neighbouring datasets. Their lower bounds hold for the mechanism itself only if some neighbours have exactly this pair (the mechanism
+*attains* it). For other mechanisms, a *witness* is used: another mechanism that the file allows and that attains its pair (witnesses.py).
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.accountants.plugin import BRACKETING, SETTLING
@@ -34,14 +42,21 @@ from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.resolve import BillLine, steps_of
-from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import SHARE_EACH, limited
 
-SETTLED = 1e-9  # largest relative width of an interval that settles the headline
-CHEAP_CELLS = 4e5  # work that all cheap accountants may take together, about 20 ms
-MOST_MECHANISMS = 1_500  # largest number of different mechanisms composed exactly; more are grouped into dominating steps
-GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enough
-# Seconds that the grid accountant may take: by default, if no accountant has an interval, and if the user chose the accountants.
+# Largest relative width of an interval that settles the headline. It touches accuracy: another accountant could lower the headline by at
+# most this share.
+SETTLED = 1e-9
+# Cells (units of work, numerics/work.py) that all cheap accountants may take together for the table, about 20 ms. Arbitrary; it touches
+# speed and the rows of the table, and never the headline.
+CHEAP_CELLS = 4e5
+# Largest number of different steps that are composed as they are. If there are more, steps are rounded to fewer dominating ones: the
+# bound stays sound, becomes slightly larger, and takes less time.
+MOST_MECHANISMS = 1_500
+GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enough; arbitrary, it saves further attempts
+# Seconds that the grid accountant may take: by default, if no accountant has an interval, and if the user chose the accountants. They are
+# turned into a number of grid points by a fixed speed and not measured, so that every machine makes the same grids. More time gives
+# narrower intervals; each of them is sound.
 GRID_SECONDS, GRID_SECONDS_ALONE, GRID_SECONDS_NAMED = 0.1, 1.0, 4.0
 
 # The reason why any other accountant has no bound for an adaptive file (`Inquiry.may_ask`).
@@ -50,12 +65,9 @@ ONE_FILTER = (
     "(a ledger offers more filters for runs chosen one after another: dpcli budget init --filter)"
 )
 
-ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # shares of (informative order - 1) that are tried, one after the other
-ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)  # Renyi orders among which the informative one is chosen
-
 
 def settles(bound: Bound | None) -> bool:
-    """Return whether the upper and lower bounds are so close that the upper bound can be the headline."""
+    """Return whether the upper and lower bounds are so close that no other accountant can improve the upper bound noticeably."""
     if bound is None or bound.lower is None or not math.isfinite(bound.upper):
         return False
     return bound.upper - bound.lower <= SETTLED * bound.upper
@@ -79,16 +91,24 @@ def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts:
 class Panel:
     """The accountants to run.
 
+    names: their names, in the order of the rows.
     quick: whether an interval may settle the headline so that other accountants are not run. It is True if the user named none.
     tolerance: relative width at which the grid accountant stops; None for its default.
-    with_rows: whether to compute rows of other accountants although the headline is settled. If the headline is not settled, and the
-        bounds need not be attained, it also decides whether a lower bound for the headline is computed.
+    with_rows: whether to compute what only a table shows: rows of other accountants although the headline is settled and, if no lower
+        bound holds for the mechanisms themselves, one from witnesses.
     """
 
     names: tuple[str, ...]
     quick: bool = True
     tolerance: float | None = None
     with_rows: bool = True
+
+
+class GroupedSteps(NamedTuple):
+    """Steps in place of others, with fewer different mechanisms: steps that dominate the others, and steps that the others dominate."""
+
+    dominating: Steps
+    dominated: Steps
 
 
 @dataclass(frozen=True)
@@ -112,34 +132,35 @@ class Inquiry:
         return steps_of(self.charges)
 
     @cached_property
-    def grouped(self) -> tuple[Steps, Steps] | None:
-        """Two shorter lists of steps: one that dominates the charged steps, and one that they dominate. None if the steps are few."""
+    def grouped(self) -> GroupedSteps | None:
+        """The charged steps with fewer different mechanisms; None if there are few, or if they cannot be rounded."""
         if len(self.charged_steps) <= MOST_MECHANISMS:
             return None
         from dpcli.accountants.rounded_steps import rounded_steps
 
-        return rounded_steps(self.charged_steps, MOST_MECHANISMS)
+        rounded = rounded_steps(self.charged_steps, MOST_MECHANISMS)
+        return None if rounded is None else GroupedSteps(*rounded)
 
     @property
     def steps(self) -> Steps:
         """The steps that are composed for an upper bound."""
-        return self.charged_steps if self.grouped is None else self.grouped[0]
+        return self.charged_steps if self.grouped is None else self.grouped.dominating
 
     @property
     def dominated_steps(self) -> Steps:
         """The steps that are composed for a lower bound."""
-        return self.charged_steps if self.grouped is None else self.grouped[1]
+        return self.charged_steps if self.grouped is None else self.grouped.dominated
 
     @cached_property
     def composed_charges(self) -> tuple[BillLine, ...]:
-        """The charges with the mechanisms that are composed in place of their own. Reasons take the names of mechanisms from them."""
+        """The charges with the mechanisms of `steps`, so that a reason about one of these can name the charge."""
         if self.grouped is None:
             return self.charges
         return tuple(replace(charge, mechanism=m) for charge, (m, _) in zip(self.charges, self.steps, strict=True))
 
     @cached_property
     def attained(self) -> bool:
-        """Return whether a lower bound for the dominating pairs of the steps is a lower bound for the pipeline."""
+        """Return whether a lower bound for the dominating pairs of `steps` is a lower bound for the pipeline."""
         return self.grouped is None and all_attained(self.charged_steps)
 
     def row(self, accountant: Accountant, profile: PrivacyProfile, share: float = SHARE_EACH) -> AccountRow:
@@ -175,7 +196,7 @@ class Answers:
     rows: a row for each accountant, in the order of the panel. If the headline is settled and `with_rows` is False, there are only the rows
         of the accountants that were run, in the order of SETTLING.
     winner: the row that gives the headline; None if no row does.
-    profile: the privacy profile of the winner.
+    profile: the privacy profile of the winner, which is delta as a function of epsilon.
     """
 
     rows: tuple[AccountRow, ...]
@@ -185,7 +206,7 @@ class Answers:
 
 def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
     """Return the answers of the accountants. If one of them settles the headline, only cheap accountants are run in addition."""
-    tried: list[AccountRow] = []
+    tried: list[AccountRow] = []  # rows of the accountants that were run and might have settled the headline
     if panel.quick and inquiry.attained and not inquiry.adaptive:
         for name in SETTLING:
             accountant = accountant_named(name)
@@ -214,8 +235,8 @@ def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried
 def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) -> Answers:
     """Run every accountant once and return the answers.
 
-    Accountants that work on the sum of all steps run first. Accountants that handle each step separately run next, and heavy accountants
-    run last. All accountants share one allowance of work, so none is run twice.
+    Accountants that work on the sum of all steps run first, then accountants that handle each step separately (`stepwise`), and last
+    accountants whose work grows with the difficulty of the question (`heavy`). All of them share one allowance of work.
 
     known: rows of accountants that have been run already.
     """
@@ -262,7 +283,7 @@ def _with_more_time(
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
     """Return the row with a lower bound from mechanisms that the file allows and that attain their dominating pairs.
 
-    The row is returned unchanged if no such mechanism is known for some entry.
+    The row is returned unchanged if no such mechanism is known for some step. Raises InternalError if the lower bound contradicts the row.
     """
     lower = 0.0
     with suppress(NotRepresentable):
@@ -281,13 +302,18 @@ def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
 
 
 def _attained_steps(inquiry: Inquiry) -> Iterator[Steps]:
-    """Yield steps that the file allows and that attain their dominating pairs. An adaptive file, or delta = 0, yields none."""
+    """Yield steps that the file allows and that attain their dominating pairs, whose lower bounds therefore hold for the file.
+
+    An adaptive file, or delta = 0, yields none.
+    """
     if inquiry.adaptive or (inquiry.quantity == "epsilon" and inquiry.at == 0.0):
         return
     if all_attained(inquiry.charged_steps):
         yield inquiry.dominated_steps
     else:
-        yield from _witnesses(inquiry)
+        from dpcli.analysis.witnesses import witnesses
+
+        yield from witnesses(inquiry.dominated_steps, inquiry.quantity, inquiry.at)
 
 
 def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
@@ -305,7 +331,8 @@ def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
 def tightest(steps: Steps, delta: float) -> AccountRow | None:
     """Return the smallest sound upper bound on epsilon at `delta` for steps fixed in advance; None if no bound is finite.
 
-    If all steps attain their dominating pairs, the row has the largest lower bound of all accountants.
+    `dpcli.epsilon` and a ledger with a declared set of runs ask it, which have steps and no pipeline. If all steps attain their dominating
+    pairs, the row has the largest lower bound of all accountants.
     """
 
     def row(name: str) -> AccountRow:
@@ -324,36 +351,3 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
     if winner is None or winner.bound is None or not attained:  # bounds for different dominating pairs do not combine
         return winner
     return replace(winner, bound=replace(winner.bound, lower=certified_lower(rows, winner)))
-
-
-def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
-    """Yield costly steps that the file allows and that attain their dominating pairs; none if an entry has no such mechanism.
-
-    Any such steps give a valid lower bound. The mechanisms have the largest Renyi divergence at the order that gives the tightest
-    conversion, and then at smaller orders, which give better bounds for few steps.
-    """
-    steps = inquiry.dominated_steps
-    informative_order = _informative_order(steps, inquiry)
-    tried: set[Steps] = set()
-    for share in ORDER_SHARES:
-        order = 1.0 + share * (informative_order - 1.0)
-        candidates = tuple((mechanism.witness(order), count) for mechanism, count in steps)
-        witnesses = tuple((witness, count) for witness, count in candidates if witness is not None)
-        if len(witnesses) == len(steps) and witnesses not in tried:
-            tried.add(witnesses)
-            yield witnesses
-
-
-def _informative_order(steps: Steps, inquiry: Inquiry) -> float:
-    """Return the Renyi order that converts to the smallest epsilon at the given delta, or to the smallest delta at the given epsilon."""
-    z = ORDERS - 1.0
-    rdp = np.zeros(len(ORDERS))
-    with np.errstate(all="ignore"):
-        for mechanism, count in steps:
-            rdp += count * np.asarray(mechanism.split_failure()[1].rdp(ORDERS))
-        if inquiry.quantity == "epsilon":
-            bounds = rdp - math.log(max(inquiry.at, 1e-300)) / z
-        else:
-            bounds = z * (rdp - inquiry.at)
-    best = int(np.argmin(np.where(np.isfinite(bounds), bounds, np.inf)))
-    return float(ORDERS[best])

@@ -1,8 +1,9 @@
 """The meaning of a guarantee: bounds on an attacker's error rates, advantage and posterior belief, and the epsilon of groups.
 
-`dpcli explain FILE` and `dpcli report` print these numbers. Each holds for any attack on the release, and is derived from the whole privacy
-profile (curve.py) and not from a single epsilon, which would allow the attacker more. The *reach* is the epsilon of the headline, or that
-of SMALL_DELTA if the file's delta is larger: the profile goes a little beyond it.
+`dpcli explain FILE` and `dpcli report` print the result of `meaning`. Each number holds for any attack on the release, and is derived from
+the whole privacy profile, which is delta as a function of epsilon (curve.py): a single epsilon would allow the attacker more. Every bound
+errs in favour of the attacker. The *reach* is the largest epsilon that matters: that of the headline, or that at SMALL_DELTA if the file's
+delta is larger. The profile is computed a little beyond it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from dpcli.numerics.work import allowance, limited
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)  # beliefs before the release, by default
 GROUPS = (1, 2, 4)  # sizes of groups
-GROUP_SHARE = 0.5  # share of the work left that the question about a group may take, which is often hard; later questions need some
-SMALL_DELTA = 1e-4  # a delta that is small compared with false positive rates of interest
+# Share of the work left that the question about a group may take, which is often hard; the next question needs some too.
+GROUP_SHARE = 0.5
+SMALL_DELTA = 1e-4  # a delta that is small compared with most false positive rates of the table
 # Larger epsilons, which are slopes of the trade-off curve above e^12, matter only at false positive rates below 1e-5.
 STEEPEST = 12.0
+# The extent and the density of the curve. More points make its bounds slightly tighter and take longer; all are sound.
 BEYOND = 1.25  # the largest epsilon of the curve, as a multiple of the reach
 DENSE_POINTS, SPARSE_POINTS = 97, 49  # numbers of epsilons of the curve up to STEEPEST, and from there on
 LARGEST_EXPONENT = 700.0  # e^x is finite up to this

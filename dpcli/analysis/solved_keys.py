@@ -1,8 +1,10 @@
 """The keys that a calibration solves for: the key of each parameter, the entries that get its value, and a pipeline with a value.
 
-A *parameter* is what the user asks for, such as "noise"; a *target* is a mechanism with the key that gets the value, such as sigma. Several
-noises get one ratio of noise to sensitivity, divided as their weights say (`noise_divisors`). Keys of a shared sample change in all of its
-entries, as these must agree on how it is drawn. The noise of a type whose cost may rise with more noise is no candidate.
+calibrate.py asks which keys to change (`solvable`), and for the pipeline with a value that it tries (`substitute`). A *parameter* is what
+the user asks for, such as "noise"; a *target* is an entry (a [[mechanism]] table, by name) with the key that gets the value, such as sigma.
+If several entries get noise, the value is their common ratio of noise to sensitivity, divided by each entry's *divisor*, which follows from
+the weights in the file (`noise_divisors`). Keys of a *sample* that several entries read together change in all of them, as they must agree
+on how it is drawn. The noise of a type whose cost may rise with more noise is no candidate.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "
 Target = tuple[str, str]  # the name of a mechanism, and its key that gets the value
 
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
-NOISE_PARAMETERS = ("noise", "scale")  # the parameters whose keys are those of a noise
+NOISE_PARAMETERS = ("noise", "scale")  # the parameters that stand for a key of NOISE_KEYS
 SOLVED_KEYS = (*NOISE_KEYS, "epsilon")  # keys whose value may be "calibrate"; an epsilon is sensitivity / noise
 DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # keys that must be equal in entries that share a sample
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from dpcli.base.errors import InputError
-from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, NeededSetting
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.read import section
@@ -25,9 +25,9 @@ CONFIDENCE = Constraint("a number in (0.5, 1)", lambda x: 0.5 < x < 1, (("exclus
 TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, (("minimum", 1), ("maximum", 10**8)))
 
 
-def read_by(*kinds: str) -> Reader:
-    """Return the reader of keys that only audits of the given kinds use. A file that states no kind may have the keys of all kinds."""
-    return Reader(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
+def read_by(*kinds: str) -> NeededSetting:
+    """Return the requirement of keys that only audits of the given kinds use. A file without a kind may have the keys of all kinds."""
+    return NeededSetting(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
 
 
 ONE_RUN = read_by("one-run")
@@ -66,7 +66,7 @@ class AuditSettings:
     confidence: Annotated[float, Key("1 minus the probability of failing a program whose claim is true", CONFIDENCE)] = 0.95
     scores: Annotated[
         str | None,
-        Key("file of scores (csv, json), or folder of a finished run; with function, a file that stores its trials", reader=SCORED),
+        Key("file of scores (csv, json), or folder of a finished run; with function, a file that stores its trials", needs=SCORED),
     ] = None
     canaries: Annotated[int | None, Key("number of canaries; a fair coin decides for each whether it is inserted", COUNT)] = None
     canary: Annotated[
@@ -75,19 +75,19 @@ class AuditSettings:
     ] = "record"
     guesses: Annotated[
         int | None,
-        Key("number of canaries that the audit guesses about; absent: several numbers, with a correction", COUNT, reader=ONE_RUN),
+        Key("number of canaries that the audit guesses about; absent: several numbers, with a correction", COUNT, needs=ONE_RUN),
     ] = None
     one_sided: Annotated[
-        bool, Key("guess about the highest scores only, for attacks whose low scores reveal little", reader=ONE_RUN)
+        bool, Key("guess about the highest scores only, for attacks whose low scores reveal little", needs=ONE_RUN)
     ] = False
     threshold: Annotated[
-        float | None, Key("score above which a run is classified as one with the record, fixed beforehand", reader=TWO_RUN)
+        float | None, Key("score above which a run is classified as one with the record, fixed beforehand", needs=TWO_RUN)
     ] = None
     choose: Annotated[
         Literal["split", "bonferroni"],
         Key(
             "choice of a threshold that is not stated: split (on a quarter of the scores) or bonferroni (on all, with a correction)",
-            reader=TWO_RUN,
+            needs=TWO_RUN,
         ),
     ] = "split"
     function: Annotated[
@@ -95,21 +95,19 @@ class AuditSettings:
     ] = None
     data: Annotated[
         str | None,
-        Key("module:function that makes a pair of neighbouring datasets: (rng) -> (with the record, without it)", reader=REPEATED),
+        Key("module:function that makes a pair of neighbouring datasets: (rng) -> (with the record, without it)", needs=REPEATED),
     ] = None
-    trials: Annotated[int | None, Key("runs on each of the two datasets; for replay, pairs of runs", TRIALS, reader=REPEATED)] = (
-        None
-    )
+    trials: Annotated[int | None, Key("runs on each of the two datasets; for replay, pairs of runs", TRIALS, needs=REPEATED)] = None
     seed: Annotated[
-        int | None, Key("seed of the audit's random numbers; absent: drawn by the operating system", COUNT, reader=REPEATED)
+        int | None, Key("seed of the audit's random numbers; absent: drawn by the operating system", COUNT, needs=REPEATED)
     ] = None
     neighbours: Annotated[Adjacency | None, Key("how the two datasets of the audit differ; absent: as the file's adjacency")] = None
     sensitivity: Annotated[
-        float | None, Key("replay: bound C on one record's contribution to the sum of a step (L2)", POSITIVE, reader=REPLAY)
+        float | None, Key("replay: bound C on one record's contribution to the sum of a step (L2)", POSITIVE, needs=REPLAY)
     ] = None
     noise: Annotated[
         float | None,
-        Key("replay: standard deviation of a step's noise; absent: noise_multiplier times sensitivity", POSITIVE, reader=REPLAY),
+        Key("replay: standard deviation of a step's noise; absent: noise_multiplier times sensitivity", POSITIVE, needs=REPLAY),
     ] = None
 
     def problems(self) -> Iterator[Problem]:

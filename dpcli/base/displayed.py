@@ -1,15 +1,16 @@
 """The display of a result of the Python interface, such as `dpcli.account(...)`: its `repr`, and its page in a notebook.
 
-For a result that a command prints, a notebook shows the document of the command. The pages are made by other folders, so they are looked up
-in the registry of plugins (registry.py): DISPLAYED has the function that makes a document from a result, by the name of the result's class;
-under "" the one for all other results; and under "fragment" the function that turns a document into HTML.
+For a result that a command prints, a notebook shows the *document* of that command: its output in words and tables before a format renders
+it. This folder cannot import the modules that make documents, so they are looked up in the registry of plugins (registry.py). DISPLAYED has
+the function that makes a document from a result, by the name of the result's class; under "" that for all other results; and under
+"fragment" the function that turns a document into HTML.
 """
 
 from __future__ import annotations
 
 from dpcli.base.lazy import load
 
-LONGEST_LINE = 160  # largest number of characters of the line in a result's `repr`
+LONGEST_LINE = 160  # largest number of characters of the line in a result's `repr`; arbitrary
 
 
 class Displayed:

@@ -1,7 +1,9 @@
-"""Annotations of dataclass fields that are keys of a file. They give the meaning, the allowed values, and the judgement of changes.
+"""Annotations that make a dataclass field a key of a TOML file: its meaning, its allowed values, and facts about it for other commands.
 
-A key is a field of a frozen dataclass, such as `Annotated[float, Key("learning rate", POSITIVE)]`. The reader of files validates the key by
-its annotation. The JSON Schema, the manual page and `explain` are generated from it.
+A key is declared once, as a field such as `rate: Annotated[float, Key("share of the records in a batch", RATE)]`. From this declaration
+dpcli/file/keys reads and checks the key, and makes its line in the manual, in the JSON Schema and in `dpcli explain`. The classes of a file
+are in dpcli/file/pipeline/model.py, in the plan or settings modules of the commands, and in the mechanism types. The gate reads further
+attributes of `Key` when it judges a change of a file (`safer`, `claim`, `names_data`), and a sweep reads `varies`.
 """
 
 from __future__ import annotations
@@ -35,26 +37,28 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """The setting of a table without which a key has no effect.
+class NeededSetting:
+    """A setting of a table without which one of its keys has no effect, such as `type = "text"` for the key `domain` of a column.
 
     Attributes:
-        text: Setting in words.
-        reads: Function that returns whether a table has the setting.
+        text: The setting in words, which complete a message "expected this key only with ...".
+        met_by: Function that returns whether a table, given as its dataclass, has the setting.
     """
 
     text: str
-    reads: Callable[[Any], bool]
+    met_by: Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The key of a table that decides which class reads the table. The base class of these classes has the attribute `selection`.
+    """A choice among the dataclasses that a table may become, by the value of one key, the *selector*, such as `type` or `scheme`.
+
+    The common base class of these dataclasses has it as its attribute `selection`.
 
     Attributes:
         selector: Name of the key.
-        registry: Target of the class for each word that the key may have.
-        default: Word that applies if the key is absent; None if the key is required.
+        registry: The dataclass for each value of the selector, as "package.module:name".
+        default: Value that applies if the selector is absent; None if the selector is required.
     """
 
     selector: str
@@ -69,27 +73,28 @@ class Key:
     Attributes:
         doc: Meaning of the key in one sentence, with its unit.
         rule: Constraint on the value; None if the type alone restricts it.
-        safer: Change that makes the file stricter, if the key is a condition: a smaller value ("smaller"), or the key itself ("stated").
-            Any other change may weaken the file.
+        safer: The changes of the key that cannot weaken the file. "stated": a value where there was none. "smaller": this, and a smaller
+            value in place of a larger one. None: no change.
         claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
-        reader: Setting without which the key has no effect; None if the key is always read.
+        needs: NeededSetting without which the key has no effect; None if it always has an effect.
         varies: Whether the runs of a sweep may differ in the key.
-        reads: Whether the key names the data that a command reads. Other data may be about other people.
+        names_data: Whether the key names the data that a command reads. Other data may be about other people.
     """
 
     doc: str
     rule: Constraint | None = None
     safer: Literal["smaller", "stated"] | None = None
     claim: bool = False
-    reader: Reader | None = None
+    needs: NeededSetting | None = None
     varies: bool = False
-    reads: bool = False
+    names_data: bool = False
 
 
 def _percent_hint(x: float) -> str:
     return f"{x:g} % is {x / 100.0:g}" if 1 < x <= 100 else ""
 
 
+# Constraints that several keys share. A count is at most 10^18, so that it fits in a signed 64-bit integer of a ledger's database.
 POSITIVE = Constraint("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),))
 NON_NEGATIVE = Constraint("a number >= 0", lambda x: x >= 0, (("minimum", 0),))
 COUNT = Constraint("a whole number from 1 to 10^18", lambda x: 1 <= x <= 10**18, (("minimum", 1), ("maximum", 10**18)))

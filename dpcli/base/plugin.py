@@ -1,8 +1,9 @@
 """Plugins, by which a folder of dpcli or another package registers its features.
 
-A feature has a name and a target "package.module:object", such as "gaussian" and "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec". Each
-folder states its features in its plugin.py, and dpcli/base/registry.py merges them into one table for each kind. The target is loaded only
-when it is needed, so that a command imports only what it uses.
+A *feature* is something that users name, such as a command, a mechanism type or an output format. It has a name and a *target*
+"package.module:object", such as "gaussian" and "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec". Each folder states its features in its
+plugin.py as one `Plugin`, another package states one as an entry point, and registry.py merges them into one table for each kind. The
+target is loaded only when it is needed (`load` in lazy.py), so that a command imports only what it uses.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ class Plugin(NamedTuple):
     """The features of one folder or package. Only a plugin.py names modules by text.
 
     Attributes:
-        names: Folders of dpcli that the folder imports and cannot do without. The folder sessions is implied.
+        names: Folders of dpcli that the folder imports and cannot do without, except sessions, which is implied. If one of them is not
+            installed, the plugin is left out.
         commands: Target and short help of each command.
         mechanisms: Classes of mechanisms, by type.
         sampling: Classes of sampling schemes, by scheme.
         accountants: Accountants, by name.
-        sections: Classes of the tables of the pipeline file that one command reads. Every command checks them.
-        released: Classes of tables that become mechanisms.
+        sections: Dataclasses of *sections*: tables of the pipeline file that one command reads, such as [train]. Every command checks them.
+        released: Dataclasses of tables that become mechanisms: [source] and [[query]] of dpcli release.
         entries: Function (values of the file, findings to add to) -> entries, which converts the tables in `released`.
         judged_in_file: Checks of a section against the rest of the file: (value of the section, tables of the file, findings to add to).
         judged_solved: Checks of a section after a parameter was solved for: (value of the section, solved pipeline) -> problems.
-        files: Other file formats: their keys, and the function that reads their bytes.
-        words: Classes of tables by word, for each key whose word selects the other keys of its table.
-        lists: Lists of names that dpcli explain prints, each with a summary.
-        premised: Further classes that state premises, by their title in the table of premises.
+        files: Other file formats, such as "policy": targets of their keys, and of the function that reads their bytes.
+        words: For a key such as `task`, whose value selects the dataclass of its table: the dataclass for each value.
+        lists: Lists of names that dpcli explain prints: what a name is, and the targets of the names, which have summaries.
+        premised: Further classes that state premises (premise.py), by their title in the table of premises.
         references: Releases for `dpcli exam`, by mechanism type. Each target is a tuple of Reference (dpcli/exam/enumeration). Its releases
             are valid for the type, and small enough to enumerate.
         formats: Output formats of documents.

@@ -1,8 +1,9 @@
 """The premises on which a guarantee rests besides its theorem, such as "No two queries share noise".
 
-A theorem about a mechanism is only as good as what the program around it does. So each class of a mechanism, sampling scheme, filter or
-table states its premises next to its theorem: who ensures each of them, and which test breaks it on purpose, to show that it matters.
-`dpcli explain threats` prints them all.
+A theorem about a mechanism is only as good as what the program around it does. So each class of a mechanism, sampling scheme, *filter* (a
+rule by which a ledger adds up runs) or table states its premises next to its theorem, as its attribute `premises`: the sentence that must
+be true, who ensures it, and which test breaks it on purpose, to show that it matters. `dpcli explain threats` prints them all
+(explain/lists.py). The constants below are premises that several classes share.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def of_sampling(holds: str, test: str, commands: str = "train") -> Premise:
 
 
 def moves(holds: str, commands: str = "") -> Premise:
-    """Return a premise of a mechanism that a neighbouring dataset moves a release by at most its sensitivity, as `holds` words it."""
+    """Return the premise that a neighbouring dataset moves a release by at most the sensitivity of its mechanism, as `holds` words it."""
     return of_mechanism(holds, "test_a_change_that_moves_more_than_is_stated_loses_more", commands)
 
 

@@ -1,7 +1,7 @@
 """The features of all plugins, as one table for each kind. The plugins are those of dpcli's folders and of installed packages.
 
-A feature is found by its name: `load(MECHANISMS["gaussian"])` returns the class. plugin.py explains each kind. The tables are made once,
-when this module is imported.
+A *feature*, such as a mechanism type, is found by its name: `load(MECHANISMS["gaussian"])` returns the class. plugin.py explains each kind.
+The tables are made once, when this module is imported, from the plugin.py of each folder.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _own_plugin(folder: str) -> Plugin | None:
 def _other_plugins() -> Iterator[Plugin]:
     """Yield the plugins of installed packages. Raises InputError if a plugin cannot be imported or is no Plugin.
 
-    The import of importlib.metadata takes sixty milliseconds, and most installations have no such package. So the metadata files are
-    searched for the name of the group first.
+    The import of importlib.metadata takes sixty milliseconds, and most installations have no such package. So the metadata files of all
+    packages are searched for the name of the group first.
     """
     if not any(map(_has_group, _metadata_folders())):
         return
@@ -95,6 +95,7 @@ def _other_plugins() -> Iterator[Plugin]:
 
 
 def _metadata_folders() -> Iterator[str]:
+    """Yield the folders in which installed packages have their metadata, such as numpy-2.0.dist-info."""
     for place in sys.path:
         try:
             names = os.listdir(place or ".")
@@ -128,6 +129,7 @@ def _merged(plugins: Sequence[Plugin]) -> Plugin:
 
 
 def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return one table with the features of all tables. Raises InputError if two of them have the same name."""
     union: dict[str, Any] = {}
     for table in tables:
         for name, value in table.items():

@@ -15,12 +15,15 @@ from functools import lru_cache
 
 from dpcli.base.errors import InputError
 
-DIGITS = 15  # largest number of digits of a decimal that is recovered from its nearest float
-LARGEST_DENOMINATOR = 1_000_000  # largest denominator of a stated quotient, such as sensitivity / scale
+# A float determines the decimal with at most this number of digits from which it was read.
+DIGITS = 15
+# Largest denominator of a quotient, such as 1 / 3, that is recovered from its nearest float. Arbitrary; if another number was meant, it has
+# the same nearest float, so the error is below the rounding of floats.
+LARGEST_DENOMINATOR = 1_000_000
 ROUNDING = 0.01  # a share such as 0.3333 stands for 1/3: its inverse, 3.0003, is not rounded up
 
 
-@lru_cache(4096)
+@lru_cache(4096)  # a file may state one number many times; the size is arbitrary
 def stated(x: float) -> Fraction:
     """Return the number that somebody meant who wrote a finite float: the first of these that exists.
 

@@ -1,5 +1,6 @@
 """The command `dpcli completion`, and the completion of names in bash, zsh and fish. If no name fits, the shell completes files.
 
+A shell that has loaded the script of `dpcli completion` calls dpcli with VARIABLE in its environment; main.py then calls `register`, and
 Click computes the names. The scripts below replace those of Click, which complete no files.
 """
 

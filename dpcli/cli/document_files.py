@@ -1,8 +1,9 @@
 """Documents as text and in files: how a document is rendered in a format, and how an output file is written (`write_each`).
 
 A *document* is the result of a command before a format such as json or table renders it (dpcli/document). The options -f and -o choose the
-formats, and `emit` in options.py calls this file for both. An output may replace an older file, but never an input, a protected file or a
-database: outputs.py checks this first. Files that must not exist before are written by new_files.py.
+formats, and `emit` in options.py calls this file for both. An *output* is one -o, FORMAT=PATH. It may replace an older file, but never an
+input, a file that the command protects or a database: outputs.py checks this first. Files that must not exist before are written by
+new_files.py.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from dpcli.cli.printing import Settings
     from dpcli.document.document import Document
 
-DEFAULT_WIDTH, SMALLEST_WIDTH = 110, 40  # width of a text if the output is no terminal, and the smallest width, in characters
+# Width of a text if the output is no terminal, and the smallest width, in characters; arbitrary.
+DEFAULT_WIDTH, SMALLEST_WIDTH = 110, 40
 DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of -f (write ./- for a file of this name)"
 
 
@@ -40,12 +42,12 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
     Raises:
         InputError: The path is "-"; the file cannot be written; or it is an input, a protected file or an SQLite database.
     """
-    from dpcli.cli import outputs as protected
+    from dpcli.cli.outputs import possible_inputs, require_no_input, require_unprotected
 
     if path == "-":
         raise InputError(DASH_REFUSAL)
-    protected.require_no_input(path, protected.inputs() if inputs is None else inputs)
-    protected.require_free(path)
+    require_no_input(path, possible_inputs() if inputs is None else inputs)
+    require_unprotected(path)
     try:
         with open(path, "ab" if append else "wb") as file:
             for piece in pieces:

@@ -1,7 +1,8 @@
 """Errors as reports. They replace the reports of an earlier run, which a CI system would otherwise trust.
 
-A *report* is a file that -o FORMAT=PATH asks for. `reporting_errors` in options.py calls `report_error` for the errors of a command, and
-unread.py for errors outside of commands, such as a command line that Click refused.
+A *report* is a file that -o FORMAT=PATH asks for. A *judged* format is one in which a CI system would read an empty report as a pass, such
+as junit (`judges`): an error is always written into it, as a failure. `reporting_errors` in options.py calls `report_error` for the errors
+of a command, and unreported.py calls it for errors outside of commands, such as a command line that Click refused.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ def report_error(
     invocation: Invocation,
     format_: str,
     outputs: Sequence[str],
+    *,
     outlives_errors: bool,
     inputs: Sequence[str] | None = None,
     spares_data: bool = False,
 ) -> None:
-    """Write an error into each report. Print it too if CI systems evaluate the printed format.
+    """Write an error into each report. Print it too if the printed format is judged.
 
     A report that cannot be written is skipped without a message, because the first error is the one to show.
 
     Args:
+        format_: The format of what the command prints.
         outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written. Pictures are skipped.
-        outlives_errors: True: leave reports as they are, except in formats on which CI passes or fails (`judges`). For commands such as
-            `log`, whose old output is still valid.
+        outlives_errors: Whether existing reports stay as they are, unless their format is judged. This is for commands such as
+            `dpcli budget log`, whose old output is still valid.
         inputs: As in `write_each`.
-        spares_data: Whether existing files that may be data stay unchanged, if no CI system evaluates their format.
+        spares_data: Whether existing files that may be data stay unchanged, unless their format is judged.
     """
     from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges

@@ -1,8 +1,9 @@
 """Command groups that import a command when it is called, and suggest a command or a flag for an unknown word.
 
-The tables of commands hold their short help, so that --help imports none of them. An option that takes one value may be given only once
-(`prepare`): Click would silently take the last one, which is dangerous for caps. Suggestions come from tables of other tools' words
-(SYNONYMS, ADVICE) and from spelling; a wrong number is explained, never repaired.
+A `LazyGroup` has a table of its commands with their short help, so that --help imports none of them. main.py makes one of all commands, and
+commands such as `dpcli budget` are groups themselves. An option that takes one value may be given only once (`prepare`): Click would
+silently take the last one, which is dangerous for caps. Suggestions come from tables of other tools' words (SYNONYMS, ADVICE) and from
+spelling; a wrong number is explained, never repaired.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import click
 # The message of click about an option that expects a number, and texts that show which number was meant.
 NOT_A_NUMBER = re.compile(r"'(.*)' is not a valid (integer|float)")
 THOUSANDS, DECIMAL_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+"), re.compile(r"\d+,(?:\d{1,2}|\d{4,})")
-MOST_DIGITS = 20  # largest number of digits of a number that a message suggests
-MOST_LISTED = 8  # largest number of commands that a message lists
+MOST_DIGITS = 20  # largest number of digits of a number that a message suggests; arbitrary
+MOST_LISTED = 8  # largest number of commands that a message lists; arbitrary
 Commands = Mapping[str, tuple[str, str]]  # name -> ("module:object", short help)
 
 # Flags to suggest for an unknown flag, with their meanings. The first flag that the command has is suggested.
@@ -177,11 +178,11 @@ def with_suggestion(error: click.NoSuchOption) -> click.UsageError:
 def with_number(error: click.BadParameter) -> click.BadParameter:
     """Return the error for an option that expects a number, with the number as it is to be written, if the value shows what was meant."""
     wrong = NOT_A_NUMBER.match(error.message)
-    number = wrong and _meant(wrong[1], wrong[2])
+    number = wrong and _number_meant(wrong[1], wrong[2])
     return click.BadParameter(f"{error.message} Write {number}.", error.ctx, error.param) if number else error
 
 
-def _meant(value: str, kind: str) -> str:
+def _number_meant(value: str, kind: str) -> str:
     """Return the number that a text with a percent sign, commas or an exponent states, such as "1,000" -> "1000"; "" if unclear.
 
     `kind` is "integer" or "float", as Click names what it expected. As a float, "1,000" is unclear: one, or a thousand.

@@ -116,9 +116,9 @@ def _report(error: BaseException, arguments: list[str]) -> None:
     A failure of this is not shown, because the error itself has been shown.
     """
     with suppress(Exception):
-        from dpcli.cli.unread import report_unread
+        from dpcli.cli.unreported import report_unreported
 
-        report_unread(error, arguments)
+        report_unreported(error, arguments)
 
 
 def _internal(error: BaseException, arguments: list[str]) -> int:

@@ -15,7 +15,7 @@ from typing import IO
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.outputs import require_free, table_named
+from dpcli.cli.outputs import require_unprotected, table_named
 from dpcli.cli.printing import show, standard_error
 from dpcli.file.toml.shown import first_names
 
@@ -49,7 +49,7 @@ def write_new(path: str | None, text: str, data: bytes | None = None, then: str 
     if path is None:
         show(text)
         return
-    require_free(path)
+    require_unprotected(path)
     try:
         with open(path, "xb") as file:
             _write_all(path, file, text.encode() if data is None else data)

@@ -1,9 +1,12 @@
-"""Options that several commands share, and `emit`, which prints the document of a command and writes it to files.
+"""Options that commands of many kinds share, and `emit`, which prints the document of a command and writes it to files.
 
-Most commands use the decorator `output_options` (-f and -o) and return `emit(document, ...)`. A *document* is the result of a command
-before a format such as json or table renders it. Two rules depend on this file: a command that fails replaces the report of an earlier run,
-which CI would otherwise read as a pass (unless it may be the only copy of a result), and an output never replaces an input. Commands import
-this file at start, so heavy packages are imported inside functions.
+A *document* is the result of a command before a format such as json or table renders it (dpcli/document). A command with the decorator
+`output_options` gets -f FORMAT for what is printed and -o FORMAT=PATH for files, and returns `emit(document, ...)`. An *output* is one -o,
+and a *report* is an output that a program such as a CI system reads. With `pictures`, -o may also name a chart, which picture.py writes.
+
+Two rules depend on this file. A command that fails replaces the report of an earlier run by its error, as CI would otherwise read the old
+one as a pass. And an output never replaces an input, which could be the only copy (outputs.py). Every command imports this file when it
+starts, so slow packages are imported inside functions.
 """
 
 from __future__ import annotations
@@ -22,8 +25,7 @@ import click
 from dpcli import __version__
 from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
-from dpcli.base.registry import ACCOUNTANTS, FORMATS
-from dpcli.cli.completion import complete_accountant
+from dpcli.base.registry import FORMATS
 from dpcli.cli.printing import Invocation, Settings, complain, on_one_terminal, show_each
 
 if TYPE_CHECKING:
@@ -33,11 +35,10 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
-# Kinds of content of a document. They decide which formats can show it. A command with PICTURES also writes charts.
+# Kinds of content of a document, which decide which formats can show it. PICTURES stands for the charts of a command.
 PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
-ALL = "all"  # value of --accountant that selects every accountant
-NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed; shorter work seems immediate
+NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed; arbitrary: shorter work seems immediate
 
 
 def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -90,24 +91,6 @@ global_options = composed(
 )
 
 
-def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of --write. Raises InputError at once for "-", for a path that exists, and for one in no existing folder."""
-    if path == "-":
-        raise InputError("--write: expected a path, found -: standard output has the result (write ./- for a file of this name)")
-    if path is not None and os.path.lexists(path):
-        raise InputError(f"--write: expected a path that does not exist yet, found {path}")
-    if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
-        raise InputError(f"--write: expected a path in a folder that exists, found {path}")
-    return path
-
-
-def write_option(what: str) -> Callable[..., Any]:
-    """Return the option --write PATH. `what` completes its help."""
-    return click.option(
-        "--write", metavar="PATH", callback=_checked_new_path, help=f"Also write {what} to PATH, which must not exist."
-    )
-
-
 class DocumentFormat(TextChoice):
     """A choice among the output formats that can show the documents of a command. Modules of other formats are not imported.
 
@@ -141,8 +124,8 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
     Args:
         default: The default of -f.
         holds: Kinds of content of the command's documents, such as "total". They decide which formats are offered.
-        outlives_errors: Whether outputs of an earlier run stay if the command fails. They may be the only copy of a result. Otherwise the
-            error replaces them.
+        outlives_errors: Whether outputs of an earlier run stay if the command fails, since they may be the only copy of a result, such as
+            the export of a ledger. Otherwise the error replaces them.
         spares_data: Whether the command declares files that no output may replace (`protect`). After an error before this declaration, no
             file that may be data is overwritten.
     """
@@ -160,7 +143,7 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
             callback=lambda _, __, given: _checked_outputs(given, formats),
             help="Also write FORMAT to PATH; repeatable. FORMAT= may be left out if the ending of PATH names the format (x.html).",
         ),
-        lambda function: reporting_errors(function, outlives_errors, spares_data),
+        lambda function: reporting_errors(function, outlives_errors=outlives_errors, spares_data=spares_data),
     )
 
 
@@ -208,11 +191,11 @@ def named_output(output: str, formats: DocumentFormat) -> str:
     raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}{why}")
 
 
-def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares_data: bool = False) -> Callable[..., int]:
+def reporting_errors(function: Callable[..., int], *, outlives_errors: bool, spares_data: bool) -> Callable[..., int]:
     """Return a function that runs the command, and writes an error into the reports before it raises the error.
 
-    A missing package of an extra is raised as `Unavailable`. An ordinary exit, or a reader of the output that has left, is no error. The
-    other parameters are those of `output_options`.
+    If a package is missing that an extra of dpcli installs, `Unavailable` is raised in place of the import error. An ordinary exit, or a
+    closed pipe behind standard output, is no error. The other parameters are those of `output_options`.
     """
 
     @wraps(function)
@@ -231,7 +214,7 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
             reported = missing_package or error
             reported.add_note(REPORTED)
             data_are_unknown = spares_data and not has_protected()
-            report_error(reported, _invocation(), format_, outputs, outlives_errors, spares_data=data_are_unknown)
+            report_error(reported, _invocation(), format_, outputs, outlives_errors=outlives_errors, spares_data=data_are_unknown)
             if missing_package is not None:
                 raise missing_package from error
             raise
@@ -244,11 +227,11 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
     if not outputs:
         return
     from dpcli.cli.document_files import split_output
-    from dpcli.cli.outputs import inputs, require_free, require_no_input
+    from dpcli.cli.outputs import possible_inputs, require_no_input, require_unprotected
 
     for _, path in map(split_output, outputs):
-        require_no_input(path, inputs())
-        require_free(path)
+        require_no_input(path, possible_inputs())
+        require_unprotected(path)
 
 
 def _require_written_alone(outputs: Sequence[str], write: str | None) -> None:
@@ -259,61 +242,12 @@ def _require_written_alone(outputs: Sequence[str], write: str | None) -> None:
         each_once([write, *(path for _, path in map(split_output, outputs))])
 
 
-def require_one_unit(write: str | None, group_size: int) -> None:
-    """Raise InputError if --write asks for a pipeline file of a group, which no pipeline file can state."""
-    if write is not None and group_size != 1:
-        raise InputError(
-            f"--group-size: expected no such flag with --write, found {group_size}: a file describes the cost of one unit; "
-            f"dpcli account {write} --group-size {group_size} computes that of a group"
-        )
-
-
 def _invocation() -> Invocation:
+    """Return the words of the running command, and its first file or its ledger, by which a report names the command."""
     context = click.get_current_context()
     files = context.params.get("files")
     first = files[0] if files else context.params.get("file") or context.params.get("ledger") or ""
     return Invocation(context.command_path, str(first))
-
-
-def adjacency_option(what: str) -> Callable[..., Any]:
-    """Return the option --adjacency. `what` completes its help."""
-    return click.option(
-        "--adjacency", type=click.Choice(["add-remove", "replace-one", "zero-out"]), help=f"Neighbouring relation {what}."
-    )
-
-
-dataset_size_option = click.option("--dataset-size", type=int, help="Number of records, declared public.")
-
-
-run_options = composed(
-    click.option("--sampling-rate", type=float, help="Probability that a record is in the batch of a step  [default: 1]."),
-    click.option("--batch-size", type=int, help="Expected number of records in a batch; needs --dataset-size."),
-    dataset_size_option,
-    click.option(
-        "--steps",
-        type=int,
-        help="Number of steps (without FILE); 1 by default, required with --sampling-rate or --batch-size.",
-    ),
-    click.option("--epochs", type=float, help="Number of passes over the data, instead of --steps."),
-    adjacency_option("(without FILE)  [default: add-remove]"),
-)
-
-
-accounting_options = composed(
-    click.option(
-        "-a",
-        "--accountant",
-        "accountants",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=complete_accountant,
-        callback=lambda _, __, given: tuple(ACCOUNTANTS) if ALL in given else given,
-        help=f"Use only this accountant; repeatable: {', '.join(ACCOUNTANTS)}; or {ALL}, including accountants that a certified interval "
-        "makes needless.",
-    ),
-    click.option("--delta", type=float, help="Report epsilon at this delta instead of that of the file."),
-    click.option("--group-size", type=int, default=1, show_default=True, help="Number of units of privacy that change together."),
-)
 
 
 def refuse_flags(other: str, **given: object) -> None:

@@ -1,7 +1,9 @@
 """Checks that no output of a command replaces an input, private data or a ledger: a mistyped -o must not destroy what cannot be made again.
 
-An input is known by the arguments of the command, by what an input file names (`require_no_input`), or because the command declared it
-(`protect`). `require_writable` makes all checks; dpcli release calls it before it charges a ledger for answers that could not be written.
+An *output* is one -o of a command, written FORMAT=PATH: a document, or a picture. Before a file is written, document_files.py asks
+`require_no_input`, which looks for inputs among the arguments of the command and the paths that an input file names, and
+`require_unprotected`, which refuses the files of ledgers and those that the command declared (`protect`). `require_writable` makes these
+checks without writing: dpcli release calls it before it charges a ledger for answers that could not be written.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dpcli.base.registry import CHART_FORMATS, FORMATS, LEFT_BY_RUN, RELEASED, S
 DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")
 DATABASE = b"SQLite format 3\0"  # the first bytes of every SQLite database, such as a ledger
 DATABASE_ENDINGS = ("", "-journal", "-wal", "-shm")  # endings of the files that SQLite may keep for a database
-PROTECTED = "dpcli.kept"  # key of the protected paths in the metadata of the Click context
+PROTECTED = "dpcli.kept"  # key of the paths that the running command protects, in the metadata of its Click context
 NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters whose texts name outputs or formats
 SCHEDULE_TABLE = "run"  # the tables [[run]] of a schedule name pipeline files
 # A text in single or double quotes. It finds the paths in a pipeline file that has errors.
@@ -69,17 +71,17 @@ def may_be_data(path: str) -> bool:
     return has_name_of_data and os.path.lexists(path)
 
 
-def require_free(path: str) -> None:
+def require_unprotected(path: str) -> None:
     """Raise InputError if a path is a protected file, or a file of a ledger or of another SQLite database."""
     context = click.get_current_context(silent=True)
     protected: tuple[str, ...] = () if context is None else context.meta.get(PROTECTED, ())
     if any(same_file(path, input_path) for input_path in protected):
         raise InputError(f"{path}: expected another path for the output, found a file that dpcli needs")
-    if any(is_of_database(name) for name in (path, os.path.realpath(path))):
+    if any(is_database_file(name) for name in (path, os.path.realpath(path))):
         raise InputError(f"{path}: expected another path for the output, found a ledger or another SQLite database")
 
 
-def is_of_database(path: str) -> bool:
+def is_database_file(path: str) -> bool:
     """Return whether the path is a readable SQLite database, or the name of a file that SQLite may keep next to one."""
     bases = [path.removesuffix(ending) for ending in DATABASE_ENDINGS if path.endswith(ending)]
     return any(_first_bytes(base) == DATABASE for base in bases if os.path.isfile(base))
@@ -99,8 +101,8 @@ def same_file(path: str, other: str) -> bool:
     return os.path.realpath(path) == os.path.realpath(other)
 
 
-def inputs() -> Iterator[str]:
-    """Yield each text among the arguments and options of the running command, except those of `NO_INPUTS`.
+def possible_inputs() -> Iterator[str]:
+    """Yield each text among the arguments and options of the running command that may name an input: all except those of `NO_INPUTS`.
 
     Many of these texts are paths of inputs: files, a ledger, a policy or a baseline.
     """
@@ -124,7 +126,7 @@ def require_no_input(path: str, texts: Iterable[str]) -> None:
             raise InputError(f"{path}: expected another path for the output, found the input file")
         if load(LEFT_BY_RUN)(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file of the run in {text}")
-        if _input_names(text, path):
+        if _claims(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file that {text} names")
 
 
@@ -137,8 +139,8 @@ def ledger_files(ledger: str) -> tuple[str, ...]:
 def require_writable(paths: Iterable[str]) -> None:
     """Raise InputError for the first output that cannot be written or must not be replaced. A command must be running."""
     for path in paths:
-        require_no_input(path, inputs())
-        require_free(path)
+        require_no_input(path, possible_inputs())
+        require_unprotected(path)
         folder = os.path.dirname(path) or "."
         if os.path.isdir(path):
             raise InputError(f"{path}: cannot be written: Is a directory")
@@ -148,8 +150,8 @@ def require_writable(paths: Iterable[str]) -> None:
             raise InputError(f"{path}: cannot be written: Permission denied")
 
 
-def _input_names(given: str, path: str) -> bool:
-    """Return whether an input file names the existing file at `path`, or has a pattern that would take a file at `path` for data."""
+def _claims(given: str, path: str) -> bool:
+    """Return whether the input file `given` names the existing file at `path`, or has a pattern that would take it for data."""
     folder = os.getcwd() if given == "-" else os.path.dirname(os.path.abspath(given))
     tables = _tables(given)
     if os.path.exists(path):
@@ -186,6 +188,7 @@ def _tables(given: str) -> Mapping[str, Any]:
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in a value of a file, however deep."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):

@@ -25,7 +25,7 @@ from dpcli.cli.outputs import PICTURE_ENDINGS
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
-FIXED_WIDTH = 100  # width in characters if the output is not a terminal
+FIXED_WIDTH = 100  # width in characters if the output is not a terminal; arbitrary
 
 
 def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:

@@ -1,6 +1,8 @@
 """Printing of results to standard output and of messages to standard error, and the global options that control it.
 
-If the reader of a stream has left, as `head` does, the output is discarded and the exit code does not change.
+Results are what a command was asked for; messages are errors, notices and progress. If the program that reads a stream has ended, as `head`
+does, the output is discarded and the exit code does not change. Messages may quote an untrusted file, so control characters and passwords
+are removed (`message_of`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import click
 
 from dpcli.base.values import dataclass
 
-PROGRESS_AFTER, PROGRESS_EVERY = 1.0, 0.2  # seconds before the first report of progress, and between two reports
+PROGRESS_AFTER, PROGRESS_EVERY = 1.0, 0.2  # seconds before the first report of progress, and between two reports; arbitrary
 LINE_WIDTH = 60  # characters of the line of progress that are erased at the end
 ASCII_SIGNS = str.maketrans({"─": "-", "│": "|", "█": "#"})  # replacements for encodings without these characters
 

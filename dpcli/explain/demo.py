@@ -17,6 +17,7 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed import trade_off
 from dpcli.numerics.closed.trade_off import false_negatives, laplace_missed, total_variation
 
+# The numbers of the demonstration are arbitrary. The ranges keep the curves visible and the simulation short.
 COUNT = 99  # true count of the smaller dataset; the larger one has one more
 EPSILON_RANGE = (0.001, 100)
 TRIALS_RANGE = (10, 1_000_000)
@@ -24,7 +25,7 @@ TRIALS_RANGE = (10, 1_000_000)
 TABLE_RATES = (0.01, 0.1, 0.5)
 CURVE_POINTS = 81  # number of points of the exact curve
 RATE_STEPS = 20  # number of steps of the measured curve, in each of the two rates
-CONFIDENCE = 0.95
+CONFIDENCE = 0.95  # of the intervals around measured rates
 ALPHA = 1.0 - CONFIDENCE
 
 
@@ -72,7 +73,7 @@ class Demo:
 
     Attributes:
         tests: Tests in the table, by increasing false positive rate.
-        line: These tests and others, for the picture.
+        curve_tests: These tests and others, for the picture.
         beliefs: Beliefs at both ends of the noisy count, where they attain the bound.
         best_guess: Probability that the best guess is right.
         advantage, advantage_bound: True minus false positive rate of the best guess, and its bound under (epsilon, 0)-DP.
@@ -83,7 +84,7 @@ class Demo:
     trials: int
     seed: int
     tests: tuple[ThresholdTest, ...]
-    line: tuple[ThresholdTest, ...]
+    curve_tests: tuple[ThresholdTest, ...]
     beliefs: tuple[SimulatedBelief, ...]
     best_guess: SimulatedRate
     advantage: float
@@ -127,7 +128,7 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
         trials=trials,
         seed=seed,
         tests=tuple(test for threshold, test in tests.items() if threshold in in_table),
-        line=tuple(tests.values()),
+        curve_tests=tuple(tests.values()),
         beliefs=_beliefs(epsilon, tests[0.0].counts, tests[1.0].counts),
         best_guess=_best_guess(0.5 + 0.5 * advantage, tests[0.5].counts),
         advantage=advantage,
@@ -234,13 +235,13 @@ def chart(demo: Demo) -> Chart:
 
 
 def _simulated(demo: Demo) -> Points:
-    points = ((test.false_positives.measured, 1.0 - test.true_positives.measured) for test in demo.line)
+    points = ((test.false_positives.measured, 1.0 - test.true_positives.measured) for test in demo.curve_tests)
     return ((0.0, 1.0), *points, (1.0, 0.0))
 
 
 def _band(demo: Demo) -> Band:
-    low = tuple((test.false_positives.low, 1.0 - test.true_positives.high) for test in demo.line)
-    high = tuple((test.false_positives.high, 1.0 - test.true_positives.low) for test in demo.line)
+    low = tuple((test.false_positives.low, 1.0 - test.true_positives.high) for test in demo.curve_tests)
+    high = tuple((test.false_positives.high, 1.0 - test.true_positives.low) for test in demo.curve_tests)
     return Band(f"{100 * CONFIDENCE:g} % at each threshold", low, high, Tone.MAIN)
 
 

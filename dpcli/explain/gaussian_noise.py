@@ -1,7 +1,9 @@
 """Texts about the Gaussian mechanism: its privacy loss, with a picture, and the noise that an epsilon needs.
 
-lookup.py prints them for words such as plrv and sigma. Their numbers are computed when they are printed. The *classical* calibration is
-sigma = sqrt(2 ln(1.25/delta)) / epsilon, proved below epsilon = 1; the *analytic* one is the smallest sigma that is (epsilon, delta)-DP.
+lookup.py prints them for words such as plrv (privacy-loss random variable) and sigma. Their numbers are computed when they are printed;
+bounds are rounded up. P is the distribution of the output on one dataset and Q that on its neighbour; the privacy loss is log P/Q at the
+output. The *classical* calibration is sigma = sqrt(2 ln(1.25/delta)) / epsilon for sensitivity 1, proved below epsilon = 1; the *analytic*
+one is the smallest sigma that is (epsilon, delta)-DP.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import analytic_sigma, classical_delta, classical_sigma, fails_from
 
+# What the examples show; the choice is arbitrary.
 TABLE_NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)  # sigma over the sensitivity, in the table
 CHART_NOISE = 1.0  # sigma over the sensitivity, in the picture
-CHART_POINTS = 121
+CHART_POINTS = 121  # number of losses at which the curves of the picture are drawn
 LOSS_TEXT = (
     "A Gaussian mechanism with L2 sensitivity Delta and noise sigma has rho = Delta^2 / (2 sigma^2). Under P, the dataset that the "
     "output comes from, the loss is Normal with mean rho and variance 2 rho. Under Q it is Normal with mean -rho and the same variance. "
@@ -26,7 +29,8 @@ LOSS_TEXT = (
     "arXiv:1605.02065, Proposition 6). The numbers below are computed by dpcli's Gaussian mechanism:"
 )
 
-DELTA = 1e-5  # delta of the table
+# The table of the two formulas, and the deltas for which the text says where the classical one fails.
+DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 DELTAS = (1e-3, 1e-5, 1e-6, 1e-9)
 HEAD = ("epsilon", "classical sigma", "analytic sigma", "true delta of the classical sigma")
@@ -49,7 +53,7 @@ def _aligned(row: Sequence[str], widths: Iterable[int]) -> str:
 def _loss_row(noise: float) -> tuple[str, ...]:
     mechanism = Gaussian(1.0 / noise)
     (loss,) = mechanism.losses()
-    under_p, under_q = loss.tilted(0.0), loss.tilted(-1.0)
+    under_p, under_q = loss.tilted(0.0), loss.tilted(-1.0)  # the tilt by e^(t loss) leaves P at t = 0 and gives Q at t = -1
     return tuple(figures(x) for x in (noise, mechanism.zcdp(), under_p.mean, under_p.variance, under_q.mean))
 
 
@@ -57,13 +61,13 @@ def chart() -> Chart:
     """Return the chart of the density of the loss under P and under Q, from differences of the mechanism's tail probabilities."""
     mechanism = Gaussian(1.0 / CHART_NOISE)
     (loss,) = mechanism.losses()
-    law, rho = loss.tilted(0.0), mechanism.zcdp()
-    reach = law.mean + 3.5 * law.variance**0.5
+    loss_under_p, rho = loss.tilted(0.0), mechanism.zcdp()
+    reach = loss_under_p.mean + 3.5 * loss_under_p.variance**0.5  # 3.5 standard deviations, beyond which nothing is visible
     edges = np.linspace(-reach, reach, CHART_POINTS)
     tails = loss.tails(edges)
     under_p, under_q = _density(edges, tails.p_above), _density(edges, tails.q_above)
     top = max(y for _, y in under_p)
-    distribution = f"Normal with mean rho = {figures(rho)} and variance 2 rho = {figures(law.variance)}"
+    distribution = f"Normal with mean rho = {figures(rho)} and variance 2 rho = {figures(loss_under_p.variance)}"
     return Chart(
         kind="plrv",
         title=f"privacy loss of a Gaussian mechanism: {distribution}",
@@ -74,7 +78,7 @@ def chart() -> Chart:
             Line("under P, from which the output is drawn", under_p),
             Line("under Q, its neighbour", under_q, Tone.SECOND, dashed=True),
         ),
-        markers=(Marker(f"mean rho = {figures(rho)}", law.mean, top),),
+        markers=(Marker(f"mean rho = {figures(rho)}", loss_under_p.mean, top),),
         notes=("delta at epsilon is the area, right of epsilon, between the first curve and e^epsilon times the second",),
     )
 
@@ -93,6 +97,7 @@ def gaussian_sigma() -> str:
 
 
 def _table() -> str:
+    """Return the table of the two formulas. A mark says where the classical noise is too small."""
     widths = [len(title) for title in HEAD]
     return "\n".join(_aligned(row, widths) for row in (HEAD, *map(_row, EPSILONS)))
 

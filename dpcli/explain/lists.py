@@ -1,7 +1,8 @@
 """Lists for the manual: the names of each registry with the descriptions from their modules or classes, and the exit codes.
 
 A *registry* maps names, such as mechanism types, to what implements them (dpcli/base/registry.py). So a plugin that registers a name is in
-the manual too. A page of topics.py asks for a list by its key in GENERATED, and `dpcli explain` takes a single entry of it.
+the manual too. A page of topics.py asks for a list by its key in GENERATED, and `dpcli explain` (lookup.py) takes single entries of it. A
+*premise* is a sentence that must be true for a guarantee to hold (dpcli/base/premise.py).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from dpcli.base.registry import (
     SECTIONS,
 )
 
-Terms = tuple[tuple[str, str], ...]
-WIDTH = 100  # number of columns of a text in a terminal
+Terms = tuple[tuple[str, str], ...]  # pairs of a term and its description
+WIDTH = 100  # number of columns of a text in a terminal; arbitrary
 
 
 def filled(text: str) -> str:
@@ -84,7 +85,7 @@ def _premises(registry: Mapping[str, str]) -> Terms:
 
 
 def _names_in_words(names: Sequence[str], every: Sequence[str]) -> str:
-    """Return the names as a list; if most names of the registry are among them, as "all but" the others."""
+    """Return the names as a list; as "all" or "all but" the others if these are less than a quarter as many, which is shorter."""
     others = [name for name in every if name not in names]
     if not others:
         return "all"

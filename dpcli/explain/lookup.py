@@ -1,8 +1,10 @@
 """The texts of `dpcli explain NAME`, for rules, accountants, types, keys, formulas, terms, headings and topics.
 
-A word is looked up in every table that may have it, as it is spelled and then by its *stem* (lower case, no hyphens, no plural), so that
-"Sampling-rate" and "sampling rates" are one word. Texts come from the classes and pages themselves; a table here only says where. An
-unknown word is refused, with similar words if there are any.
+`explain` gets what the user typed and returns the text to print. A *name* is something that dpcli has a text about, such as the accountant
+`rdp`, the key `batch_size` or the term `adjacency`; several tables may have one name, and all of their texts are printed. What was typed
+need not equal a name: `_names_meant` tries it as it is and as a symbol of papers (SYMBOLS), and then by its *stem*, which is in lower case
+and without hyphens, articles and plural, so that "Sampling-rate" and "sampling rates" are one. Texts come from the classes and manual pages
+themselves (lists.py, topics.py, key_places.py); the tables here only say where. If nothing fits, the error names similar names.
 """
 
 from __future__ import annotations
@@ -29,13 +31,15 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
 
-COMPUTED = {  # function that returns the text, by the word, for texts with computed numbers
+# The function that returns the text of a name, for texts whose numbers are computed when they are printed.
+COMPUTED = {
     **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_noise:gaussian_sigma"),
     **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:gaussian_loss"),
     "exit-codes": "dpcli.explain.lists:exit_codes",
 }
 PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:chart")
-LEAST_SIMILARITY = 0.75  # smallest ratio of difflib at which a word is suggested
+# Smallest similarity at which an error suggests a name, above difflib's default of 0.6 for fewer wrong ones; it affects only the message.
+LEAST_SIMILARITY = 0.75
 LETTERS = str.maketrans({"ε": "epsilon", "ϵ": "epsilon", "δ": "delta", "μ": "mu", "ρ": "rho", "é": "e"})
 # Words that follow a name in a phrase, as in "Bernstein's inequality".
 FILLERS = r"('s)?\s+(theorems?|mechanisms?|bounds?|inequalit(y|ies)|techniques?|immunity)$"
@@ -43,7 +47,9 @@ KNOWN = (
     "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), commands (report), and terms, as dpcli explain "
     "glossary lists them"
 )
-SELECTING = (*MECHANISMS, *SAMPLING, *chain.from_iterable(WORDS.values()))  # words that select the keys of a table
+# Values of selectors: of keys such as `type` and `scheme`, whose value decides which other keys the table has.
+SELECTOR_VALUES = (*MECHANISMS, *SAMPLING, *chain.from_iterable(WORDS.values()))
+# Registered names by the list of lists.py that describes them, with the kind of thing that they are.
 LISTED = {
     **LISTS,
     "formats": ("a format of results (-f)", FORMATS),
@@ -52,93 +58,95 @@ LISTED = {
 }
 
 
-def explain(name: str) -> str:
-    """Return the explanation of one word, from every table that has it. Raises InputError, with similar words, for an unknown word."""
-    key = name.strip().removeprefix("dpcli ").strip()
-    if key.upper().startswith("DP") and key[2:].isdigit():
+def explain(typed: str) -> str:
+    """Return the explanation of what the user typed, from every table that has it. Raises InputError, with similar names, if none has."""
+    text = typed.strip().removeprefix("dpcli ").strip()
+    if text.upper().startswith("DP") and text[2:].isdigit():
         from dpcli.lint.catalogue import explain as explain_rule
 
-        return explain_rule(key.upper())
-    if known := _known_words(key):
-        return "\n\n".join(chain.from_iterable(map(_texts, known)))
-    parts = _known_parts(key)
+        return explain_rule(text.upper())
+    if names := _names_meant(text):
+        return "\n\n".join(chain.from_iterable(map(_texts, names)))
+    parts = _known_parts(text)
     if parts and " " in parts[0]:
-        return f"no explanation of '{key}'; explanation of its part '{parts[0]}':\n\n{explain(parts[0])}"
-    suggested = parts or _similar_words(key)
+        return f"no explanation of '{text}'; explanation of its part '{parts[0]}':\n\n{explain(parts[0])}"
+    suggested = parts or _similar_names(text)
     hint = f"did you mean {' or '.join(suggested[:3])}" if suggested else KNOWN
-    raise InputError(f"no explanation of '{key}'; {hint}")
+    raise InputError(f"no explanation of '{text}'; {hint}")
 
 
 def _known_parts(phrase: str) -> list[str]:
-    """Return the known parts of a phrase, the longest first: "privacy budget", "privacy" and "budget" of "my privacy budget"."""
-    words_of_phrase = re.findall(r"[^\s(),:;]+", phrase)
+    """Return the parts of a phrase that mean a name, the longest first: "privacy budget", "privacy" and "budget" of "my privacy budget"."""
+    words = re.findall(r"[^\s(),:;]+", phrase)
     result = []
-    for length in range(len(words_of_phrase) - 1, 0, -1):
-        for start in range(len(words_of_phrase) - length + 1):
-            part = " ".join(words_of_phrase[start : start + length])
-            if len(part) > 2 and _known_words(part):
+    for length in range(len(words) - 1, 0, -1):
+        for start in range(len(words) - length + 1):
+            part = " ".join(words[start : start + length])
+            if len(part) > 2 and _names_meant(part):  # shorter words are mostly no names, such as "of"
                 result.append(part)
     return result
 
 
-def _similar_words(key: str) -> list[str]:
-    """Return the words that begin with an unknown word, then words with a similar spelling."""
-    wanted = key.strip("[]").lower()
-    choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
+def _similar_names(typed: str) -> list[str]:
+    """Return the names that begin with an unknown text and a hyphen, then names with a similar spelling."""
+    wanted = typed.strip("[]").lower()
+    choices = {choice.lower(): choice for choice in (*known_names(), *table_paths())}
     longer = [choice for choice in choices if choice.startswith(f"{wanted}-")]
     close = difflib.get_close_matches(wanted, choices, 3, LEAST_SIMILARITY)
     return [choices[choice] for choice in dict.fromkeys((*longer, *close))]
 
 
-def words() -> list[str]:
-    """Return all words that can be explained, except rules and keys."""
+def known_names() -> list[str]:
+    """Return all names that can be explained, except codes of rules and keys and tables of files."""
     listed = chain.from_iterable(table for _, table in LISTED.values())
-    return list(dict.fromkeys((*ACCOUNTANTS, *SELECTING, *TERMS, *DEFINITIONS, *COMPUTED, *TOPICS, *listed)))
+    return list(dict.fromkeys((*ACCOUNTANTS, *SELECTOR_VALUES, *TERMS, *DEFINITIONS, *COMPUTED, *TOPICS, *listed)))
 
 
-def picture(name: str) -> Chart | None:
-    """Return the picture for a word; None if there is none."""
-    for word in _known_words(name.strip()):
-        if word in PICTURES:
-            result: Chart = load(PICTURES[word])()
+def picture(typed: str) -> Chart | None:
+    """Return the picture that belongs to a name; None if it has none."""
+    for name in _names_meant(typed.strip()):
+        if name in PICTURES:
+            result: Chart = load(PICTURES[name])()
             return result
     return None
 
 
-def _known_words(key: str) -> tuple[str, ...]:
-    """Return the known words for a spelling, such as "[privacy]" -> ("privacy",), "epsilon_upper" -> ("epsilon",).
+def _names_meant(typed: str) -> tuple[str, ...]:
+    """Return the names that a text means, such as "[privacy]" -> ("privacy",), "epsilon_upper" -> ("epsilon",); () if it means none.
 
-    The spelling is tried as it is, then in lower case, then without what headings of tables and phrases add to a word.
+    The text is tried as it is, then in lower case, then by its stem, without what headings of tables and phrases add to a name.
     """
-    bare = key.strip("[]")
-    for spelling in (key, bare, bare.lower()):
-        candidates = dict.fromkeys((SYMBOLS.get(spelling, spelling), spelling))
-        known = tuple(word for word in candidates if any(_texts(word)))
-        if known:
-            return known
+    bare = typed.strip("[]")
+    for text in (typed, bare, bare.lower()):
+        candidates = dict.fromkeys((SYMBOLS.get(text, text), text))
+        names = tuple(name for name in candidates if any(_texts(name)))
+        if names:
+            return names
     heading = re.split(r"[:(\[,]", bare)[0]  # "noise (sigma)" -> "noise "
     without_numbers = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", heading)
     without_fillers = re.sub(FILLERS, "", heading, flags=re.IGNORECASE)
     for text in (bare, heading, without_numbers, without_fillers):
-        known = _spellings().get(_stem(text), ())
-        if known:
-            return known
+        names = _names_by_stem().get(_stem(text), ())
+        if names:
+            return names
     return ()
 
 
 @cache
-def _spellings() -> dict[str, tuple[str, ...]]:
-    """Return the known words for each stem of a symbol, a word, a title or a key."""
-    spellings: list[tuple[str, str]] = [(symbol, word) for symbol, word in SYMBOLS.items() if len(symbol) > 1]
-    spellings += ((word, word) for word in words())
+def _names_by_stem() -> dict[str, tuple[str, ...]]:
+    """Return the names that each stem means. It is the stem of a name, of a symbol, of an accountant's title, or of a key or table."""
+    spellings = [
+        (symbol, name) for symbol, name in SYMBOLS.items() if len(symbol) > 1
+    ]  # a stem would mix up b, a scale, and B, a batch size
+    spellings += ((name, name) for name in known_names())
     spellings += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
     spellings += ((path, path) for path in table_paths())
     for place in every_table():
         spellings += ((key, key) for key in place.members)
-    words_of_stem: dict[str, dict[str, None]] = {}
-    for spelling, word in spellings:
-        words_of_stem.setdefault(_stem(spelling), {})[word] = None
-    return {stem: tuple(known) for stem, known in words_of_stem.items() if stem}
+    names_of_stem: dict[str, dict[str, None]] = {}
+    for spelling, name in spellings:
+        names_of_stem.setdefault(_stem(spelling), {})[name] = None
+    return {stem: tuple(names) for stem, names in names_of_stem.items() if stem}
 
 
 def _stem(text: str) -> str:
@@ -160,25 +168,25 @@ def _singular(part: str) -> str:
     return part[:-1] if is_plural else part
 
 
-def _texts(word: str) -> Iterator[str]:
-    """Yield the text of each table that has a word."""
-    if word in ACCOUNTANTS:
-        yield _accountant_text(word)
-    if word in SELECTING:
-        yield _word_text(word)
+def _texts(name: str) -> Iterator[str]:
+    """Yield the text of each table that has a name."""
+    if name in ACCOUNTANTS:
+        yield _accountant_text(name)
+    if name in SELECTOR_VALUES:
+        yield _selected_text(name)
     for terms in (TERMS, DEFINITIONS):
-        if word in terms:
-            yield f"{word}\n\n{filled(terms[word])}"
-    if word in COMPUTED:
-        yield load(COMPUTED[word])()
-    if word in TOPICS:
-        yield _topic_text(word, topic(word))
-    if word in table_paths():
-        yield _table_text(word)
-    for name, (kind, table) in LISTED.items():
-        if word in table:
-            yield f"{word}: {kind}\n\n{filled(dict(GENERATED[name]())[word])}"
-    if text := _key_text(word):
+        if name in terms:
+            yield f"{name}\n\n{filled(terms[name])}"
+    if name in COMPUTED:
+        yield load(COMPUTED[name])()
+    if name in TOPICS:
+        yield _topic_text(name, topic(name))
+    if name in table_paths():
+        yield _table_text(name)
+    for list_name, (kind, table) in LISTED.items():
+        if name in table:
+            yield f"{name}: {kind}\n\n{filled(dict(GENERATED[list_name]())[name])}"
+    if text := _key_text(name):
         yield text
 
 
@@ -203,24 +211,24 @@ def table_paths() -> tuple[str, ...]:
 
 
 def _table_text(path: str) -> str:
-    """Return the keys of the tables with this dotted key, such as train.clipping. Keys that a word selects follow by name."""
+    """Return the keys of the tables with this dotted key, such as train.clipping. The keys that a selector's value adds follow by name."""
     places = [place for place in every_table() if place.path == path]
-    complete = (_place_text(place) for place in places if not place.word)
-    return "\n\n".join([*complete, *_choice_texts([place for place in places if place.word])])
+    complete = (_place_text(place) for place in places if not place.selector_value)
+    return "\n\n".join([*complete, *_choice_texts([place for place in places if place.selector_value])])
 
 
-def _word_text(word: str) -> str:
-    """Return the meaning of a word that selects the keys of a table, its keys, and the premises of a mechanism or a sampling scheme."""
-    return "\n\n".join([*(_place_text(place) for place in every_table() if place.word == word), *_premises(word)])
+def _selected_text(value: str) -> str:
+    """Return the meaning of a selector's value, the keys that it adds, and the premises of a mechanism or a sampling scheme."""
+    return "\n\n".join([*(_place_text(place) for place in every_table() if place.selector_value == value), *_premises(value)])
 
 
-def _premises(word: str) -> Iterator[str]:
-    if target := {**MECHANISMS, **SAMPLING}.get(word):
+def _premises(value: str) -> Iterator[str]:
+    if target := {**MECHANISMS, **SAMPLING}.get(value):
         yield "\n".join(["premises:", *(hanging(str(premise)) for premise in load(target).premises)])
 
 
 def _key_text(name: str) -> str:
-    """Return every place of a key, or its place in one table for a dotted key; "" if no table has it."""
+    """Return each meaning of a key in the tables that have it, or only in one table for a dotted key; "" if no table has it."""
     path, _, key = name.rpartition(".")
     lines = places_of(key, path or None)
     return "\n".join([f"{name}: a key of the file", "", *map(hanging, lines)]) if lines else ""
@@ -256,7 +264,12 @@ def _section(section: ManualSection) -> Iterator[str]:
 
 
 def _filled(text: str, indent: str = "") -> str:
-    words = " ".join(text.split())
+    """Return a paragraph filled to WIDTH. Unlike `filled`, it breaks no word, so that commands and links stay whole."""
     return textwrap.fill(
-        words, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
     )

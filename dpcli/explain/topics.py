@@ -1,7 +1,8 @@
 """The pages of section 7 of the manual, read from Markdown into sections, and the terms of the glossary.
 
-The Markdown is a small part of the language: `## headings`, paragraphs, tables, fenced blocks, and lists of `- **term**: definition`. The
-line `<!-- list: NAME -->` is replaced by a list that lists.py makes. glossary.md and definitions.md also give the words of `dpcli explain`.
+`dpcli man` writes the pages (commands/man.py), and `dpcli explain` prints a page or a term (lookup.py). The Markdown files of this folder
+use a small part of the language: `## headings`, paragraphs, tables, fenced blocks, and lists of `- **term**: definition`. The line `<!--
+list: NAME -->` is replaced by a list that lists.py makes. glossary.md and definitions.md also give the words of `dpcli explain`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from importlib.resources import files
 from dpcli.document.formats.troff import ManualSection, literal
 from dpcli.explain.lists import GENERATED
 
-FENCE = "```"
+FENCE = "```"  # the start and the end of a block that is printed as it is
 TERM = re.compile(r"- \*\*(.+?)\*\*: (.*)", re.S)
+# An item with the lines that continue it, in a file that is searched as a whole.
 GLOSSARY_ITEM = re.compile(r"^- \*\*(.+?)\*\*: (.+(?:\n  .+)*)", re.MULTILINE)
 LIST = re.compile(r"<!-- list: ([\w-]+) -->")
 
@@ -88,6 +90,7 @@ def _table(block: str) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *body))
 
 
+# The pages that have a Markdown file of their own. The page glossary is made of the terms.
 WRITTEN = (
     "tutorial",
     "accountants",

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, NeededSetting
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.clipping import MEASURABLE
 
 NONE_OR_MORE = Constraint("a whole number from 0 to 10^18", lambda x: 0 <= x <= 10**18, (("minimum", 0), ("maximum", 10**18)))
 ENFORCED_KEYS = ("max_participations", "min_separation")  # limits that the server enforces in addition to its random draws
-SECURE_AGGREGATION = Reader('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")
+SECURE_AGGREGATION = NeededSetting('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Federated:
             "least number of clients whose noise is in a sum, after all dropouts; the server gives up a round with fewer",
             COUNT,
             claim=True,
-            reader=SECURE_AGGREGATION,
+            needs=SECURE_AGGREGATION,
         ),
     ] = None
     dishonest: Annotated[
@@ -106,7 +106,7 @@ class Federated:
             "largest number of these clients that collude with the server; their noise does not count, as they know it",
             NONE_OR_MORE,
             claim=True,
-            reader=SECURE_AGGREGATION,
+            needs=SECURE_AGGREGATION,
         ),
     ] = None
     max_participations: Annotated[

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dpcli.analysis.difference import LISTS, Edit, Priced
+from dpcli.analysis.difference import Priced
+from dpcli.analysis.table_changes import LISTS, Edit
 from dpcli.base.lazy import load
 from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.base.rounding import up

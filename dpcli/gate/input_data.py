@@ -1,8 +1,8 @@
 """Conditions on the input data: a file must read the data of the base, and files that read the same data must name one dataset.
 
 Otherwise the outputs may be about other people, or a sum over a dataset lacks the cost of some files. A key that names input is marked
-where it is declared (`Key.reads`). Paths are compared by the places to which they lead from their file (`place_of`), so that a moved file
-may lead to other data by an unchanged key. All conditions here are warnings: the gate does not open the data.
+where it is declared (`Key.names_data`). Paths are compared by the places to which they lead from their file (`place_of`), so that a moved
+file may lead to other data by an unchanged key. All conditions here are warnings: the gate does not open the data.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dpcli.analysis.difference import Edit, Priced
+from dpcli.analysis.difference import Priced
+from dpcli.analysis.table_changes import Edit
 from dpcli.base.registry import SECTIONS
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.limits import escaped_path
@@ -72,7 +73,7 @@ def _edited_sources(edit: Edit) -> Iterator[EditedSource]:
     before = old if isinstance(old, dict) else {}
     members = keys_of_table(table)
     for key, value in new.items():
-        if key in members and members[key].reads and value is not None and value != before.get(key):
+        if key in members and members[key].names_data and value is not None and value != before.get(key):
             yield EditedSource((table, key), before.get(key), value)
 
 
@@ -94,7 +95,7 @@ def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], pa
         for key, member in keys_of_table(name).items():
             value = table.get(key)
             is_edited = (name,) in edited or (name, key) in edited
-            if not member.reads or key in INSIDE or is_edited or not isinstance(value, str):
+            if not member.names_data or key in INSIDE or is_edited or not isinstance(value, str):
                 continue
             old, new = place_of(old_path, value), place_of(path, value)
             if old != new and (os.path.exists(old) or not os.path.exists(new)):
@@ -111,7 +112,7 @@ def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
             continue
         for key in PRIVATE & table.keys():
             value = table[key]
-            if isinstance(value, str) and keys_of_table(name)[key].reads:
+            if isinstance(value, str) and keys_of_table(name)[key].names_data:
                 place = place_of(path, value)
                 places.add(f"{place}#{table.get('table', '')}" if "://" in value else place)
     return frozenset(places)

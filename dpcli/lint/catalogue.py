@@ -100,7 +100,7 @@ LEDGER_RULES: dict[str, str] = {
 
 # Fields of a rule or a failure that become paragraphs of its explanation, with the titles of these paragraphs.
 PARAGRAPHS = {"what": "what", "why": "why", "fix": "fix", "caught": "caught by", "source": "source"}
-WIDTH = 100  # characters in a line of a paragraph, a comfortable width for reading
+WIDTH = 100  # characters in a line of a paragraph; arbitrary
 LINK, PAPER = r"https://[^\s,;]+", r"arXiv:(\d{4}\.\d{4,5})"  # a link, and the number of a paper, in the text of a source
 # Note in the explanation of a rule about sections: the reader also reports the key in the example file.
 UNREAD_KEY = "dpcli does not know the key, so that it also refuses the file for this (DP002). The rule explains the fault itself."

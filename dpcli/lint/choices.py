@@ -1,8 +1,11 @@
 """Rules about leaks outside of the noisy output: choices, statistics, logs, names and ranges that depend on private data, and known seeds.
 
 An accountant prices what a mechanism releases. A vocabulary from the data or an early stop on a private score is released as well, and no
-number counts it. The rules know such settings by the keys of dpcli and of common training libraries (sections.py). A rule is a `RuleInfo`
-(rule_info.py): a code, texts, a bad and a good example, and a function that yields the findings.
+number counts it. The rules know such settings by the keys of dpcli and of common training libraries (sections.py). A *cover note* in a
+section's table `covers` says that the accounting does count such a choice, and silences the rule. A rule is a `RuleInfo` (rule_info.py): a
+code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a function that yields the findings in a
+pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as [train] that describes a run for one
+command.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Rules about composition: tuning, adaptivity, shared samples, partitions, and repeated questions.
 
-A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a good example, and a function that yields the findings. Most of these rules
-find what a file leaves open and composition depends on: whether two entries read one sample, whether searches were counted, whether parts
-were named before the data were seen. The TOML texts between the rules are parts of their examples.
+A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a
+function that yields the findings in a pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as
+[train] that describes a run for one command. Most of these rules find what a file leaves open and composition depends on: whether two
+entries read one *sample* (the records of a step, drawn at random), whether searches were counted, whether the disjoint *parts* of a
+partition were named before the data were seen. The TOML texts between the rules are parts of their examples.
 """
 
 from __future__ import annotations

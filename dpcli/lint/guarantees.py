@@ -1,8 +1,10 @@
 """Rules about stated guarantees: their unit, their adjacency, their size, and the way in which they were derived.
 
-A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a good example, and a function that yields the findings in a pipeline. The
-functions judge keys, and texts where no key says it. The TOML texts between the rules are parts of their examples. A code is never used for
-another rule, since files name codes in waivers.
+A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a
+function that yields the findings in a pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as
+[train] that describes a run for one command. A guarantee is *stated* if the file states an epsilon or rho in place of the noise (mechanism
+types such as approx-dp). The functions judge keys, and names and descriptions where no key says it. The TOML texts between the rules are
+parts of their examples.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The repairs of `dpcli lint --fix`: mistyped keys, quoted numbers and fractional epochs, if only one repair is possible.
 
-A *repair* gives a key a new value or a new name, and a *slip* is one wrong, missing, extra or exchanged letter. A repair must never change
-the privacy of a valid file: it is kept only if it removes an error, or if the mechanisms and counts stay the same (`_cost`). Where two
-meanings are possible, nothing is repaired.
+commands/lint.py calls `mended` with the bytes of a file and writes the result back. A *repair* gives a key a new value or a new name;
+`Mend` describes it to the user. A *slip* is one wrong, missing, extra or exchanged letter. A repair must never change the privacy of a
+valid file: it is kept only if it removes an error, or if the mechanisms and counts stay the same (`_cost`). Where two meanings are
+possible, nothing is repaired.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
-SHORTEST_WORD = 5  # smallest number of letters of the longer of two words with a slip; shorter words resemble too many others
+# Smallest number of letters of the longer of two words that differ by a slip; shorter ones resemble too many others.
+SHORTEST_WORD = 5
 SEPARATORS = str.maketrans("", "", "-_ ")  # a translation that deletes these characters
-MOST_REPAIRS = 1_000  # after this number of repairs no further round is made, so that no file can keep the command busy
+MOST_REPAIRS = 1_000  # after this number of repairs no further round is made, so that no file can keep the command busy; arbitrary
 EXACT_INTEGERS = 2**53  # a float represents every whole number up to this one
 # Hints of the reader that state a repair.
 SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")

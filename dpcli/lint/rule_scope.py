@@ -1,6 +1,7 @@
 """The selection of lint rules by the flags --select and --ignore, which take codes (DP304) or their beginnings (DP3).
 
-The flags decide what is reported, and not what is true: errors that no gate may waive are reported all the same (`RuleScope`).
+The flags decide what is reported, and not what is true: errors that no gate may waive are reported in any case (`RuleScope`). A *waiver* is
+an exception from one rule that a file states.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Application of the lint rules to one file or pipeline, for `dpcli lint` and for commands that compute a cost.
 
-`lint` starts from a path, `lint_bytes` from bytes, and `judge` from a pipeline that was read already. The result is a tuple of diagnostics,
-which are findings with their line and column in the text.
+`lint` starts from a path, `lint_bytes` from bytes, and `judge` from a pipeline that was read already. The result is a tuple of
+*diagnostics*, which are findings with their line and column in the text. The rules are in catalogue.py by code; the *reader* of files
+(dpcli/file) itself reports DP001 to DP005. A *policy* of the gate and a *schedule* of planned runs are other TOML files, which have readers
+of their own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Rules about the training step of sections such as [train], which must be the accounted mechanism.
 
 An accountant prices clipping each record, adding up, and one draw of noise; a program may divide by a private count, repeat steps when it
-resumes without a charge, or clip the batch in place of the record. A rule is a `RuleInfo` (rule_info.py): a code, texts, a bad and a good
-example, and a function that yields the findings.
+resumes without a charge, or clip the batch in place of the record. The rules know such settings by the keys of dpcli and of common training
+libraries, whose sections a file may have (sections.py). A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli
+explain CODE`, a bad and a good example file, and a function that yields the findings in a pipeline; run.py applies it. An *entry* is a
+[[mechanism]] table, and a *section* a table such as [train] that describes a run for one command.
 """
 
 from __future__ import annotations

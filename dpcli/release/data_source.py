@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import POSITIVE, Key, Note, Reader
+from dpcli.base.fields import POSITIVE, Key, NeededSetting, Note
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.toml.findings import Problem
 
@@ -22,10 +22,10 @@ TEXT = "text"
 KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be keys of an answer
 MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it
 MOST_KEYS = 1_000_000  # largest number of keys that one column may declare, which are all listed in memory
-OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
-OF_INTEGERS = Reader('type = "integer"', lambda column: column.type == "integer")
-OF_TEXT = Reader('type = "text"', lambda column: column.type == TEXT)
-OF_PATH = Reader("path", lambda source: source.path is not None)
+OF_NUMBERS = NeededSetting('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
+OF_INTEGERS = NeededSetting('type = "integer"', lambda column: column.type == "integer")
+OF_TEXT = NeededSetting('type = "text"', lambda column: column.type == TEXT)
+OF_PATH = NeededSetting("path", lambda source: source.path is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,28 +41,28 @@ class Column:
         Literal["text", "integer", "decimal", "boolean", "date"],
         Key("type of the values; a value of another type counts as missing"),
     ]
-    min: Annotated[float | None, Key("smallest value; lower values are raised to it", reader=OF_NUMBERS)] = None
-    max: Annotated[float | None, Key("largest value; higher values are lowered to it", reader=OF_NUMBERS)] = None
+    min: Annotated[float | None, Key("smallest value; lower values are raised to it", needs=OF_NUMBERS)] = None
+    max: Annotated[float | None, Key("largest value; higher values are lowered to it", needs=OF_NUMBERS)] = None
     step: Annotated[
         float | None,
         Key(
             "unit of rounding: values are rounded to whole multiples of it before they are added; default 1 for integers",
             POSITIVE,
-            reader=OF_NUMBERS,
+            needs=OF_NUMBERS,
         ),
     ] = None
     missing: Annotated[
         float | None,
         Key(
             "value that replaces a missing value, NaN or infinity; by default such a row is left out of the query",
-            reader=OF_NUMBERS,
+            needs=OF_NUMBERS,
         ),
     ] = None
     domain: Annotated[
-        tuple[str, ...] | None, Key("all values that the column may have; a query's by uses them as keys", reader=OF_TEXT)
+        tuple[str, ...] | None, Key("all values that the column may have; a query's by uses them as keys", needs=OF_TEXT)
     ] = None
     domain_file: Annotated[
-        str | None, Key("file that lists the domain, one value on each line; replaces domain", reader=OF_TEXT)
+        str | None, Key("file that lists the domain, one value on each line; replaces domain", needs=OF_TEXT)
     ] = None
     expression: Annotated[Note | None, Key("SQL scalar over other columns, from which the column is computed")] = None
     rows_of_unit: Annotated[
@@ -70,7 +70,7 @@ class Column:
         Key(
             "whether the column is the number of rows of the row's unit, before any `where` and in the blocks that may be read; it shows "
             "how to choose max_rows",
-            reader=OF_INTEGERS,
+            needs=OF_INTEGERS,
         ),
     ] = False
 
@@ -253,17 +253,19 @@ class Source:
         Key(
             "the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb; without path and url, a "
             "program gives a table to dpcli.release",
-            reads=True,
+            names_data=True,
         ),
     ] = None
     url: Annotated[
         str | None,
-        Key("address of a database, in place of path: postgresql://...; put a password into ~/.pgpass, never here", reads=True),
+        Key(
+            "address of a database, in place of path: postgresql://...; put a password into ~/.pgpass, never here", names_data=True
+        ),
     ] = None
-    table: Annotated[str | None, Key("name of the table in the database of url, or in a .duckdb file", reads=True)] = None
+    table: Annotated[str | None, Key("name of the table in the database of url, or in a .duckdb file", names_data=True)] = None
     engine: Annotated[
         Literal["duckdb", "spark"] | None,
-        Key("engine that reads path: duckdb (the default), or spark for data too large for one machine", reader=OF_PATH),
+        Key("engine that reads path: duckdb (the default), or spark for data too large for one machine", needs=OF_PATH),
     ] = None
     unit: Annotated[
         str | None, Key("column that names the unit to which a row belongs; by default each row is a unit of its own", claim=True)

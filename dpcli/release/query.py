@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key, Note, Reader, Selection
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key, NeededSetting, Note, Selection
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.suggest import did_you_mean
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MEASURE = Key("the statistic that the query asks for")
 BY = Key("columns whose values are the keys; there is one answer for each key")
 CONFIDENCE = OPEN_UNIT  # a confidence is above 0 and below 1
-OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
+OF_KEYS = NeededSetting("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
 COSTS = ("epsilon", "rho", "weight", "error")  # keys of which a query states exactly one
 SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
 SOME_KEYS = 1000  # assumed number of shown keys for an error of all answers together, if the keys are not declared
@@ -119,7 +119,7 @@ class Query:
             "largest number of keys of by in which one unit counts; further keys are left out at random; default 1 if "
             "max_contributions is 1",
             COUNT,
-            reader=OF_KEYS,
+            needs=OF_KEYS,
         ),
     ] = None
     max_rows: Annotated[
@@ -250,7 +250,7 @@ class NoisyQuery(Query):
         Literal["each", "joint"],
         Key(
             "whether confidence holds for each interval by itself, or jointly for all intervals of the answer, which are then wider",
-            reader=OF_KEYS,
+            needs=OF_KEYS,
         ),
     ] = "each"
 

@@ -20,7 +20,7 @@ from dpcli.file.pipeline.canonical import TOP, read_document
 from dpcli.file.pipeline.consistency import check
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.placeholders import with_placeholders
-from dpcli.file.pipeline.section import MECHANISMS, SectionTable
+from dpcli.file.pipeline.section import MECHANISM_TYPES, SectionTable
 from dpcli.file.toml.findings import Findings, KeyFinding, Path, TooMany
 from dpcli.file.toml.shown import key_text, shown
 from dpcli.file.toml.write import value_text
@@ -237,7 +237,7 @@ def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> boo
         members, keys = kind.table.members(kind.table.selected(tables.get("train", {}))), path[1:]
     else:
         entry = tables["mechanism"][path[1]]
-        members, keys = {**members_of(Entry), **MECHANISMS.own(entry["type"])}, path[2:]
+        members, keys = {**members_of(Entry), **MECHANISM_TYPES.class_members(entry["type"])}, path[2:]
     member = members.get(str(keys[0]))
     if member is None:
         return True
@@ -250,7 +250,7 @@ def _inner_varies(kind: Any, keys: Path, value: Any) -> bool:
         return True
     if not keys:
         return type(value) is not dict or all(_inner_varies(kind, (key,), inner) for key, inner in value.items())
-    classes = [kind.members] if isinstance(kind, KeyTable) else [kind.own(name) for name in kind.registry]
+    classes = [kind.members] if isinstance(kind, KeyTable) else [kind.class_members(name) for name in kind.registry]
     inner_members = [members[str(keys[0])] for members in classes if str(keys[0]) in members]
     return all(member.varies and _inner_varies(member.kind, keys[1:], value) for member in inner_members)
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.analysis.difference import Difference, changes, difference
+from dpcli.analysis.difference import Difference, difference
+from dpcli.analysis.table_changes import changes
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.read import load, toml_document
 from dpcli.file.pipeline.series import comparable_tables, plain_entries

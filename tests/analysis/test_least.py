@@ -1,4 +1,4 @@
-"""Lower bounds from mechanisms that a file allows (`_witnesses` in analysis/inquiry.py): attained, and claimed by nobody else."""
+"""Lower bounds from mechanisms that a file allows (analysis/witnesses.py): attained, and claimed by nobody else."""
 
 from __future__ import annotations
 

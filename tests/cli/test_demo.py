@@ -52,7 +52,7 @@ def test_at_epsilon_1_the_figures_of_a_textbook() -> None:
     assert [belief.share.exact for belief in found.beliefs] == pytest.approx([0.7310585786, 0.2689414214])
     (at,) = [test for test in found.tests if test.threshold == COUNT + 1]
     assert (at.false_positives.exact, at.true_positives.exact) == pytest.approx((0.5 * math.exp(-1.0), 0.5))
-    for test in found.line:
+    for test in found.curve_tests:
         assert test.true_positives.exact <= test.allowed + 1e-12 <= min(1.0, math.e * test.false_positives.exact) + 1e-9
 
 

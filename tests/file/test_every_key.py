@@ -23,7 +23,7 @@ from dpcli.file.pipeline.canonical import TOP, MechanismTable
 from dpcli.file.pipeline.key_places import json_schema, policy_schema
 from dpcli.file.pipeline.key_places import tables as known_tables
 from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable
+from dpcli.file.pipeline.section import MECHANISM_TYPES, SAMPLING_SCHEMES, SectionTable
 from dpcli.file.toml.findings import Diagnostic, InvalidFile, Path
 from dpcli.file.toml.shown import key_text
 from dpcli.gate.policy import KEYS, read_policy_bytes
@@ -125,7 +125,7 @@ def pipelines() -> Iterator[Spot]:
         "mechanism": [{"name": "a", "type": "gaussian", "noise_multiplier": 1.5, "steps": 2}],
     }
     yield from tables((), {name: member for name, member in TOP.items() if name != "mechanism"}, base)
-    for name in MECHANISMS.registry:
+    for name in MECHANISM_TYPES.registry:
         members = MechanismTable().members(name)
         entry = {**minimal(members), "type": name}
         yield from tables(("mechanism", 1), members, {**base, "mechanism": [*base["mechanism"], entry]})
@@ -274,11 +274,11 @@ def test_no_table_is_forgotten() -> None:
         ("mechanism", "partition"),
     }
     assert {table.path for table in POLICIES} >= {(), ("rule", 0), ("waiver", 0), ("horizon",)}
-    assert {str(kind) for kind in MECHANISMS.registry} == {
+    assert {str(kind) for kind in MECHANISM_TYPES.registry} == {
         table.document["mechanism"][1]["type"] for table in PIPELINES if table.path == ("mechanism", 1)
     }
     sampled = [table for table in PIPELINES if table.path == ("mechanism", 1, "sampling")]
-    assert len(sampled) == len(MECHANISMS.registry) * len(SAMPLING.registry)
+    assert len(sampled) == len(MECHANISM_TYPES.registry) * len(SAMPLING_SCHEMES.registry)
     trained = [table.document["train"] for table in PIPELINES if table.path == ("train",)]
     assert [table["task"] for table in trained] == list(TASKS)
     clipped = [table.document["train"] for table in PIPELINES if table.path == ("train", "clipping")]

@@ -11,7 +11,7 @@ from dpcli.base.registry import MECHANISMS as TYPES
 from dpcli.file.keys.kinds import CALIBRATE, WholeNumber
 from dpcli.file.pipeline.placeholders import NOISE_KEYS, SENSITIVITY_KEYS
 from dpcli.file.pipeline.read import examine
-from dpcli.file.pipeline.section import MECHANISMS
+from dpcli.file.pipeline.section import MECHANISM_TYPES
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.write import value_text
 
@@ -20,7 +20,7 @@ CASES = [
     (name, noise, covered)
     for name in TYPES
     for noise, covered in product(sorted(NOISE_KEYS), SENSITIVITY_KEYS)
-    if noise in MECHANISMS.own(name) and covered in MECHANISMS.own(name)
+    if noise in MECHANISM_TYPES.class_members(name) and covered in MECHANISM_TYPES.class_members(name)
 ]
 
 
@@ -33,7 +33,7 @@ def test_no_rule_refuses_noise_that_is_not_solved_for_yet(most: int) -> None:
 
 def refusals(name: str, noise: str, covered: str, most: int) -> tuple[Diagnostic, ...]:
     """What is said of an entry of a type whose noise is still to be solved for."""
-    whole = isinstance(MECHANISMS.own(name)[covered].kind, WholeNumber)
+    whole = isinstance(MECHANISM_TYPES.class_members(name)[covered].kind, WholeNumber)
     stated_keys = (*NOISE_KEYS, *SENSITIVITY_KEYS, "noise_multiplier")
     rest = {key: value for key, value in load(TYPES[name]).example.items() if key not in stated_keys}
     table = {"type": name, **rest, covered: most if whole else float(most), noise: CALIBRATE}

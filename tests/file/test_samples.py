@@ -14,8 +14,9 @@ import pytest
 import dpcli
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.calibrate import calibrate
-from dpcli.analysis.difference import changes, priced_changes
+from dpcli.analysis.difference import priced_changes
 from dpcli.analysis.solved_keys import Parameter, parameter_key
+from dpcli.analysis.table_changes import changes
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING

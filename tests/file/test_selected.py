@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.base.fields import POSITIVE, Constraint, Key, Reader, Selection
-from dpcli.file.keys.annotations import idle, kind_of, members_of
+from dpcli.base.fields import POSITIVE, Constraint, Key, NeededSetting, Selection
+from dpcli.file.keys.annotations import keys_without_effect, kind_of, members_of
 from dpcli.file.keys.kinds import KeyPlace, Refused
 from dpcli.file.keys.tables import KeyTable, SelectedTable
 from dpcli.file.toml.findings import Findings
@@ -35,7 +35,9 @@ class Circle(Shape):
 @dataclass(frozen=True, kw_only=True)
 class Square(Shape):
     width: Annotated[float, Key("of it", POSITIVE)]
-    height: Annotated[float | None, Key("the width where absent", reader=Reader("a width over 1", lambda s: s.width > 1))] = None
+    height: Annotated[float | None, Key("the width where absent", needs=NeededSetting("a width over 1", lambda s: s.width > 1))] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,10 +116,12 @@ def test_the_schema_has_the_defaults() -> None:
 
 def test_common_keys_are_those_of_every_class() -> None:
     assert isinstance(KIND, SelectedTable)
-    assert KIND.common() == {"size": members_of(Shape)["size"]}
+    assert KIND.common_members() == {"size": members_of(Shape)["size"]}
 
 
 def test_a_key_that_nothing_reads_is_a_problem_unless_it_is_at_its_default() -> None:
-    assert list(idle(Square(size=1.0, width=2.0, height=3.0))) == []
-    assert list(idle(Square(size=1.0, width=0.5))) == []
-    assert list(idle(Square(size=1.0, width=0.5, height=3.0))) == [(("height",), "this key only with a width over 1", "3.0")]
+    assert list(keys_without_effect(Square(size=1.0, width=2.0, height=3.0))) == []
+    assert list(keys_without_effect(Square(size=1.0, width=0.5))) == []
+    assert list(keys_without_effect(Square(size=1.0, width=0.5, height=3.0))) == [
+        (("height",), "this key only with a width over 1", "3.0")
+    ]

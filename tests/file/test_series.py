@@ -21,7 +21,7 @@ from dpcli.file.pipeline import series
 from dpcli.file.pipeline.canonical import MechanismTable, tables_of
 from dpcli.file.pipeline.key_places import json_schema
 from dpcli.file.pipeline.read import parse, targets, toml_document
-from dpcli.file.pipeline.section import MECHANISMS
+from dpcli.file.pipeline.section import MECHANISM_TYPES
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.write import value_text
 from tests.command import dpcli
@@ -145,7 +145,7 @@ def test_the_name_of_an_entry_is_its_own_beside_lists_of_that_name(first: bool) 
 
 def test_every_number_of_every_type_may_be_a_list() -> None:
     """None that is not a list already; lists that a type has of itself stay one value."""
-    for name in MECHANISMS.registry:
+    for name in MECHANISM_TYPES.registry:
         for key, member in MechanismTable().members(name).items():
             stated = HEAD + f'[[mechanism]]\nname = "x"\ntype = "{name}"\n{key} = [1, 2]\n'
             if key in ("name", "type"):

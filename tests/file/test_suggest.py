@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from dpcli.base.registry import SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import nearest
-from dpcli.file.pipeline.canonical import TOP
-from dpcli.file.pipeline.canonical import meant as advised
+from dpcli.file.pipeline.canonical import TOP, key_advice
 from dpcli.file.pipeline.key_places import tables as all_tables
-from dpcli.file.pipeline.misplaced import USUAL_NAMES, homes
+from dpcli.file.pipeline.misplaced import USUAL_NAMES, keys_by_table
 from dpcli.file.pipeline.model import Privacy
 from dpcli.file.pipeline.section import TablePlace, places_in
 from dpcli.file.toml.shown import NAMED
@@ -97,18 +96,18 @@ def test_did_you_mean() -> None:
     ],
 )
 def test_advice(key: str, meant: str | None, words: str) -> None:
-    assert advised(key, MECHANISM) == (meant, words)
+    assert key_advice(key, MECHANISM) == (meant, words)
 
 
 @of_each("key", ["clip", "max_grad_norm", "l2-norm-clip", "clip_norm", "clipping", "norm", "C"])
 def test_a_clipping_norm_beside_a_noise_multiplier_is_said_to_cost_nothing(key: str) -> None:
-    meant, words = advised(key, MECHANISM)
+    meant, words = key_advice(key, MECHANISM)
     assert meant is None and "epsilon does not depend on the clipping norm" in words and "[train] clipping" in words
-    assert "clipping norm" not in advised(key, ["name", "type", "epsilon"])[1]
+    assert "clipping norm" not in key_advice(key, ["name", "type", "epsilon"])[1]
 
 
 PRIVACY = list(members_of(Privacy))
-OTHER = frozenset(key for keys in homes(frozenset(TOP)).values() for key in keys)
+OTHER = frozenset(key for keys in keys_by_table(frozenset(TOP)).values() for key in keys)
 
 
 def test_a_key_of_a_section_in_another_table_is_sent_where_it_belongs() -> None:
@@ -120,7 +119,7 @@ def test_a_key_of_a_section_in_another_table_is_sent_where_it_belongs() -> None:
         for key in place.members
         if key not in OTHER and not closest(key, PRIVACY, 0.9)
     ]
-    told = {(place.title, key): advised(key, PRIVACY) for place, key in places}
+    told = {(place.title, key): key_advice(key, PRIVACY) for place, key in places}
     assert len(told) > 100
     wrong = {
         (title, key): (meant, words)
@@ -131,7 +130,7 @@ def test_a_key_of_a_section_in_another_table_is_sent_where_it_belongs() -> None:
 
 
 def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
-    known = {key for keys in homes(frozenset(TOP)).values() for key in keys}
+    known = {key for keys in keys_by_table(frozenset(TOP)).values() for key in keys}
     words = {
         "replace-one",
         "add-remove",
@@ -203,8 +202,10 @@ def test_a_slip_of_one_letter_in_any_key_of_any_table_is_answered() -> None:
             slips |= {key[:i] + letter + key[i + 1 :] for i in range(len(key))}
             slips |= {key[:i] + key[i + 1] + key[i] + key[i + 2 :] for i in range(len(key) - 1)}
             unanswered += [
-                f"{title} {key}: {slip}" for slip in slips - {*known} if not advised(slip, known)[1] or not nearest(slip, known)[1]
+                f"{title} {key}: {slip}"
+                for slip in slips - {*known}
+                if not key_advice(slip, known)[1] or not nearest(slip, known)[1]
             ]
     assert not unanswered, (seed, unanswered)
-    assert advised("type", ["by", "top", "max"]) == (None, "it belongs in [[mechanism]]")
+    assert key_advice("type", ["by", "top", "max"]) == (None, "it belongs in [[mechanism]]")
     assert nearest("type", ["by", "top", "max"]) == nearest("zz", ["by", "top"]) == (None, "")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcli.base.lazy import load
-from dpcli.file.pipeline.section import MECHANISMS
+from dpcli.file.pipeline.section import MECHANISM_TYPES
 from tests.command import dpcli
 from tests.gate.repositories import git
 from tests.inline import text_of as written
@@ -34,7 +34,7 @@ BASE: Document = {
     },
     "mechanism": [{"name": "train", "type": "gaussian", "noise_multiplier": 40.0, "steps": 9}],
 }
-TYPES: dict[str, dict[str, Any]] = {kind: dict(load(target).example) for kind, target in MECHANISMS.registry.items()}
+TYPES: dict[str, dict[str, Any]] = {kind: dict(load(target).example) for kind, target in MECHANISM_TYPES.registry.items()}
 
 
 def put(document: Document, path: tuple[str, ...], value: Any) -> Document:

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dpcli.analysis.difference import Change
+from dpcli.analysis.table_changes import Change
 from dpcli.gate.totals import placed_at_changes
 from dpcli.gate.verdicts import Base, Judged, JudgedSum
 from tests.cases import of_each

@@ -14,7 +14,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Number, WholeNumber
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.read import checked_document
-from dpcli.file.pipeline.section import MECHANISMS
+from dpcli.file.pipeline.section import MECHANISM_TYPES
 from dpcli.file.toml.syntax import tables_of
 from dpcli.lint import mend
 from dpcli.lint.mend import mended, only_slip
@@ -201,8 +201,8 @@ def numbers() -> list[tuple[str, str, Constraint | None]]:
     return sorted(
         {
             (name, key, member.rule)
-            for name in MECHANISMS.registry
-            for key, member in {**MECHANISMS.own(name), **members_of(Entry)}.items()
+            for name in MECHANISM_TYPES.registry
+            for key, member in {**MECHANISM_TYPES.class_members(name), **members_of(Entry)}.items()
             if isinstance(member.kind, Number | WholeNumber)
         },
         key=lambda one: one[:2],

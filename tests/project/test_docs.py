@@ -304,7 +304,13 @@ def test_every_key_is_in_the_manual_under_its_table(page: str, place: TablePlace
 
 
 def test_no_task_style_type_or_scheme_is_missing_in_the_manual() -> None:
-    assert [place.word for _, place in places() if place.word] == [*SAMPLING, *MECHANISMS, *MEASURES, *STYLES, *TASKS]
+    assert [place.selector_value for _, place in places() if place.selector_value] == [
+        *SAMPLING,
+        *MECHANISMS,
+        *MEASURES,
+        *STYLES,
+        *TASKS,
+    ]
 
 
 @of_each("name", COMMANDS)

@@ -25,7 +25,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import Members, SelectedTable
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.section import MECHANISM_TYPES, SAMPLING_SCHEMES
 from dpcli.file.toml.findings import Findings, InvalidFile
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.write import toml_text, value_text
@@ -173,10 +173,10 @@ def test_what_a_run_may_change_of_an_entry_is_said_by_its_key() -> None:
         "banded-matrix": {"iterations", "max_participations", "min_separation", "bands"},
         "buffered-toeplitz": {"iterations", "max_participations", "min_separation", "buf_decay", "output_scale"},
     }
-    for type_ in MECHANISMS.registry:
+    for type_ in MECHANISM_TYPES.registry:
         tables = {"mechanism": [{"name": "x", "type": type_}]}
         allowed = entry["entry"] | entry.get(type_, set())
-        for key in {**members_of(Entry), **MECHANISMS.own(type_)}:
+        for key in {**members_of(Entry), **MECHANISM_TYPES.class_members(type_)}:
             findings = Findings()
             found = target_of(f"mechanism.x.{key}", ("sweep", "grid", key), tables, findings, [])
             assert (found == ("mechanism", 0, key)) == (not findings.items) == (key in allowed), (type_, key)
@@ -186,10 +186,10 @@ def test_what_a_run_may_change_of_an_entry_is_said_by_its_key() -> None:
 @pytest.mark.parametrize("table", ["mechanism.sgd.sampling", "train.clipping"])
 def test_a_key_within_a_table_is_asked_too(table: str, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each key of each class of a table that a run may change: fixed in one of the classes, it is none, alone or in a whole table."""
-    selected = SAMPLING if table.endswith("sampling") else members_of(load(TASKS["custom"]))["clipping"].kind
+    selected = SAMPLING_SCHEMES if table.endswith("sampling") else members_of(load(TASKS["custom"]))["clipping"].kind
     assert isinstance(selected, SelectedTable)
     tables = {"train": {"task": "custom"}, "mechanism": [{"name": "sgd", "type": "gaussian"}]}
-    own = SelectedTable.own
+    own = SelectedTable.class_members
 
     def planted(cls: str, key: str) -> Callable[..., Members]:
         fixed = {**own(selected, cls), key: replace(own(selected, cls)[key], varies=False)}
@@ -200,7 +200,7 @@ def test_a_key_within_a_table_is_asked_too(table: str, whole: bool, monkeypatch:
             dotted, value = (table, {key: 1}) if whole else (f"{table}.{key}", 1)
             assert target_of(dotted, ("sweep",), tables, Findings(), [value])
             with monkeypatch.context() as patched:
-                patched.setattr(SelectedTable, "own", planted(cls, key))
+                patched.setattr(SelectedTable, "class_members", planted(cls, key))
                 assert not target_of(dotted, ("sweep",), tables, Findings(), [value]), (cls, key)
 
 

@@ -1,7 +1,9 @@
 """The command `dpcli account`: the cost of one or several pipeline files, or of a pipeline that flags describe.
 
-It reads files and flags; analysis/account.py computes, and documents/account.py and accounts.py say it. Flags describe a pipeline of one
-mechanism: they become the tables of a file (`stated` in stating.py), which is judged by the same rules as a file, and which --write keeps.
+It reads files and flags; analysis/account.py computes, and documents/account.py and documents/accounts.py make the *documents*, which
+options.py prints in a format. The lint rules check every pipeline that is priced (`judge`), and their findings are a part of the document.
+Flags without a file describe a pipeline of one mechanism: they become the text of a file (`tables_and_text` in stating.py), which is read
+and checked like any file, and which --write keeps.
 """
 
 from __future__ import annotations
@@ -14,16 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.options import (
-    accounting_options,
-    composed,
-    emit,
-    output_options,
-    require_one_unit,
-    run_options,
-    working,
-    write_option,
-)
+from dpcli.cli.accounting_options import accounting_options, require_one_unit, run_options, write_option
+from dpcli.cli.options import composed, emit, output_options, working
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -40,6 +34,7 @@ class AccountingFlags(NamedTuple):
     tolerance: float | None
 
 
+# Options that describe a pipeline without FILE.
 stated_options = composed(
     click.option("--noise-multiplier", type=float, help="Noise divided by the largest contribution of one record (without FILE)."),
     click.option(
@@ -129,18 +124,18 @@ def _account_of_flags(
 ) -> int:
     """Print the cost of the pipeline that flags describe, with its cost under other assumptions, and write its file to `write`."""
     from dpcli.analysis.account import account
-    from dpcli.analysis.commands.stating import solving_words, stated, without_lines
+    from dpcli.analysis.commands.stating import solving_flags, tables_and_text, without_lines
     from dpcli.analysis.documents.account import document
     from dpcli.analysis.documents.alternatives import alternatives, with_alternatives
     from dpcli.file.pipeline.flags import pipeline_of_flags
     from dpcli.lint.run import judge
 
-    tables, text = stated(flags, question.delta, question.epsilon)
+    tables, text = tables_and_text(flags, question.delta, question.epsilon)
     pipeline, data = pipeline_of_flags(tables, text), text.encode()
     diagnostics = without_lines(judge(pipeline, data, {"--delta": None}))  # the text states --delta itself
     with working():
         result = account(pipeline, *question)
-    outcome = document(result, diagnostics, digits, cite_sources, solving_words(flags))
+    outcome = document(result, diagnostics, digits, cite_sources, solving_flags(flags))
     others = alternatives(tables, question.delta, question.epsilon, question.accountants, question.group_size)
     outcome = with_alternatives(outcome, others, digits)
     code = emit(_with_place_of_cap(outcome, data, result), format_, outputs)
@@ -152,6 +147,7 @@ def _account_of_flags(
 
 
 def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> None:
+    """Raise InputError if a flag describes a pipeline although FILE does."""
     if any(value is not None and value is not False for value in (write, *flags.values())):
         from dpcli.analysis.commands.stating import refuse_with_file
 
@@ -159,7 +155,7 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
 
 
 def _with_place_of_cap(document: Document, data: bytes, result: Account) -> Document:
-    """Return the document with the place of the cap that is exceeded; that of the first line if the file does not state the cap."""
+    """Return the document with the line and column of the cap that is exceeded; those of the start if the file does not state the cap."""
     if result.exit_code != 1:
         return document
     from dpcli.file.toml.positions import locate
@@ -197,6 +193,7 @@ def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_s
 
 
 def _require_each_once(paths: Sequence[str]) -> None:
+    """Raise InputError if two paths are one file after links are followed."""
     places = [path if path == "-" else os.path.realpath(path) for path in paths]
     for index, place in enumerate(places):
         if place in places[:index]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import click
 
 from dpcli.analysis.commands.stating import goal_options
-from dpcli.cli.options import accounting_options, emit, output_options, require_one_unit, write_option
+from dpcli.cli.accounting_options import accounting_options, require_one_unit, write_option
+from dpcli.cli.options import emit, output_options
 
 
 @click.command(short_help="Solve for steps, epochs, batch size, rate, radius, scale or noise.")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.analysis.commands.stating import goal_options, refuse_with_file, without_lines
-from dpcli.cli.options import accounting_options, emit, output_options, require_one_unit, run_options, write_option
+from dpcli.cli.accounting_options import accounting_options, require_one_unit, run_options, write_option
+from dpcli.cli.options import emit, output_options
 
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Calibration

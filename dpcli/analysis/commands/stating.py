@@ -1,7 +1,8 @@
 """Flags that the commands of this folder share: the targets of a calibration, and a pipeline of one mechanism in place of FILE.
 
-`dpcli account --noise-multiplier 1.1 ...` has no file, so file/pipeline/flags.py makes one of the flags. Findings about this file must name
-flags, as the user never sees it (`without_lines`), and flags together with a real FILE are refused (`refuse_with_file`).
+`dpcli account --noise-multiplier 1.1 ...` has no file, so `tables_and_text` makes one of the flags, by file/pipeline/flags.py. Lint
+findings about this file must name flags, as the user never sees it (`without_lines`). Flags together with a real FILE are refused
+(`refuse_with_file`).
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]
 
 
 def _flag(key: str) -> str:
+    """Return the flag that stands for a key of the file; the key itself if none does."""
     table, _, name = key.partition(".")
     return f"--{name.replace('_', '-')}" if table == "privacy" and name in ("dataset_size", "delta", "adjacency") else key
 
 
-def solving_words(flags: Mapping[str, Any]) -> list[str] | None:
-    """Return the flags that describe the same pipeline to dpcli calibrate-sigma; None if its noise is not Gaussian."""
+def solving_flags(flags: Mapping[str, Any]) -> list[str] | None:
+    """Return the flags that describe the same pipeline to dpcli calibrate-sigma, as words; None if its noise is not Gaussian."""
     from dpcli.file.pipeline.flags import Stated, words_of_flags
 
     given = Stated(**flags).given
@@ -65,7 +67,7 @@ def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
             raise InputError(f"--{name.replace('_', '-')} cannot be combined with a FILE{change}")
 
 
-def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:
+def tables_and_text(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:
     """Return the tables that the flags describe, and the text of the equivalent file.
 
     Raises InputError if the flags describe no mechanism. Raises InputError if they state neither delta nor epsilon and the mechanism is

@@ -1,9 +1,10 @@
-"""The document of an account: the headline sentence, the table of accountants, the mechanisms with their shares, and the budget.
+"""The document of an account: the headline sentence, JSON and spreadsheet data, notes and checks. account_tables.py has its tables.
 
-An *accountant* is a composition theorem that bounds the cost of the whole file; the *headline* is the smallest sound bound or, for an
-adaptive file, the cap. Upper bounds are printed rounded up and lower bounds down, so that somebody may sign what is printed; `~` marks an
-accountant that is only an approximation. Sentences may be reworded. The keys of the JSON document and of the spreadsheet are read by
-programs and stay.
+`dpcli account` prints the document of `account`, a result of analysis/account.py; other commands use `headline` or `data` for the cost that
+they computed. The *headline* is the smallest sound bound or, for an adaptive file, the cap that a filter enforces. A *charge* is a
+mechanism with the number of its runs, and a *row* the answer of one accountant. Upper bounds are printed rounded up, so that somebody may
+sign what is printed. A *diagnostic* is a finding of a lint rule about the file. Sentences may be reworded. The keys of the JSON document
+and of the spreadsheet are read by programs and stay.
 """
 
 from __future__ import annotations
@@ -13,23 +14,19 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpcli.accountants.base import Bound
 from dpcli.analysis.account import Account, large_epsilon, needed_delta
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.budget_verdict import BudgetVerdict, warning_level
-from dpcli.base.rounding import down, percent, up
-from dpcli.document.document import Check, Document, Passage, Sheet, Table, jsonable
-from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.analysis.documents.account_tables import ROWS_OF_MANY, accountants_table, fixed_quantity, mechanisms_table
+from dpcli.base.rounding import up
+from dpcli.document.document import Check, Document, Passage, Sheet, jsonable
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.parts import schemes
-from dpcli.file.pipeline.resolve import BillLine
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.delta import delta_errors
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
-from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
-# Up to MOST_ROWS mechanisms are all in the table. Of more, the ROWS_OF_MANY with the largest shares are, which fit on a screen.
-MOST_ROWS, ROWS_OF_MANY = 60, 20
-
+# Columns of the spreadsheet: what was asked, and the bounds.
 SETTING_COLUMNS = ("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline")
 BOUND_COLUMNS = ("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason")
 SHEET = (*SETTING_COLUMNS, *BOUND_COLUMNS)
@@ -63,7 +60,7 @@ def document(
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
         passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
-        tables=(_accountants_table(account, decimals), _mechanisms_table(account)),
+        tables=(accountants_table(account, decimals), mechanisms_table(account)),
         notes=tuple(notes),
         findings=tuple(map(finding, (*diagnostics, *large))),
         checks=_checks(account, diagnostics, decimals),
@@ -84,7 +81,7 @@ def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnost
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, {setting}"
     if account.winner is None:
-        why = _uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
+        why = _why_uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     accountant = account.winner.accountant.name
     if privacy.adaptive:
@@ -103,7 +100,7 @@ def headline_of_run(account: Account) -> str:
     return headline(account, diagnostics=delta_errors(account.pipeline, account.delta))
 
 
-def _uncapped(account: Account) -> str:
+def _why_uncapped(account: Account) -> str:
     """Return why an adaptive file without a cap guarantees nothing; "" for other files."""
     if not account.pipeline.privacy.adaptive or account.budget is not None or account.listed is None:
         return ""
@@ -135,7 +132,10 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
 
 
 def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return a --delta flag to solve at, if the pipeline states no delta at which its noise has a finite epsilon."""
+    """Return a --delta flag to solve at, if the pipeline states no delta at which its noise has a finite epsilon; () otherwise.
+
+    The delta is 1e-6 or, for 100,000 records or more, a power of ten below a tenth of 1 / dataset_size.
+    """
     stated, size = pipeline.privacy.delta, pipeline.privacy.dataset_size or 1
     if stated is not None and (stated > 0.0 or not any(entry.spec.needs_delta for entry in pipeline.mechanisms)):
         return ()
@@ -159,7 +159,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
         "schema": "dpcli/account/v1",
         "pipeline": {"name": pipeline.name, "path": pipeline.path, "sha256": pipeline.sha256},
         "statement": _statement_data(account),
-        _fixed_quantity(account): account.at,
+        fixed_quantity(account): account.at,
         "result": {
             f"{quantity}_upper": account.upper,
             f"{quantity}_lower": account.lower,
@@ -196,11 +196,6 @@ def _charges_data(account: Account) -> list[dict[str, Any]]:
     ]
 
 
-def _fixed_quantity(account: Account) -> str:
-    """Return the name of the quantity, epsilon or delta, that `account.at` fixes."""
-    return "delta" if account.quantity == "epsilon" else "epsilon"
-
-
 def _budget_data(budget: BudgetVerdict) -> dict[str, Any]:
     """Return the verdict as JSON values. A missing cap on epsilon is null, and a missing cap on rho has no key."""
     epsilon, rho = budget.epsilon, budget.rho
@@ -222,7 +217,7 @@ def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
 
 def _record(row: AccountRow, account: Account) -> dict[str, Any]:
     """Return the row of an accountant as JSON values, with the fixed delta or epsilon."""
-    return {_fixed_quantity(account): account.at, **_row_data(row, account.quantity)}
+    return {fixed_quantity(account): account.at, **_row_data(row, account.quantity)}
 
 
 def _row_data(row: AccountRow, quantity: str) -> dict[str, Any]:
@@ -262,114 +257,6 @@ def _as_json(detail: Mapping[str, float]) -> str:
     values = ((key, jsonable(value)) for key, value in detail.items())
     members = (f'"{key}": "{value}"' if isinstance(value, str) else f'"{key}": {value!r}' for key, value in values)
     return "{" + ", ".join(members) + "}"
-
-
-def _accountants_table(account: Account, decimals: int) -> Table:
-    """Return the table of accountants. Reasons are shown as footnotes."""
-    number_of_reason: dict[str, int] = {}
-    rows = []
-    for row in account.rows:
-        name, title = row.accountant.name, row.accountant.title
-        if not row.consulted:
-            continue
-        if row.bound is None:
-            number = number_of_reason.setdefault(row.reason or "", len(number_of_reason) + 1)
-            rows.append(("", name, "-", f"[{number}]", title))
-        else:
-            bound, detail = up(row.bound.upper, decimals), _detail(row, row.bound, account, decimals)
-            rows.append((_mark(row, account), name, bound, detail, title))
-    has_approximation = any(row.bound and not row.accountant.sound for row in account.rows)
-    meaning = "upper bounds, rounded up" + ("; ~ marks an approximation" if has_approximation else "")
-    return Table(
-        f"{account.quantity} at {_fixed_quantity(account)} = {account.at!r}, by accountant ({meaning})",
-        ("", "accountant", account.quantity, "detail", "theorem"),
-        tuple(rows),
-        frozenset({2}),
-        (*(f"[{number}] {reason}" for reason, number in number_of_reason.items()), *_not_run(account)),
-    )
-
-
-def _mark(row: AccountRow, account: Account) -> str:
-    """Return the mark in the first column: > for the row of the headline, and ~ for an approximation."""
-    if row is account.listed:
-        return ">"
-    return "" if row.accountant.sound else "~"
-
-
-def _not_run(account: Account) -> tuple[str, ...]:
-    """Return a note that names the accountants that were not run, and says how to run them."""
-    names = [row.accountant.name for row in account.rows if not row.consulted]
-    if not names:
-        return ()
-    assert account.winner is not None
-    return (f"not run, since {account.winner.accountant.name} is certified to within 1e-9: {', '.join(names)} (-a all runs them)",)
-
-
-def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> str:
-    """Return the details of a bound in words, such as the best order, and the certified lower bound, rounded down."""
-    parts = [f"{key} {value:.4g}" for key, value in bound.detail.items()]
-    if bound.lower is not None:
-        parts.append(f"at least {down(bound.lower, decimals)}")
-    if not row.accountant.sound:
-        equal = abs(bound.upper - account.upper) <= 1e-9 * account.upper
-        parts.append("equals the headline here" if equal else "no bound: may be too small")
-    return ", ".join(parts)
-
-
-def _mechanisms_table(account: Account) -> Table:
-    """Return the table of mechanisms. If there are many, it lists only the mechanisms with the largest shares."""
-    lines = list(zip(account.charges, account.shares, strict=True))
-    omitted_shares: list[float] = []
-    if len(lines) > MOST_ROWS:
-        lines.sort(key=lambda line: 0.0 if math.isnan(line[1]) else -line[1])
-        omitted_shares = [share for _, share in lines[ROWS_OF_MANY:]]
-        lines = lines[:ROWS_OF_MANY]
-    rows = []
-    for charge, share in lines:
-        types = " | ".join(dict.fromkeys(entry.type for entry in charge.entries))
-        rows.append((charge.name, types, _runs(charge, charge.count), describe(charge.entries[0], account), percent(share)))
-    footnotes: tuple[str, ...] = ()
-    if omitted_shares:
-        total = math.fsum(omitted_shares)
-        percentage = "" if math.isnan(total) else f", {percent(total)} of the total together"
-        footnotes = (f"and {len(omitted_shares):,} more{percentage}; -f json lists all",)
-    footnotes += _short_runs(account)
-    title = f"mechanisms (share of the total, by {account.winner.accountant.name})" if account.winner else "mechanisms"
-    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), frozenset({2, 4}), footnotes)
-
-
-def _short_runs(account: Account) -> tuple[str, ...]:
-    """Return a note with the number of epochs if the sampled steps are less than one, since a number of epochs may be meant."""
-    size = account.pipeline.privacy.dataset_size
-    epochs = 0.0
-    for charge in account.charges:
-        entry = charge.entries[0]
-        if entry.sampling is not None and entry.epochs is None and not isinstance(entry.sampling, OncePerEpoch):
-            epochs += charge.count * float(entry.sampling.exact_rate(size) or 0)
-    return (f"steps times rate: {epochs:.2g} epochs, which is less than one pass over the data",) if 0.0 < epochs < 1.0 else ()
-
-
-def _runs(charge: BillLine, count: int) -> str:
-    """Return a number of runs of an entry, or of its passes if a pass is charged as one run. For disjoint parts, return one for each."""
-    if charge.parts:
-        return " | ".join(_runs(part, count * part.count) for part in charge.parts)
-    entry = charge.entries[0]
-    if entry.spec.mean_trials is not None:
-        trials = f"{entry.spec.mean_trials:.4g} trials on average"
-        return trials if count == 1 else f"{count:,} times {trials}"
-    return f"{count:,} passes" if isinstance(entry.sampling, OncePerEpoch) else f"{count:,}"
-
-
-def describe(entry: Entry, account: Account) -> str:
-    """Return a description of the sampling of an entry, as it is accounted."""
-    if entry.sampling is None:
-        return "none"
-    scheme = entry.sampling.scheme
-    if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified:
-        return f"{scheme}, no amplification"
-    rate = entry.sampling.exact_rate(account.pipeline.privacy.dataset_size)
-    turns = f", {entry.spec.min_separation} groups in turn" if entry.spec.takes_turns else ""  # type: ignore[attr-defined]
-    return f"{scheme}, rate {float(rate):.6g}{turns}" if rate else scheme
 
 
 def _budget_note(account: Account, budget: BudgetVerdict, decimals: int) -> str:

@@ -1,7 +1,8 @@
 """The document of `dpcli account` with several files: each file separately, and the files of each dataset together.
 
-Its passages, findings, checks and records are those of the documents that documents/account.py makes of each file and each sum. The exit
-code is that of the worst file or sum.
+A *part* is one file, or the *sum* of the files that name one dataset, with its account (analysis/account.py) and the document that
+documents/account.py makes of it. The passages, findings, checks and records here are those of the parts, and the exit code is that of the
+worst part.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dpcli.base.rounding import up
 from dpcli.document.document import Document, Passage, Sheet, Table
 from dpcli.file.toml.findings import Diagnostic
 
-WORST_FIRST = ("unknown", "fail", "warn", "pass", "")  # the verdicts, the worst first
+WORST_FIRST = ("unknown", "fail", "warn", "pass", "")  # verdicts of documents; "" is that of a part without a budget
 
 
 def document(

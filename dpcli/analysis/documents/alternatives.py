@@ -20,9 +20,8 @@ from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table
 from dpcli.file.pipeline.flags import pipeline_of_flags
 
-SHUFFLED = "shuffle"
+SHUFFLED = "shuffle"  # the sampling scheme for batches that are slices of a shuffled order
 OTHER_ADJACENCY = {"add-remove": "replace-one", "replace-one": "add-remove"}
-
 NEIGHBOURS = {"add-remove": "one record more or less", "replace-one": "one record replaced", "zero-out": "one record blanked"}
 
 
@@ -58,7 +57,7 @@ def alternatives(
     if "noise_multiplier" not in entry:
         return ()
     others = [OTHER_ADJACENCY[stated]] if stated in OTHER_ADJACENCY else []
-    settings: list[tuple[str | None, str]] = [(scheme, adjacency) for adjacency in others]
+    settings: list[tuple[str | None, str]] = [(scheme, adjacency) for adjacency in others]  # scheme and adjacency
     if scheme is not None:
         settings += [(SHUFFLED, adjacency) for adjacency in (stated, *others)]
     return tuple(_priced(tables, *setting, delta, epsilon, accountants, group_size) for setting in settings)

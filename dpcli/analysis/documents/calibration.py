@@ -1,7 +1,9 @@
 """The document of `dpcli calibrate`: the answer, the next cheaper value, and the noise of the classical formula if it applies.
 
-That the next cheaper value misses the target shows that the answer costs no more than it must. The formula from textbooks is there
-because users expect its number; it is larger than needed for small epsilons, and proves nothing for epsilon >= 1.
+calibrate.py found the answer: the *cheapest* value of the parameter (the smallest noise, or the largest number of steps) whose certified
+upper bound meets the target. That the next cheaper value misses the target shows that the answer costs no more than it must. The classical
+formula from textbooks is there because users expect its number; it asks for more noise than needed for small epsilons, and proves nothing
+for epsilon >= 1.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
+# Notes: the search ended early, and the classical formula is shown.
 EARLY = "the search ended before the last digit was certain, to save work; the printed value meets the target, and a cheaper one may too"
 FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved only for epsilon < 1 (see dpcli explain sigma)"
 
@@ -146,10 +149,9 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
 
 
 def _key(calibration: Calibration) -> str:
-    """Return the name of the number that was solved for.
+    """Return the name of the number that was solved for, usually the key of the file.
 
-    Usually the key that was solved for. Noise is reported as noise_over_sensitivity if several entries share it, or if an entry states
-    epsilon.
+    Noise is reported as noise_over_sensitivity if several entries share it, or if the entry states an epsilon in place of its noise.
     """
     if calibration.parameter == "noise":
         (_, key), *others = calibration.targets

@@ -1,8 +1,9 @@
-"""A difference as a document: the changes and their costs.
+"""The document of `dpcli diff`: the changes between two pipelines, and their costs.
 
-Each change is priced alone, on top of the first file; the *interaction* is what all changes together cost beyond the sum of these. Files
-whose epsilons mean different things (another unit, adjacency or delta) are shown side by side, with the verdict "unknown". Passwords in
-addresses are left out.
+analysis/difference.py computes the result. An *edit* is one key with its old and its new value, and a *change* consists of edits that are
+valid only together. Each change is priced alone, on top of the first file; the *interaction* is what all changes together cost beyond the
+sum of these prices. Files whose epsilons mean different things (another unit, adjacency or delta) are shown side by side, with the verdict
+"unknown". Passwords in addresses are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.shown import public
 
 VERDICTS: dict[int, Literal["pass", "warn", "unknown"]] = {0: "pass", 1: "warn", 3: "unknown"}  # the verdict for each exit code
-LONGEST_VALUE = 72  # largest number of characters of a value in the table
+LONGEST_VALUE = 72  # largest number of characters of a value in the table; arbitrary
 
 
 def document(difference: Difference, sets_exit_code: bool = False) -> Document:
@@ -107,6 +108,7 @@ def _sheet(difference: Difference) -> Sheet:
 
 
 def _datum(value: Any) -> Value:
+    """Return a value for a cell of a spreadsheet."""
     if isinstance(value, str):
         return public(value)
     return value if value is None or isinstance(value, bool | int | float) else _toml(value)

@@ -1,6 +1,8 @@
 """Documents of results of the Python interface, which a notebook shows as HTML (base/displayed.py).
 
-A result in Python has no command that would have checked its delta, so the findings about delta are added here.
+A *document* is a result in words and tables, before a format renders it. plugin.py registers each function here by the name of the class of
+results that it shows. A result in Python has no command that would have checked its delta, so findings about delta (lint/delta.py) are
+added here.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def command(
     from dpcli.audit.audit_run import audit, audit_request
     from dpcli.audit.documents.audit import chart, document
     from dpcli.audit.documents.planned_power import planned_document
-    from dpcli.cli.outputs import require_free
+    from dpcli.cli.outputs import require_unprotected
 
     with progress("runs") as report:
         requested = audit_request(file, flags, epsilon, delta, correct, jobs, report)
@@ -85,7 +85,7 @@ def command(
         settings = requested.settings
         runs_trials = settings.function is not None  # without a function, the file of scores is only read
         if runs_trials and settings.scores is not None:
-            require_free(settings.scores)  # the trials are added to this file
+            require_unprotected(settings.scores)  # the trials are added to this file
         with _hint_after_interrupt(settings.scores) if runs_trials else nullcontext():
             result = audit(requested)
     charts = [chart(result)] if result.measured is not None or pictures else []

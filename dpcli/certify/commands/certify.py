@@ -14,7 +14,8 @@ import click
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.extras import require
-from dpcli.cli.options import emit, output_options, working, write_option
+from dpcli.cli.accounting_options import write_option
+from dpcli.cli.options import emit, output_options, working
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document

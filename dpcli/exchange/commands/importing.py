@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.base.errors import InputError
+from dpcli.cli.accounting_options import adjacency_option, dataset_size_option
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.new_files import new_file_option, write_new_pipeline
-from dpcli.cli.options import adjacency_option, composed, dataset_size_option
+from dpcli.cli.options import composed
 
 if TYPE_CHECKING:
     from dpcli.exchange.foreign import Asserted

@@ -18,11 +18,11 @@ from dpcli.cli.printing import show
 
 def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
     """Return the names and pipeline files that complete `typed`; [] if no name does, so that the shell completes files."""
-    from dpcli.explain.lookup import words
+    from dpcli.explain.lookup import known_names
     from dpcli.file.pipeline.key_places import tables
     from dpcli.lint.catalogue import codes
 
-    names = [*words(), *codes()]
+    names = [*known_names(), *codes()]
     for place in tables():
         names += [*place.members, place.path]
     completed = [name for name in dict.fromkeys(names) if name and name.startswith(typed)]

@@ -1,7 +1,9 @@
 """The command `dpcli man`, which writes the manual pages, so that they say what the program itself says.
 
 Pages of section 1 come from the help of commands, those of section 5 from the classes that read files, and those of section 7 from the
-Markdown in dpcli/explain (topics.py). The pages in man/ of the repository are written by it, and a test compares them.
+Markdown in dpcli/explain (topics.py). A page consists of sections (`ManualSection`), each with paragraphs and *terms*, which are pairs of a
+term and its description; document/formats/troff.py turns them into the language of man. The pages in man/ of the repository are written by
+this command, and a test compares them.
 """
 
 from __future__ import annotations

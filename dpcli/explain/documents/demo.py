@@ -1,7 +1,8 @@
-"""The document of `dpcli explain --demo`: the simulated attack on a noisy count (demo.py), as tables, notes and JSON.
+"""The document of `dpcli explain --demo`: the simulated attack on a noisy count (explain/demo.py), as tables, notes and JSON.
 
-Each rate is shown exactly and as the trials measured it. Exact bounds are rounded up, intervals outwards, and the lower bound on epsilon
-down.
+The simulation releases the count COUNT and the count COUNT + 1 many times with Laplace noise, and *tests* guess which of the two was
+released, by a threshold on the noisy count. Each rate is shown exactly and as the trials measured it, with a confidence interval. Exact
+bounds are rounded up, intervals outwards, and the lower bound on epsilon down.
 """
 
 from __future__ import annotations

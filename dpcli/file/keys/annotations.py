@@ -1,8 +1,9 @@
 """The keys that a dataclass declares by its annotated fields, and their description in words.
 
-`Annotated[float, Key("...", RULE)]` declares a key: the type hint decides its kind (kinds.py), and the `Key` holds its words and rule. From
-this one declaration come reading, the manual, the JSON Schema and `dpcli explain`. A class that is neither plain nor an Enum is read as an
-inner table.
+`Annotated[float, Key("...", RULE)]` declares a key: the type hint decides its *kind* (kinds.py), which reads a value, and the `Key`
+(base/fields.py) holds its meaning, its rule and facts for other commands. `members_of` makes of this a `Member` (tables.py), by which files
+are read and from which the manual, the JSON Schema and `dpcli explain` are made. A type hint that is a dataclass stands for an inner table;
+one whose class has the attribute `selection` stands for a table of which a key selects the class.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
         default=None if required else field.default,
         safer=key.safer,
         claim=key.claim,
-        reader=key.reader,
+        needs=key.needs,
         varies=key.varies,
-        reads=key.reads,
+        names_data=key.names_data,
     )
 
 
@@ -71,6 +72,7 @@ def _union(arms: tuple[Any, ...]) -> Kind:
     return kinds[0] if len(kinds) == 1 else Either(*kinds)
 
 
+# Kinds of hints without parameters, and of generic hints as a function of their parameters.
 _PLAIN: Mapping[Any, Kind] = {
     float: Number(),
     int: WholeNumber(),
@@ -130,16 +132,16 @@ def default_text(member: Member) -> str:
     return f"default {str(value).lower()}" if value in (True, False) else f"default {value}"
 
 
-def idle(table: Any) -> Iterator[Problem]:
-    """Yield a problem for each key that has no effect, because the setting that makes dpcli read it is missing.
+def keys_without_effect(table: Any) -> Iterator[Problem]:
+    """Yield a problem for each key that has no effect, because the table lacks the setting that the key needs (`NeededSetting`).
 
     A key whose value equals the default is not reported, because the table does not show whether the file states it.
     """
     cls: type = type(table)
     for name, member in members_of(cls).items():
         value = getattr(table, name)
-        if member.reader is not None and value != member.default and not member.reader.reads(table):
-            yield (name,), f"this key only with {member.reader.text}", _shown(value)
+        if member.needs is not None and value != member.default and not member.needs.met_by(table):
+            yield (name,), f"this key only with {member.needs.text}", _shown(value)
 
 
 def _shown(value: Any) -> str:

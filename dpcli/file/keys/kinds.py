@@ -1,8 +1,10 @@
 """The kinds of values that keys may have. Each is a class that reads a value, describes it, and gives its JSON Schema.
 
-`read` either returns the value as Python uses it, or adds a finding with its place and raises Refused, so that a file with ten mistakes
-gets ten findings. A *rule* (Constraint) narrows a kind, such as "a number in (0, 1]". "calibrate" in place of a number asks dpcli to solve
-for it. `Number` and `WholeNumber` refuse NaN and infinity, which only an `Opaque` table may contain.
+tables.py calls `read` with a value from a TOML file and its *place* (`KeyPlace`). The result is the value as Python uses it; otherwise a
+*finding* with the path of the key is added, and Refused is raised, so that a file with ten mistakes gets ten findings. A *rule*
+(`Constraint` in base/fields.py) narrows a kind, such as "a number in (0, 1]". The word "calibrate" in place of a number asks dpcli to solve
+for it; it may have a *weight*, by which several such numbers share the cost. `Number` and `WholeNumber` refuse NaN and infinity, which only
+an `Opaque` table may contain.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from dpcli.file.toml.findings import Findings, Path
 from dpcli.file.toml.shown import escaped, shown
 
 CALIBRATE = "calibrate"  # the value in place of a number that dpcli is to solve for
-LONGEST_NUMBER = 40  # number of characters from which on a number in quotes is not repeated in a message
+LONGEST_NUMBER = 40  # number of characters from which on a number in quotes is not repeated in a message; arbitrary
 LISTS = "a list makes one entry for each value, if all lists of the table have the same length; at most 100,000 entries in all"
+# The range of weights is arbitrary, and wide enough for any use.
 WEIGHT = Constraint("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6, (("minimum", 1e-6), ("maximum", 1e6)))
 WEIGHTED = {  # JSON Schema of the table { calibrate = { weight = NUMBER } }, which may also stand for such a number
     "type": "object",
@@ -191,7 +194,10 @@ def _unweighted(value: Any) -> Any:
 
 
 def _check_weight(value: Any, place: KeyPlace) -> None:
-    """Refuse, with findings, a table with "calibrate" that is not of the form { calibrate = { weight = 2.0 } }."""
+    """Add findings and raise Refused for a table with "calibrate" that is not of the form { calibrate = { weight = 2.0 } }.
+
+    Other values are left to the caller, which reports their type.
+    """
     is_calibration = type(value) is dict and CALIBRATE in value and place.path[:1] == ("mechanism",)
     if not is_calibration or calibration_weight(value):
         return
@@ -244,7 +250,7 @@ def _quoted_number_hint(text: str, rule: Constraint | None) -> str:
 def _whole_hint(value: Any, place: KeyPlace) -> str:
     """Return advice about a value that is no whole number; "" if there is none."""
     if type(value) is float:
-        return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""
+        return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""  # a count is at most 10^18
     return _number_hint(value, place)
 
 

@@ -1,8 +1,12 @@
-"""Tables of a file as dataclasses: reading a table, writing it as plain data, and its JSON Schema.
+"""Tables of a TOML file as dataclasses: reading a table, writing it as plain data, and its JSON Schema.
 
-A *member* is a key of a table: its kind (kinds.py), its rule, and facts that other commands use, such as `claim` (nobody can check the
-value) or `reads` (it names a file). A key of the table may select the dataclass, as `type` does in a [[mechanism]] table (`SelectedTable`).
-An unknown key is a finding, and is never ignored: a mistyped key would silently leave a default in force.
+A *member* is a key of a table: a *kind*, which reads and describes its value (kinds.py), its rule, its default, and facts for other
+commands (`Key` in base/fields.py). annotations.py makes the members of a dataclass from its annotated fields. A table becomes either one
+dataclass (`KeyTable`) or one of several, which the value of a key selects (`SelectedTable`). This key is the *selector*: in { scheme =
+"poisson", rate = 0.1 } it is `scheme`, and the *name* "poisson" stands for a class of the registry.
+
+The reader of the whole file and the sections call `read` with a value and its place; it returns the dataclass, or adds a finding for each
+mistake and raises Refused. An unknown key is a finding and is never ignored, since a mistyped key would silently leave a default in force.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
-from dpcli.base.fields import Constraint, Reader, Selection
+from dpcli.base.fields import Constraint, NeededSetting, Selection
 from dpcli.base.lazy import load
 from dpcli.base.values import dataclass
 from dpcli.file.keys.kinds import KeyPlace, Kind, Refused, expected
@@ -22,10 +26,12 @@ from dpcli.file.toml.findings import Advice
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, closest_short
 
-NEAR = 0.8  # smallest similarity, as difflib measures it, of a suggested key of another class of the table
+# Smallest similarity, as difflib measures it, at which a message suggests a key that belongs to another class of the table. It is stricter
+# than the 0.7 of `closest`, and affects only the message.
+NEAR = 0.8
 
-# Keys of other classes of a table, each with the setting that selects the class, such as `task = "custom"`.
-Others = Mapping[str, str]
+# The keys that only other classes of a table have, each with the setting that selects such a class, such as `task = "custom"`.
+OtherKeys = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,10 @@ class Member:
     required: bool = False
     safer: Literal["smaller", "stated"] | None = None
     claim: bool = False
-    reader: Reader | None = None
+    needs: NeededSetting | None = None
     default: Any = None
     varies: bool = False
-    reads: bool = False
+    names_data: bool = False
 
     @property
     def text(self) -> str:
@@ -52,8 +58,14 @@ class Member:
 Members = Mapping[str, Member]
 
 
-def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], Others] = dict) -> dict[str, Any]:
-    """Return the value of every key that can be read, and add a finding for every key that is unknown, missing or invalid."""
+def read_members(
+    known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], OtherKeys] = dict
+) -> dict[str, Any]:
+    """Return the value of every key that can be read, and add a finding for every key that is unknown, missing or invalid.
+
+    Args:
+        others: Function that returns the keys of other classes of the table. It is called only if a key is unknown.
+    """
     mistyped = {_report_unknown(key, known, place, others()) for key in table if key not in known}
     values = {}
     for name, member in known.items():
@@ -73,7 +85,7 @@ def nearest(key: str, known: Iterable[str]) -> Advice:
     return Advice(meant, f"did you mean '{meant}'" if meant else "")
 
 
-def _report_unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
+def _report_unknown(key: str, known: Members, place: KeyPlace, others: OtherKeys) -> str | None:
     """Add a finding for an unknown key. Return the key that was probably meant, so that its absence is not reported too."""
     advice = _advice(key, known, place, others)
     expected = "a known key" if advice.words else "one of " + ", ".join(known)
@@ -81,8 +93,8 @@ def _report_unknown(key: str, known: Members, place: KeyPlace, others: Others) -
     return advice.meant
 
 
-def _advice(key: str, known: Members, place: KeyPlace, others: Others) -> Advice:
-    """Return the advice of the reader about an unknown key, or the class of the table to which the key belongs."""
+def _advice(key: str, known: Members, place: KeyPlace, others: OtherKeys) -> Advice:
+    """Return advice about an unknown key: the class of the table to which it belongs or, otherwise, the advice of the file's reader."""
     if key in others:
         return Advice(None, f"it belongs to {others[key]}")
     advice = (place.findings.advice or nearest)(key, known)
@@ -96,7 +108,7 @@ class KeyTable:
     """A table that becomes an instance of the dataclass `cls`.
 
     Attributes:
-        members_of: Function that returns the keys of a dataclass. It is a field and not an import, because its module imports this one.
+        members_of: `annotations.members_of`. It is a field and not an import, because annotations.py imports this module.
     """
 
     cls: type
@@ -127,13 +139,13 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True)
 class SelectedTable:
-    """A table with a key that selects the dataclass of the table, such as `scheme` in { scheme = "poisson", rate = 0.1 }.
+    """A table whose dataclass is selected by a key, such as `scheme` in { scheme = "poisson", rate = 0.1 }.
 
     Attributes:
         selector: The key that selects the class.
-        registry: The class for each value of the key, as "package.module:name".
+        registry: The class for each name that the selector may have, as "package.module:name".
         members_of: As in KeyTable.
-        default: The value that applies if the key is absent; None if the key is required.
+        default: The name that applies if the selector is absent; None if the selector is required.
         doc: Description of the table that holds for all classes.
     """
 
@@ -157,52 +169,52 @@ class SelectedTable:
     def choice(self) -> OneOf:
         return words(self.registry)
 
-    def own(self, name: str) -> Members:
-        """Return the keys of the class that `name` selects."""
+    def class_members(self, name: str) -> Members:
+        """Return the members of the class that `name` selects."""
         return self.members_of(load(self.registry[name]))
 
-    def common(self) -> Members:
-        """Return the keys that every class has with the same meaning and rules, without the selector."""
-        first, *rest = [self.own(name) for name in self.registry]
+    def common_members(self) -> Members:
+        """Return the members that all classes share: with one meaning, rule and default. The selector is left out."""
+        first, *rest = [self.class_members(name) for name in self.registry]
         shared = {key: member for key, member in first.items() if all(other.get(key) == member for other in rest)}
         return {key: member for key, member in shared.items() if key != self.selector}
 
-    def all_keys(self) -> Members:
-        """Return the keys of all classes, for a table whose selector is invalid. A key that differs between classes takes any value."""
-        unjudged = {key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}
-        return {**unjudged, **self.common()}
+    def all_members(self) -> Members:
+        """Return the members of all classes, for a table whose selector is invalid. A key that differs between classes takes any value."""
+        unjudged = {key: Member(key, Unjudged()) for name in self.registry for key in self.class_members(name)}
+        return {**unjudged, **self.common_members()}
 
-    def others(self, name: str) -> Others:
+    def other_keys(self, name: str) -> OtherKeys:
         """Return the keys that the class of `name` lacks and other classes have, each with the setting that selects these classes."""
         result: dict[str, list[str]] = {}
         for other in self.registry:
-            for key in self.own(other).keys() - self.own(name).keys():
+            for key in self.class_members(other).keys() - self.class_members(name).keys():
                 result.setdefault(key, []).append(f'"{other}"')
         return {key: f"{self.selector} = {' or '.join(words)}" for key, words in result.items()}
 
     def selected(self, table: Mapping[str, Any]) -> str | None:
-        """Return the value of the selector in a table, or its default; None if no class is registered under it."""
+        """Return the name of the class of a table: the value of its selector, or the default; None if there is no such class."""
         name = table.get(self.selector, self.default)
         return name if type(name) is str and name in self.registry else None
 
     def members(self, name: str | None) -> Members:
-        """Return the keys of a table whose selector has the value `name`, the selector included. `name` is None if the value is invalid."""
-        keys = self.all_keys() if name is None else self.own(name)
+        """Return the members of the class `name`, with the selector; those of all classes if `name` is None, for an invalid one."""
+        keys = self.all_members() if name is None else self.class_members(name)
         return {**keys, self.selector: self.selector_member(name or next(iter(self.registry)))}
 
     def selector_member(self, name: str) -> Member:
-        """Return the selector. Its description is the one in the class of `name`."""
-        doc = self.own(name)[self.selector].doc
+        """Return the selector as a member. Its description is that in the class `name`."""
+        doc = self.class_members(name)[self.selector].doc
         return Member(self.selector, self.choice, doc=doc, required=self.default is None, default=self.default)
 
-    def common_with_selector(self) -> Members:
-        """Return the selector and the keys of `common`."""
-        return {self.selector: self.selector_member(next(iter(self.registry))), **self.common()}
+    def shared_members(self) -> Members:
+        """Return the selector and the common members."""
+        return {self.selector: self.selector_member(next(iter(self.registry))), **self.common_members()}
 
-    def distinct(self, name: str) -> Members:
-        """Return the keys of the class that `name` selects, without those of `common_with_selector`."""
-        shared = self.common_with_selector()
-        return {key: member for key, member in self.own(name).items() if key not in shared}
+    def further_members(self, name: str) -> Members:
+        """Return the members that the class `name` adds to the shared ones."""
+        shared = self.shared_members()
+        return {key: member for key, member in self.class_members(name).items() if key not in shared}
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
@@ -210,7 +222,7 @@ class SelectedTable:
             place.wrong_type(self.text, value, f'write {{ {self.selector} = "{value}", ... }}' if is_word else "")
         before = len(place.findings)
         name = self.selected(value)
-        values = read_members(self.members(name), value, place, lambda: {} if name is None else self.others(name))
+        values = read_members(self.members(name), value, place, lambda: {} if name is None else self.other_keys(name))
         if name is None or len(place.findings) > before:
             raise Refused
         return load(self.registry[name])(**{**values, self.selector: name})

@@ -1,7 +1,8 @@
-"""Kinds of text values: names, remarks, answers for a report, and words from a fixed set. A *kind* says what a key may be (kinds.py).
+"""Kinds of text values: names, remarks, answers for a report, and words from a fixed set. A *kind* reads the value of a key (kinds.py).
 
 Texts of a file reach terminals, logs and signed reports. So a name has no characters that a terminal would obey, and an *answer* (a text
-that `dpcli report` prints behind a question) must say something: blank letters or NOT STATED would pass for an answer.
+that `dpcli report` prints behind a question) must say something: blank letters or NOT STATED would pass for an answer. annotations.py
+chooses the kind of a key by its type hint: `str` gives NAME, and Prose, Note and Person of base/fields.py the others.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from dpcli.base.values import dataclass
 from dpcli.file.keys.kinds import KeyPlace
 from dpcli.file.toml.shown import listed, shown
 
+# Arbitrary limits, so that a name fits into a table, a passage into a report, and a list into a message.
 LONGEST_NAME = 200  # largest number of characters of a name
 LONGEST_PASSAGE = 2000  # largest number of characters of a passage of several lines
-LONGEST_LIST = 6  # a message with a suggestion lists the known words only if they are at most so many
+LONGEST_LIST = 6  # largest number of known words that a message with a suggestion lists
 BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")  # Hangul fillers: Unicode calls them letters, but they are invisible
 SILENT = ("not", "stated")  # a report prints NOT STATED for an absent key
 
-_BREAKS = str.maketrans("\n\t", "  ")
+_BREAKS = str.maketrans("\n\t", "  ")  # replaces line ends and tabs, which a text of several lines may have, by spaces
 
 
 def has_words(text: str) -> bool:

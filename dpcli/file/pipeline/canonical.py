@@ -1,8 +1,14 @@
 """The top-level keys of a pipeline file, its [[mechanism]] tables, and conversions between a pipeline and plain tables.
 
-TOP lists the keys of a file; sections of commands, such as [train], are added by plugins. `tables_of` gives the *canonical* tables: the
-mechanisms of two files with equal ones cost the same, whatever their spelling, and a ledger records them for each run. So a key on which
-the cost depends must be in them, and what an old ledger holds must still be readable (`pipeline_from`).
+An *entry* is one [[mechanism]] table as it was read (`Entry` in model.py): keys that all entries have, and a *spec* with the keys of its
+mechanism type. TOP lists the top-level keys of a file, with the sections of commands, such as [train], that plugins register.
+`read_document` reads a file by TOP for consistency.py, and `pipeline_of` makes the `Pipeline`. A class with `read` and `schema` is a *kind*
+of value (keys/kinds.py): its `text` completes messages "expected ...", and its `takes` the manual. A *member* is a key with its kind and
+rule (keys/tables.py), and a *finding* a problem at the path of a key.
+
+The *canonical* tables of a pipeline (`tables_of`) are [privacy] and the entries as plain data without defaults: the mechanisms of two files
+with equal ones cost the same, whatever their spelling. A ledger records them for each run, and `pipeline_from` reads them back. So a key on
+which the cost depends must be in them, and tables of an old ledger must still be readable.
 """
 
 from __future__ import annotations
@@ -21,13 +27,13 @@ from dpcli.file.keys.annotations import kind_of, members_of
 from dpcli.file.keys.kinds import KeyPlace, Kind, Listed, Refused
 from dpcli.file.keys.tables import Member, Members, plain_table, read_members
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
-from dpcli.file.pipeline.section import MECHANISMS, DefaultsTable, SectionTable
+from dpcli.file.pipeline.section import MECHANISM_TYPES, DefaultsTable, SectionTable
 from dpcli.file.toml.findings import Advice, Findings, TooMany
 
 FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, (("const", 1),))
 
-CALLED = {"federated": "dpcli.rounds, in Python"}  # sections that are not read by a command of the same name
-OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables that distinguish a pipeline from other TOML files
+READ_BY = {"federated": "dpcli.rounds, in Python"}  # the readers of sections that no command of the same name reads
+PIPELINE_TABLES = frozenset({"privacy", "mechanism", "query"})  # tables that distinguish a pipeline from other TOML files
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +45,15 @@ class MechanismTable:
 
     def members(self, name: str | None) -> Members:
         """Return the keys of an entry of type `name`; those of all types if `name` is None."""
-        selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
-        keys_of_type = MECHANISMS.all_keys() if name is None else MECHANISMS.own(name)
+        selector = Member("type", MECHANISM_TYPES.choice, doc=members_of(Entry)["type"].doc, required=True)
+        keys_of_type = MECHANISM_TYPES.all_members() if name is None else MECHANISM_TYPES.class_members(name)
         return {**members_of(Entry), "type": selector, **keys_of_type}
 
     def read(self, value: Any, place: KeyPlace) -> Entry:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
         before = len(place.findings)
-        name = MECHANISMS.selected(value)
+        name = MECHANISM_TYPES.selected(value)
         values = read_members(self.members(name), value, place)
         if name is None or len(place.findings) > before:
             raise Refused
@@ -56,14 +62,15 @@ class MechanismTable:
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
         from dpcli.file.keys.tables import selected_schema
 
-        return selected_schema("type", {name: self.members(name) for name in MECHANISMS.registry})
+        return selected_schema("type", {name: self.members(name) for name in MECHANISM_TYPES.registry})
 
 
 def _entry(name: str, values: Mapping[str, Any]) -> Entry:
-    keys_of_type = MECHANISMS.own(name)
+    """Return the entry of type `name` with these values. The keys of the type go into its spec."""
+    keys_of_type = MECHANISM_TYPES.class_members(name)
     spec_values = {key: value for key, value in values.items() if key in keys_of_type}
     entry_values = {key: value for key, value in values.items() if key not in keys_of_type}
-    spec = load(MECHANISMS.registry[name])(**spec_values)
+    spec = load(MECHANISM_TYPES.registry[name])(**spec_values)
     return Entry(spec=spec, **entry_values, uncounted=values.keys().isdisjoint(("steps", "epochs")))
 
 
@@ -117,18 +124,18 @@ TOP: Members = {
     **(RELEASE if RELEASED else {}),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
     "disclosure": _table("disclosure", kind_of(Disclosure), "answers that dpcli report prints in addition to the numbers"),
-    **{name: _table(name, SectionTable(name), f"read by {CALLED.get(name, f'dpcli {name}')}") for name in SECTIONS},
+    **{name: _table(name, SectionTable(name), f"read by {READ_BY.get(name, f'dpcli {name}')}") for name in SECTIONS},
 }
 
 
 def is_pipeline(tables: Mapping[str, Any]) -> bool:
     """Return whether a document is a pipeline, valid or not.
 
-    A file with the key `format` is a pipeline if it has one table of `OF_PIPELINES`. Files of other programs may have tables of these names
-    too. A file without `format` is therefore a pipeline only if it has [privacy] and another of the tables, a known key in [privacy], or a
-    mechanism of a known type.
+    A file with the key `format` is a pipeline if it has one table of `PIPELINE_TABLES`. Files of other programs may have tables of these
+    names too. A file without `format` is therefore a pipeline only if it has [privacy] and another of the tables, a known key in [privacy],
+    or a mechanism of a known type.
     """
-    names = OF_PIPELINES & tables.keys()
+    names = PIPELINE_TABLES & tables.keys()
     if "format" in tables or not names:
         return bool(names)
     if "privacy" in names and len(names) > 1:
@@ -137,12 +144,12 @@ def is_pipeline(tables: Mapping[str, Any]) -> bool:
     if isinstance(privacy, dict) and not members_of(Privacy).keys().isdisjoint(privacy):
         return True
     entry_tables = [entry for entry in (entries if isinstance(entries, list) else [entries]) if isinstance(entry, dict)]
-    return any(MECHANISMS.selected(table) is not None for table in entry_tables)
+    return any(MECHANISM_TYPES.selected(table) is not None for table in entry_tables)
 
 
 def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     """Return the top-level values that can be read, by key, and add a finding for every other one."""
-    findings.advice = findings.advice or meant
+    findings.advice = findings.advice or key_advice
     stated = tables.get("format")
     if type(stated) is int and stated != 1:
         # In another version of the format the other keys may have other meanings.
@@ -152,8 +159,8 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
     return read_members(known, tables, KeyPlace((), findings))
 
 
-def meant(key: str, known: Iterable[str]) -> Advice:
-    """Return advice about an unknown key of a pipeline file. Its module is imported here, as most files need no advice."""
+def key_advice(key: str, known: Iterable[str]) -> Advice:
+    """Return advice about an unknown key of a pipeline file. misplaced.py is imported here, as most files need no advice."""
     from dpcli.file.pipeline.misplaced import advice
 
     return advice(key, known, frozenset(TOP))

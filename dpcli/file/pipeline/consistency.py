@@ -1,7 +1,9 @@
-"""Checks of keys against each other (rule DP005): within an entry, across entries, and against [privacy].
+"""Checks of the keys of a pipeline file against each other (rule DP005): within an entry, across entries, and against [privacy].
 
-`values_of` is the step of the reader between tables and `Pipeline` (read.py): it reads each value alone (canonical.py), and then compares
-those that could be read. A contradiction refuses the file, because dpcli and the program that runs might each believe another key.
+read.py calls `values_of` with the tables of a file. It reads each value alone (canonical.py), compares the values that could be read, and
+adds the mechanisms of the queries of a release. A *problem* is a triple: the path of a key, the text after "expected", and the text after
+"found"; it becomes a finding. A contradiction refuses the file, because dpcli and the program that runs might each believe another key. An
+*entry* is one [[mechanism]] table as it was read, and its *spec* holds the keys of its mechanism type.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from dpcli.file.toml.suggest import closest
 from dpcli.mechanisms.sampling.schemes import Batched
 
 Entries = Mapping[int, Entry]
-LIKELY = 0.8  # smallest similarity, as difflib measures it, of a unit that is taken for a mistyped "example"
+# Smallest similarity, as difflib measures it, of a unit that is taken for a mistyped "example". It affects only the message: the file is
+# refused either way, as another unit needs max_contributions.
+LIKELY = 0.8
 
 
 def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:

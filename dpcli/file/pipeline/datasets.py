@@ -1,7 +1,9 @@
 """Names of datasets, the grouping of pipelines by dataset, and the window of blocks that a pipeline reads.
 
-A *dataset* is a name under which a ledger adds up runs, a *block* a part of it, and a *window* the blocks that a run reads. dpcli checks
-that a window is well formed; that all records lie in it is a premise (UNCHECKED), unless a command selects the rows itself.
+A *dataset* is a name for data about the same people: a ledger and `dpcli account` add up the costs of the pipelines that state it in
+privacy.dataset. A *block* is a part of a dataset, such as a day, and a *window* is the list of blocks that one run reads (privacy.window).
+This module refuses names that look alike, since one dataset under two names would have two budgets. The reader of files checks that a
+window is not empty; that all records of a run lie in it is a premise (UNCHECKED), unless a command selects the rows itself.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Privacy
 
 
-LONGEST_NAME = 100  # largest number of characters of a name
-
+# Both limits are arbitrary, and affect no number.
+LONGEST_NAME = 100  # largest number of characters of a dataset's name
 MOST_SHOWN = 8  # largest number of blocks that a sentence names
-FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # start and end of a ledger's message about blocks
+# Start and end of a ledger's message about blocks, which refer to the flag --window.
+WINDOW_FLAG, FLAG_HINT = "--window: ", ", or by this flag of a command that charges a run"
 UNCHECKED = "dpcli did not check that all records lie in the window"
 
 
@@ -106,10 +109,10 @@ def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> 
     import re
 
     *place, message = re.split(r"(:\d+: )", text, maxsplit=1)  # messages about a history begin with its path and line
-    if message.startswith(FLAG):
-        message = f"{name}: {message.removeprefix(FLAG)}"
-    if message.endswith(HINT):
-        message = message.removesuffix(HINT) + instead
+    if message.startswith(WINDOW_FLAG):
+        message = f"{name}: {message.removeprefix(WINDOW_FLAG)}"
+    if message.endswith(FLAG_HINT):
+        message = message.removesuffix(FLAG_HINT) + instead
     return "".join(place) + message
 
 

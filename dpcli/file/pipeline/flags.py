@@ -1,8 +1,9 @@
 """A pipeline of one mechanism that flags describe, as the tables and the text of an equivalent file.
 
-Commands such as `account` take flags in place of a file. The flags become the text of a file, which the ordinary reader reads, so that a
-number from flags and one from a file have the same meaning; --write stores such a text. Messages of the reader name the flag in place of
-the key.
+`dpcli account --noise-multiplier 1.1 ...` and `dpcli calibrate-sigma` without FILE take flags in place of a file. `Stated` holds the values
+of the flags and makes the tables of a file from them; `text_of_flags` writes these as text, which the ordinary reader reads
+(`pipeline_of_flags`). So a number from flags and one from a file have the same meaning, and --write stores the same text. Messages of the
+reader name the flag in place of the key.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from dpcli.file.toml.write import commented, toml_text, value_text
 
 PLACE = "the command line"  # path of the pipeline in messages
 FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # names of flags by the key of the file, where they differ
-# Keys of the file by the name of the flag.
+# The part of a file to change in place of giving a flag together with FILE, by the name of the flag, where it is not the key of
+# that name; "" for none.
 KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}
+# Comments that `text_of_flags` adds to lines, by key.
 COMMENTS = {
     "unit": "one individual; any other unit needs max_contributions",
     "adjacency": "add-remove | replace-one | zero-out",
@@ -31,7 +34,7 @@ COMMENTS = {
     "noise_multiplier": "standard deviation (Laplace: scale) / largest contribution of one record to the sum",
     "sampling": '"poisson": each step draws a fresh sample; "shuffle": slices of a shuffled order',
 }
-COLUMN = 30  # column at which comments begin
+COLUMN = 30  # width to which a line is filled before its comment
 
 
 @dataclass(frozen=True, slots=True)

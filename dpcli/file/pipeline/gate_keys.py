@@ -1,8 +1,10 @@
 """The [gate] table: limits on the increase of epsilon, planned repetition of the pipeline, and waivers that expire.
 
-These classes only declare and check keys; dpcli/gate judges. Of several caps the smallest holds, and a file can make the policy's caps
-stricter but, without a waiver, never looser. A *horizon* is a schedule of runs on the same data that was fixed in advance. A waiver names
-its rule, its approver, a last day and, for a number, the largest epsilon that it allows.
+These classes only declare and check keys; dpcli/gate judges by them. `Caps` are caps that a policy, which is a file for many pipelines,
+adds to those of each file. Of several caps the smallest holds, and a file can make the policy's caps stricter but, without a waiver, never
+looser. A *horizon* is a schedule of runs on the same data that was fixed in advance. A *waiver* excuses one broken rule or condition: it
+names the rule, its approver, a last day and, for a condition on epsilon, the largest epsilon that it allows. The checks yield *problems*:
+triples of the path of a key, the text after "expected", and the text after "found".
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """All tables of the pipeline file with their keys, for the manual and for `explain`, and the JSON Schemas of all file formats.
 
-Everything here follows from the classes that read the file (model.py, canonical.py and plugins), so that the manual cannot fall behind. One
-key may have several *places*, since each mechanism type and each table may have a key of this name with another meaning.
+Everything here follows from the classes that read the file (model.py, canonical.py and plugins), so that the manual cannot fall behind. A
+*place* is a table with its keys (`TablePlace` in section.py). One key may be in several places with another meaning in each, since every
+mechanism type and every table may have a key of this name. A *selector* is a key, such as `type`, whose value decides which other keys its
+table has.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from dpcli.file.keys.kinds import CALIBRATE, WEIGHTED
 from dpcli.file.keys.tables import Member, Members, table_schema
 from dpcli.file.pipeline.canonical import TOP, Mechanisms, MechanismTable
 from dpcli.file.pipeline.model import Entry
-from dpcli.file.pipeline.section import MECHANISMS, TablePlace, inside, places_in
+from dpcli.file.pipeline.section import MECHANISM_TYPES, TablePlace, inner_tables, places_in
 
 TOP_LEVEL = "top level"
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # a budget has at least one cap
+CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # the condition that a budget has at least one cap
 
 
 def places_of(key: str, path: str | None = None) -> list[str]:
@@ -59,14 +61,14 @@ def tables(top: Members = TOP) -> Iterator[TablePlace]:
 
 def _mechanisms() -> Iterator[TablePlace]:
     """Yield the tables of [[mechanism]]: the keys of all types, then those of each type."""
-    path, title, selector = "mechanism", "[[mechanism]]", MECHANISMS.selector
+    path, title, selector = "mechanism", "[[mechanism]]", MECHANISM_TYPES.selector
     shared = {**members_of(Entry), selector: MechanismTable().members(None)[selector]}
     yield TablePlace(title, Entry.__doc__ or "", shared, path)
-    yield from inside(shared, path, title)
-    for word, target in MECHANISMS.registry.items():
-        keys, choice = MECHANISMS.own(word), f'{selector} = "{word}"'
-        yield TablePlace(choice, load(target).__doc__ or "", keys, path, word, choice)
-        yield from inside(keys, path, title)
+    yield from inner_tables(shared, path, title)
+    for name, target in MECHANISM_TYPES.registry.items():
+        keys, choice = MECHANISM_TYPES.class_members(name), f'{selector} = "{name}"'
+        yield TablePlace(choice, load(target).__doc__ or "", keys, path, name, choice)
+        yield from inner_tables(keys, path, title)
 
 
 def json_schema() -> dict[str, object]:
@@ -101,7 +103,10 @@ def schedule_schema() -> dict[str, object]:
 
 
 def _calibratable(schema: Any, takes_lists: bool = True) -> Any:
-    """Return a schema in which "calibrate" may replace each number and, outside of lists, a list of values may."""
+    """Return a schema in which "calibrate" may replace each number and, if `takes_lists`, a list of values may.
+
+    In a list, no further list may replace a number.
+    """
     if isinstance(schema, list):
         return [_calibratable(item, takes_lists) for item in schema]
     if not isinstance(schema, Mapping):

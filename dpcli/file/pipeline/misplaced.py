@@ -1,7 +1,9 @@
-"""Advice about an unknown key: the key that was meant, the table to which it belongs, or the reason why no such key exists.
+"""Advice about an unknown key of a pipeline file: the key that was meant, the table to which it belongs, or why no such key exists.
 
-An unknown key always refuses the file; the advice only helps to correct it. It is sought in this order: a stated reason (such as NO_NORM),
-a nearly equal key of the same table, the same key in another table, the word of another tool (SYNONYMS), and less similar keys last.
+An unknown key always refuses the file; the advice only helps to correct it, so that all limits here affect nothing but a message. The
+reader calls `advice` (through canonical.py) with the key and the keys of its table. The advice is sought in this order: a stated reason
+(such as NO_NORM), a nearly equal key of the same table, the same key in another table, the word of another tool (SYNONYMS), and less
+similar keys last.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from dpcli.base.registry import SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Privacy
-from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable, TablePlace, places_in
+from dpcli.file.pipeline.section import MECHANISM_TYPES, SAMPLING_SCHEMES, SectionTable, TablePlace, places_in
 from dpcli.file.toml.findings import Advice
 from dpcli.file.toml.suggest import SYNONYMS, closest, closest_short
 
-ANY_TYPE = "a mechanism"
+ANY_TYPE = "a mechanism"  # the title under which `keys_by_table` has the keys of all mechanism types
 # Common options of text generation, and the reasons why the decoding mechanisms have none of them.
 DECODING_OPTIONS = frozenset({"top_k", "top_p", "greedy", "do_sample", "num_beams", "nucleus"})
 NONE_IN_PMIXED = (
@@ -34,7 +36,7 @@ NO_NORM = (
     "epsilon does not depend on the clipping norm, because noise_multiplier is noise / norm; for dpcli train, state the norm as [train] "
     "clipping = { norm = ... }"
 )
-# Names of keys in some mechanism types, with the usual name of such a key.
+# Keys of some mechanism types, each with its name in most other types. The latter is advised if the table has it.
 USUAL_NAMES = {"queries": "steps", "l1_sensitivity": "sensitivity"}
 NEARLY_EQUAL = 0.9  # smallest similarity, as difflib measures it, of a key of the same table that is preferred to all other tables
 MOST_TYPES = 3  # largest number of mechanism types that the advice names
@@ -62,7 +64,7 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> Advice:
     meant = meant or closest_short(key, keys)
     if meant:
         return Advice(meant, f"did you mean '{meant}'")
-    far = closest(key, [name for names in homes(top).values() for name in names])
+    far = closest(key, [name for names in keys_by_table(top).values() for name in names])
     return Advice(None, f"did you mean '{far}' in {_places(far, top)}" if far else "")
 
 
@@ -79,8 +81,8 @@ def _why_absent(key: str, keys: set[str]) -> str:
 
 def _places(key: str, top: frozenset[str]) -> str:
     """Return the tables and mechanism types that have a key, such as "[budget] or a mechanism of type zcdp"."""
-    types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
-    places = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
+    types = [name for name in MECHANISM_TYPES.registry if key in MECHANISM_TYPES.class_members(name)]
+    places = [title for title, keys in keys_by_table(top).items() if key in keys and title != ANY_TYPE]
     if not places and not types:
         places = [place.title for name in SECTIONS for place in _section(name) if key in place.members]
     if types:
@@ -96,7 +98,7 @@ def _section(name: str) -> tuple[TablePlace, ...]:
 
 
 @functools.cache
-def homes(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
+def keys_by_table(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
     """Return the keys of every table of the format, by the table's title."""
     tables = {
         "[privacy]": members_of(Privacy),
@@ -105,9 +107,9 @@ def homes(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
         "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # an unknown `epsilon` rather belongs in [budget]
         "horizon = { ... }": members_of(Horizon).keys() - {"epsilon"},
         "[disclosure]": members_of(Disclosure),
-        "sampling = { ... }": SAMPLING.all_keys(),
+        "sampling = { ... }": SAMPLING_SCHEMES.all_members(),
         "[[mechanism]]": members_of(Entry),
-        ANY_TYPE: MECHANISMS.all_keys(),
+        ANY_TYPE: MECHANISM_TYPES.all_members(),
         "the top of the file": top,
     }
-    return {home: frozenset(keys) for home, keys in tables.items()}
+    return {title: frozenset(keys) for title, keys in tables.items()}

@@ -1,8 +1,9 @@
 """The classes of the pipeline file, format 1. Each field with `Annotated` declares a key of the TOML file and its validation rule.
 
-A `Key` (base/fields.py) holds the words of the manual, the rule, and facts for other commands: `claim` marks what nobody can check, `safer`
-in which direction a change weakens nothing, `varies` where a list makes several entries. The manual pages, the JSON Schema and the messages
-follow from these declarations. A key is never renamed or given another meaning within a format: signed files must keep theirs.
+A `Key` (base/fields.py) holds the words of the manual, the rule, and facts for other commands: `claim` marks what dpcli cannot enforce,
+`safer` which changes weaken nothing, `varies` what the runs of a sweep may change. The reader, the manual pages, the JSON Schema and the
+messages follow from these declarations (file/keys). read.py makes a `Pipeline` of a file, and resolve.py makes of it the mechanisms that
+accountants compose. A key is never renamed or given another meaning within a format: signed files must keep theirs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dpcli.mechanisms.sampling.schemes import Runs, Scheme
 from dpcli.mechanisms.spec import Spec
 
 OWN = "own"  # value of the key `sample` for a sample that no other entry reads
-MOST_NAMED = 3  # largest number of mechanisms that the `repr` of a pipeline names
+MOST_NAMED = 3  # largest number of mechanisms that the `repr` of a pipeline names; arbitrary
 
 
 @dataclass(frozen=True, slots=True)

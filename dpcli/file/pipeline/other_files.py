@@ -1,6 +1,9 @@
-"""Recognition of files that are no pipeline: policies, schedules, and files of other programs. Messages name the command for each.
+"""Recognition of files that are no pipeline: policies, schedules, and files of other programs. Messages name the command that reads each.
 
-A file that may be a damaged pipeline must not be taken for something else: the search of a folder would then overlook it.
+`dpcli account` of a policy or of an Opacus checkpoint should not end in a syntax error: read.py asks here what a file is before it reports
+that the file is no pipeline. A *policy* has the caps of `dpcli gate`, and a *schedule* the planned runs of `dpcli budget plan`; both are
+TOML too. A file that may be a damaged pipeline must not be taken for something else: the search of a folder would then overlook it. All
+patterns here affect messages and this search, and no number.
 """
 
 from __future__ import annotations
@@ -13,19 +16,19 @@ from typing import Any, NamedTuple
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import FILES
-from dpcli.file.pipeline.canonical import OF_PIPELINES, TOP, is_pipeline
+from dpcli.file.pipeline.canonical import PIPELINE_TABLES, TOP, is_pipeline
 from dpcli.file.toml.suggest import closest
 
 POLICY = "a policy, which dpcli gate reads as --policy"
 SCHEDULE = "a schedule of runs, which dpcli budget plan reads"
 
 LFS_POINTER = b"version https://git-lfs"
-OPACUS = "import opacus {}"
-SAMPLING = " --sampling poisson (or shuffle, as batches were drawn)"
+IMPORT_OPACUS = "import opacus {}"
+SAMPLING_FLAG = " --sampling poisson (or shuffle, as batches were drawn)"
 
 FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")  # flags of compute_dp_sgd_privacy
-HEAD = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # header of a csv file
-READ_BYTES = 4096  # number of bytes at the start of a text that are examined
+CSV_HEADER = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # the first line of a csv file with at least two columns
+READ_BYTES = 4096  # number of bytes at the start of a text that are examined; arbitrary, but enough for a few lines
 
 
 def _policies() -> Mapping[str, Any]:
@@ -53,7 +56,7 @@ def other_file(tables: Mapping[str, Any]) -> str | None:
     """Return the kind of a file that is a policy or a schedule, with the command that reads it; None for any other file.
 
     A file with a key that is similar to one of pipelines may be a mistyped pipeline, so that the result is None. A file without `format`
-    may be of another program. It counts only if all of its keys are those of a policy or of a schedule.
+    may be of another program. It counts only if all of its keys are keys of a policy, or of a schedule.
     """
     policies, keys = _policies(), _keys(tables)
     if any(key not in policies and key != "run" and closest(key, TOP) for key in keys):
@@ -68,7 +71,7 @@ def other_file(tables: Mapping[str, Any]) -> str | None:
 
 def misspelt_pipeline(tables: Mapping[str, Any]) -> bool:
     """Return whether a file has the key `format` and can only be a pipeline in which all names of tables are mistyped."""
-    near = type(tables.get("format")) is int and any(closest(key, OF_PIPELINES) for key in tables)
+    near = type(tables.get("format")) is int and any(closest(key, PIPELINE_TABLES) for key in tables)
     return near and not is_pipeline(tables) and other_file(tables) is None
 
 
@@ -101,8 +104,10 @@ STARTS: dict[bytes, FileKind] = {
 }
 # Kinds of JSON files by keys that identify them.
 KEYS: dict[frozenset[str], FileKind] = {
-    frozenset({"history", "mechanism"}): FileKind("the state of an Opacus accountant", OPACUS),
-    frozenset({"train_steps", "noise_multiplier"}): FileKind("a DPKerasConfig of jax-privacy", "import jax-privacy {}" + SAMPLING),
+    frozenset({"history", "mechanism"}): FileKind("the state of an Opacus accountant", IMPORT_OPACUS),
+    frozenset({"train_steps", "noise_multiplier"}): FileKind(
+        "a DPKerasConfig of jax-privacy", "import jax-privacy {}" + SAMPLING_FLAG
+    ),
     frozenset({"__function__", "__kwargs__"}): FileKind("an accountant of OpenDP", "import opendp {}"),
     frozenset({"privacy_budget", "protected_changes"}): FileKind("a Session of Tumult Analytics", "import tumult {}"),
 }
@@ -117,14 +122,16 @@ def looks_like(data: bytes, path: str) -> str | None:
 
 
 def _binary(data: bytes) -> FileKind | None:
+    """Return the kind of a file by its first bytes; None if they are unknown."""
     if data.startswith(b"PK\x03\x04"):
-        return FileKind("a file of torch.save", OPACUS) if b"data.pkl" in data else FileKind("a zip")
+        return FileKind("a file of torch.save", IMPORT_OPACUS) if b"data.pkl" in data else FileKind("a zip")
     if data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):  # the protocol versions 2 to 5
-        return FileKind("a pickle, as older versions of torch.save wrote it", OPACUS)
+        return FileKind("a pickle, as older versions of torch.save wrote it", IMPORT_OPACUS)
     return next((kind for start, kind in STARTS.items() if data.startswith(start)), None)
 
 
 def _json(data: bytes) -> FileKind | None:
+    """Return the kind of a JSON file; None for a file that is not JSON."""
     if data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -152,8 +159,8 @@ def _text(head: bytes) -> FileKind | None:
     """Return the kind of a text file that begins with `head`: flags or a csv; None for other files."""
     first, *others = [line for line in head.splitlines() if line.strip()][:3] or [b""]
     if first.lstrip().startswith(b"-") and FLAGS.search(head):
-        return FileKind("flags of compute_dp_sgd_privacy", "import tf-privacy {}" + SAMPLING)
-    if not others or not HEAD.fullmatch(first.strip()):
+        return FileKind("flags of compute_dp_sgd_privacy", "import tf-privacy {}" + SAMPLING_FLAG)
+    if not others or not CSV_HEADER.fullmatch(first.strip()):
         return None
     if any(line.count(b",") != first.count(b",") or b"=" in line for line in others):
         return None

@@ -1,8 +1,10 @@
 """Entries that depend on each other: entries that are parts of others, and entries that share a sample.
 
-A *part* is an entry that another one names: it is charged there, and by itself costs nothing. A *sample* with a name is drawn once and read
-by several entries, which must then agree on how it is drawn. A part that does not exist, a cycle, or two draws under one name would make
-the account leave out a cost, so each is a finding.
+A *part* is an entry that another one names, such as a member of a composed mechanism: it is charged there, and by itself costs nothing. A
+*sample* with a name is drawn once and read by all entries that state the name, which must then agree on how it is drawn. A part that does
+not exist, a cycle of parts, or two draws under one name would make the account leave out a cost, so each is a problem: a triple of the path
+of a key, the text after "expected", and the text after "found". consistency.py asks for the problems while a file is read; resolve.py, lint
+and the commands ask which entries belong together. The *spec* of an entry holds the keys of its mechanism type.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ SAMPLING_KEYS = ("sampling", "steps", "epochs", "partition")  # keys in which en
 def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield a problem for each name of a part that does not exist or cannot be a part, and for each cycle of parts."""
     index_of = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
-    edges: dict[str, list[str]] = {}
+    edges: dict[str, list[str]] = {}  # the parts of each entry, by name
     for index, entry in entries.items():
         for position, name in enumerate(part_names(entry.spec)):
             problem = _part_problem(entry, name, entries.get(index_of.get(name, -1)), index_of)
@@ -53,10 +55,11 @@ def part_names(spec: Spec) -> list[str]:
 
 
 def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
-    """Return the name of the first entry whose release may differ between a blank record and no record; None if there is none.
+    """Return the name of the first entry whose release may reveal whether a blank record is in its data; None if there is none.
 
-    A blank adds 0 to a sum with noise per contribution, and therefore to entries that run such sums. The exception is a batch of limited
-    size, in which a blank takes a place.
+    Under zero-out a record is replaced by a blank, which contributes nothing. A blank adds 0 to a sum with noise per contribution, and
+    therefore to entries that run such sums, so these reveal nothing. The exception is a batch of limited size, in which a blank takes a
+    place.
     """
     for entry in entries:
         sums_contributions = entry.spec.contribution_form or part_names(entry.spec)
@@ -76,7 +79,7 @@ def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
 
 
 def schemes(pipeline: Pipeline) -> str:
-    """Return the sampling schemes of the entries that read data, joined by "and"; "none" without sampling.
+    """Return the names of the sampling schemes of the entries that read data, joined by "and"; "none" without sampling.
 
     An entry that only runs other entries is left out, because they state the schemes.
     """

@@ -1,6 +1,8 @@
 """The word "calibrate" in place of a number in a pipeline file, and the numbers that replace it.
 
-A file says "calibrate" where dpcli computes the number from the budget. A placeholder lets the reader check the file before that.
+A file says "calibrate", or { calibrate = { weight = 2.0 } }, where dpcli is to compute the number from the budget. read.py replaces it
+before it checks a file: by a number that the caller of `load` gives (`substituted`), or by a placeholder, with which the file can be
+checked before the number is known (`with_placeholders`). A calibration then replaces the placeholder by the numbers that it tries.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dpcli.file.keys.kinds import calibration_weight
 from dpcli.file.pipeline.series import numbers_in, with_value
 from dpcli.file.toml.findings import Path
 
-COUNT_KEYS = frozenset({"steps", "batch_size"})  # keys whose value must be an integer, even if the solver works with floats
+COUNT_KEYS = frozenset({"steps", "batch_size"})  # keys whose value must be an int, although the number that replaces it is a float
 NOISE_KEYS = frozenset({"sigma", "scale"})  # keys of noise that is stated in units of the query
 SENSITIVITY_KEYS = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity to which such noise is compared
 
@@ -59,6 +61,6 @@ def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any]
 
 
 def _largest_sensitivity(table: Mapping[str, Any]) -> float:
-    """Return the largest sensitivity that the table states, at least 1."""
+    """Return the largest sensitivity that the table states, at least 1. Infinite and absurdly large ones are left out."""
     stated: list[float] = [table[key] for key in SENSITIVITY_KEYS if type(table.get(key)) in (int, float)]
     return max((float(value) for value in stated if 1.0 < value < 1e100), default=1.0)

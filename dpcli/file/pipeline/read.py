@@ -1,9 +1,12 @@
 """Reading of pipeline files, and the search for pipeline files in folders. Problems are reported at their places in the text.
 
-The steps are: bytes to text and TOML tables; tables with lists and [defaults] expanded into one entry each; values and findings for each
-key; and the `Pipeline`, if nothing is wrong. A *finding* is a problem with its key, and becomes a `Diagnostic` with line and column. `load`
-is strict, as all commands that charge or price are; `examine` also returns a pipeline with wrong sections, for lint. Nothing is guessed: a
-key that is unknown or wrong refuses the file. `path` is the name of the file in messages.
+The steps are: bytes to text and TOML tables (toml/syntax.py); tables with lists and [defaults] expanded into one entry each (series.py);
+values and findings for each key (consistency.py); and the `Pipeline`, if nothing is wrong. A *finding* is a problem with its key, and
+becomes a `Diagnostic` with line and column. A number may be "calibrate", which asks dpcli to solve for it; the value is replaced by a
+number here (placeholders.py).
+
+`load` and `parse` are strict: commands that charge or price use them. `examine` returns a pipeline in spite of wrong sections such as
+[train], for lint. Nothing is guessed: a key that is unknown or wrong refuses the file. `path` is always the name of the file in messages.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ UNSEARCHED = frozenset({".git"})  # names of folders that are not searched, as u
 
 
 class TomlDocument(NamedTuple):
-    """The text of a file with "\\n" as line ends, and its tables with lists and defaults expanded."""
+    """The text of a file with "\\n" as line ends, and its tables, in which lists and defaults are expanded."""
 
     text: str
     tables: Mapping[str, Any]
@@ -174,7 +177,7 @@ def _no_pipeline(text: str, path: str) -> Diagnostic:
 
 @lru_cache(maxsize=1)
 def _written_tables(text: str) -> Mapping[str, Any]:
-    """Return the tables of a text without expansion. They are cached, so the caller must not change them."""
+    """Return the tables of a text without expansion. Those of the last text are cached, so the caller must not change them."""
     return syntax.tables_of(text)
 
 
@@ -265,7 +268,7 @@ def _title(path: str) -> str:
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
-    """Return the paths with each folder replaced by the *.toml files in it whose tables are `wanted`, in order and without duplicates.
+    """Return the paths with each folder replaced by the *.toml files in it whose tables satisfy `wanted`, in order, without duplicates.
 
     Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, because it may be a damaged
     pipeline. A folder without such files stays in the list, so that reading it reports an error. Raises InputError if a folder cannot be
@@ -315,10 +318,10 @@ def _toml_files(folder: str) -> Iterator[str]:
     """Yield every *.toml file in a folder and its subfolders. A folder that can be reached by several links is searched once."""
     searched = {os.path.realpath(folder)}
 
-    def refuse(error: OSError) -> None:
+    def refuse_folder(error: OSError) -> None:
         raise InputError(f"{escaped_path(os.fsdecode(error.filename))}: expected a folder that can be listed; {error.strerror}")
 
-    for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+    for place, folders, files in os.walk(folder, onerror=refuse_folder, followlinks=True):
         unsearched = []
         for name in sorted(set(folders) - UNSEARCHED):
             real_path = os.path.realpath(os.path.join(place, name))

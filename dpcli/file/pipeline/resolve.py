@@ -1,10 +1,13 @@
 """The translation of a pipeline into mechanisms and counts, which accountants compose.
 
-The adjacency, the unit of privacy, samples, groups and partitions are applied here, with the mechanism types and sampling schemes that this
-module calls; accountants compose mechanisms alone. A *charge* (`BillLine`) is a mechanism with the number of its runs. Entries that read
-one sample become one mechanism, entries that others name are charged there only, and a unit with several records, or a group of units, is
-resolved as one larger change (`Neighbours`). A case for which nothing is proved must be refused by then: behind this module every charge is
-believed.
+`resolve` returns *charges*: a charge (`BillLine`) is a mechanism with the number of its runs. Here, and in the mechanism types and sampling
+schemes that this module calls, the adjacency, the unit of privacy, samples and partitions are applied; accountants compose mechanisms
+alone. A *group* entry names other entries, its *members*, which are charged with it only. Entries that read one sample become one
+mechanism. A unit with several records, or several units that change together, are resolved as one larger change (`Neighbours`). An *entry*
+is one [[mechanism]] table, and its *spec* holds the keys of its mechanism type.
+
+A case for which nothing is proved must be refused here at the latest: behind this module every charge is believed. Where a bound need not
+be reached by any data, the mechanism says so (`unclaimed`), so that no lower bound is claimed for it.
 """
 
 from __future__ import annotations
@@ -23,11 +26,13 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.mechanisms.spec import Spec
 
-# Limits that no sensible file reaches. A short file whose groups name each other several times would otherwise take unlimited time.
+# Limits on time that no sensible file reaches: a short file whose groups name each other several times would otherwise take unlimited time.
+# The numbers are arbitrary; a file beyond them is refused.
 MAX_DEPTH = 16  # largest depth of nested groups
 MAX_MEMBERS = 10_000  # largest number of members of a group, including those of nested groups
-MAX_COUNT = 10**18  # largest number of runs of one mechanism; it fits into 64 bits
-# Largest number of choices of one part from each partition that are priced separately. Each choice takes as long as a whole file.
+MAX_COUNT = 10**18  # largest number of runs of one mechanism; it fits into a signed 64-bit integer, as databases of ledgers store
+# Largest number of choices of one part from each partition that are priced separately, each of which takes as long as a whole file. Beyond
+# it, each partition is priced as a mechanism that dominates all of its parts: the bound stays sound, and may be larger.
 MAX_CASES = 64
 
 
@@ -75,16 +80,19 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     charges: list[BillLine] = []
     charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
-        readers = samples.get(entry.sample, (entry,))  # the entries that read the sample of this entry
-        is_charged_with_another = entry is not readers[0] or (entry.name in members and len(readers) == 1)
+        sample_entries = samples.get(
+            entry.sample, (entry,)
+        )  # the entries that read one sample; the entry alone without a named one
+        # The first entry of a sample is charged for all of them. A part is charged with the entry that names it.
+        is_charged_with_another = entry is not sample_entries[0] or (entry.name in members and len(sample_entries) == 1)
         if is_charged_with_another:
             continue
         try:
-            _require_one_draw(readers, members)
-            mechanism, count = _counted_mechanism(readers, entries, pipeline, neighbours)
+            _require_one_draw(sample_entries, members)
+            mechanism, count = _counted_mechanism(sample_entries, entries, pipeline, neighbours)
         except InputError as error:
-            raise InputError(f"{pipeline.path or '<pipeline>'}: {_place(readers)}: {error}") from None
-        charge = BillLine(_title(readers), mechanism, count, readers)
+            raise InputError(f"{pipeline.path or '<pipeline>'}: {_place(sample_entries)}: {error}") from None
+        charge = BillLine(_title(sample_entries), mechanism, count, sample_entries)
         if isinstance(entry.partition, PartitionKey):
             parts = charges_of_parts.setdefault(entry.partition.of, {})
             parts.setdefault(entry.partition.part, []).append(charge)
@@ -106,26 +114,26 @@ def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)
 
 
-def _place(readers: tuple[Entry, ...]) -> str:
+def _place(sample_entries: tuple[Entry, ...]) -> str:
     """Return the place of these entries in the file, for messages."""
-    return " and ".join(f'mechanism["{entry.name}"]' for entry in readers)
+    return " and ".join(f'mechanism["{entry.name}"]' for entry in sample_entries)
 
 
-def _title(readers: tuple[Entry, ...]) -> str:
+def _title(sample_entries: tuple[Entry, ...]) -> str:
     """Return the name of an entry or, if several entries read one sample, the name of the sample and theirs."""
-    names = " + ".join(entry.name for entry in readers)
-    return names if len(readers) == 1 else f"{readers[0].sample}: {names}"
+    names = " + ".join(entry.name for entry in sample_entries)
+    return names if len(sample_entries) == 1 else f"{sample_entries[0].sample}: {names}"
 
 
-def _require_one_draw(readers: tuple[Entry, ...], members: set[str]) -> None:
+def _require_one_draw(sample_entries: tuple[Entry, ...], members: set[str]) -> None:
     """Raise InputError if entries of one sample draw it differently, or are parts of other entries.
 
-    The reader refuses such files. This check is for pipelines that were made by a program.
+    read.py refuses such files. This check is for pipelines that were made by a program.
     """
-    if len(readers) == 1:
+    if len(sample_entries) == 1:
         return
-    for entry in readers:
-        for key, expected, actual in sampling_differences(readers[0], entry):
+    for entry in sample_entries:
+        for key, expected, actual in sampling_differences(sample_entries[0], entry):
             raise InputError(f"{key}: expected {expected}, found {actual}")
         if entry.name in members:
             raise InputError(
@@ -134,11 +142,11 @@ def _require_one_draw(readers: tuple[Entry, ...], members: set[str]) -> None:
 
 
 def _counted_mechanism(
-    readers: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours
+    sample_entries: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours
 ) -> tuple[Mechanism, int]:
     """Return the mechanism and the count of an entry or, if several entries read one sample, of their composition on this sample."""
-    entry, dataset_size = readers[0], pipeline.privacy.dataset_size
-    specs = [_bound(reader, entries, dataset_size) for reader in readers]
+    entry, dataset_size = sample_entries[0], pipeline.privacy.dataset_size
+    specs = [_bound(entry_of_sample, entries, dataset_size) for entry_of_sample in sample_entries]
     spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
     _check_sampling(entry, spec)
     parts = _partition_factor(entry, spec, neighbours)

@@ -1,8 +1,15 @@
-"""Sections: the tables of plugins, such as [train], each of which one command reads; and the list of all tables of a file.
+"""Sections: the tables of a pipeline file that describe a run for one command, such as [train]; and the list of all tables of a file.
 
-A section describes a run, and does not change its price; the mechanisms of the file do. Every command checks all sections of a file, and
-imports only the modules of these sections. The tables [source] and [[query]] of a release are no sections: their queries become mechanisms.
-`places_in` lists the tables that a kind of value contains, for the manual.
+A *section* says how one command does its work. It does not change the price of the file: the [[mechanism]] tables do. The plugin of the
+command registers its dataclass (SECTIONS in base/registry.py). Whatever command reads a file, all of its sections are checked, but only the
+modules of these sections are imported. The tables [source] and [[query]] of `dpcli release` (RELEASED) are no sections: their queries
+become mechanisms, which are priced.
+
+consistency.py collects the problems of sections while a file is read. A *problem* is a triple: the path of a key, the text after
+"expected", and the text after "found". `refuse_contradicted` checks once more after numbers of a pipeline were changed, as a calibration
+does: the new number of steps may contradict a section that fitted the old one. `places_in` lists the tables that a kind of value contains,
+for the manual and for `dpcli explain` (key_places.py). A *kind* reads a value and describes it (keys/kinds.py): its `text` completes
+messages "expected ...", and its `takes` the manual.
 """
 
 from __future__ import annotations
@@ -13,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint, Selection
 from dpcli.base.lazy import load
-from dpcli.base.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, JUDGED_SOLVED, RELEASED, SECTIONS
-from dpcli.base.registry import MECHANISMS as TYPES
+from dpcli.base.registry import ENTRIES_OF_QUERIES, JUDGED_IN_FILE, JUDGED_SOLVED, MECHANISMS, RELEASED, SECTIONS
 from dpcli.base.values import dataclass
-from dpcli.file.keys.annotations import idle, kind_of, members_of
+from dpcli.file.keys.annotations import keys_without_effect, kind_of, members_of
 from dpcli.file.keys.kinds import Either, KeyPlace, Kind, Listed, Named, Refused
 from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
 from dpcli.file.pipeline.gate_keys import under
@@ -27,13 +33,14 @@ from dpcli.mechanisms.sampling.schemes import Scheme
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-SAMPLING = SelectedTable.by(Scheme.selection, members_of, Scheme.__doc__ or "")
-MECHANISMS = SelectedTable.by(Selection("type", TYPES), members_of, "")
+# Tables in which the value of a key, `scheme` or `type`, decides about the other keys (`SelectedTable` in keys/tables.py).
+SAMPLING_SCHEMES = SelectedTable.by(Scheme.selection, members_of, Scheme.__doc__ or "")
+MECHANISM_TYPES = SelectedTable.by(Selection("type", MECHANISMS), members_of, "")
 
 
 @dataclass(frozen=True, slots=True)
 class SectionTable:
-    """A table that becomes the dataclass that is registered under its name. The module is imported if a file has the table."""
+    """A section, or a table of a release. Its dataclass is registered under its name, and is imported when a file has the table."""
 
     name: str
     text: str = "a table"
@@ -65,7 +72,7 @@ class DefaultsTable:
         from dpcli.file.pipeline.model import Entry
         from dpcli.file.toml.suggest import did_you_mean
 
-        known = {**members_of(Entry), **MECHANISMS.all_keys()}.keys() - {"name"}
+        known = {**members_of(Entry), **MECHANISM_TYPES.all_members()}.keys() - {"name"}
         for key in value:
             others = sorted(known - {key})
             hint = did_you_mean(key, others)
@@ -80,12 +87,12 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems within each section: keys without effect, and contradictions."""
     for name in (*SECTIONS, *RELEASED):
         for place, value in _stated(name, values):
-            yield from under(place, idle(value))
+            yield from under(place, keys_without_effect(value))
             yield from under(place, value.problems())
 
 
 def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Yield each table of this name with its place."""
+    """Yield each table of this name with its path: one for a section, several for an array of tables such as [[query]]."""
     value = values.get(name, ())
     if type(value) is tuple:
         yield from (((name, position), item) for position, item in enumerate(value))
@@ -104,16 +111,20 @@ def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[t
 
 
 def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add the contradictions between sections and the rest of their file. The file must be valid otherwise."""
+    """Add a finding for each contradiction between a section and the rest of its file. The file must be valid otherwise.
+
+    JUDGED_IN_FILE has the function of each section with such checks. For example, [train] may only name entries that training can perform.
+    """
     for name, target in JUDGED_IN_FILE.items():
         if name in values:
             load(target)(values[name], tables, findings)
 
 
 def contradictions(pipeline: Pipeline) -> Iterator[tuple[str, Problem]]:
-    """Yield (section, problem) for each contradiction between a section and the mechanisms of the pipeline.
+    """Yield (name of the section, problem) for each contradiction between a section and the mechanisms of the pipeline.
 
-    Such contradictions can arise if numbers of the pipeline were changed after it was read.
+    The pipeline may have been changed after it was read, so its sections are read from their tables again. JUDGED_SOLVED has the function
+    of each section that compares it with a changed pipeline.
     """
     for name, table in pipeline.sections:
         if name in JUDGED_SOLVED:
@@ -143,9 +154,9 @@ class TablePlace:
     """A table of a file.
 
     Attributes:
-        title: The way in which a file writes the table, such as [train].
+        title: The table as a file writes it, such as [train].
         path: Dotted key of the table, such as train.clipping; "" for the top level of the file.
-        word: Value of the selector for which the table has these keys; None if the table has no selector.
+        selector_value: Value of the selector for which the table has these keys; None if they do not depend on a selector.
         choice: The selector with its value, such as `task = "custom"`.
     """
 
@@ -153,7 +164,7 @@ class TablePlace:
     doc: str
     members: Members
     path: str = ""
-    word: str | None = None
+    selector_value: str | None = None
     choice: str = ""
 
 
@@ -162,14 +173,14 @@ def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
 
     Args:
         path: Dotted key of the value.
-        title: The way in which a file writes the table, such as "[train.clipping]".
+        title: The table as a file writes it, such as "[train.clipping]".
     """
     match kind:
         case SectionTable():
             yield from places_in(kind.table, path, title)
         case KeyTable():
             yield TablePlace(title, kind.cls.__doc__ or "", kind.members, path)
-            yield from inside(kind.members, path, title)
+            yield from inner_tables(kind.members, path, title)
         case SelectedTable():
             yield from _selected(kind, path, title)
         case Listed():
@@ -180,8 +191,8 @@ def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
             yield from places_in(kind.several, path, title)
 
 
-def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
-    """Yield the tables in a table. path and title are those of the table."""
+def inner_tables(members: Members, path: str, title: str) -> Iterator[TablePlace]:
+    """Yield the tables inside of a table with these members. path and title are those of the outer table."""
     for name, member in members.items():
         is_array = isinstance(member.kind, Listed)
         inner_title = f"{title[:-1]}.{name}]" if is_array else f"{name} = {{ ... }} of {title}"
@@ -189,14 +200,14 @@ def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
 
 
 def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace]:
-    """Yield the tables of a table with a selector: the common keys, then those of each value of the selector."""
-    shared = kind.common_with_selector()
+    """Yield the tables of a table with a selector: one of the shared keys, then one of the further keys of each class."""
+    shared = kind.shared_members()
     yield TablePlace(title, kind.doc, shared, path)
-    yield from inside(shared, path, title)
+    yield from inner_tables(shared, path, title)
     table_name = title if title.startswith("[") else path.rpartition(".")[2]
-    earlier: dict[str, Member] = {}  # keys of earlier words, whose inner tables were yielded before
-    for word, target in kind.registry.items():
-        keys, choice = kind.distinct(word), f'{kind.selector} = "{word}"'
-        yield TablePlace(f"{table_name} {choice}", load(target).__doc__ or "", keys, path, word, choice)
-        yield from inside({name: member for name, member in keys.items() if earlier.get(name) != member}, path, title)
+    earlier: dict[str, Member] = {}  # keys of earlier classes, whose inner tables were yielded before
+    for name, target in kind.registry.items():
+        keys, choice = kind.further_members(name), f'{kind.selector} = "{name}"'
+        yield TablePlace(f"{table_name} {choice}", load(target).__doc__ or "", keys, path, name, choice)
+        yield from inner_tables({key: member for key, member in keys.items() if earlier.get(key) != member}, path, title)
         earlier.update(keys)

@@ -1,8 +1,10 @@
 """Expansion of the abbreviations of a pipeline file: lists that make several entries, and [defaults].
 
-A table named train with `steps = [100, 200]` makes the entries train[1] and train[2]. A *plain* entry is a [[mechanism]] table without
-lists that already contains its defaults. Files are expanded to plain entries before any other code reads them. Only positions in the text
-refer to the tables as they are written (`written_paths`).
+A [[mechanism]] table named train with `steps = [100, 200]` makes the entries train[1] and train[2]: the i-th entry has the i-th value of
+each list. A *plain* entry is such a table without lists that already contains its defaults. read.py expands a file to plain entries
+(`plain_entries`) before it reads any value. Positions in the text refer to the tables as they are written (`written_paths`), and a
+comparison of two files folds entries into a list again if the other file has one entry of that name (`comparable_tables`, for
+analysis/difference.py).
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Number, WholeNumber
 from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry
-from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
+from dpcli.file.pipeline.section import MECHANISM_TYPES, SAMPLING_SCHEMES
 from dpcli.file.toml.findings import Path
 
-MAX_ENTRIES = 100_000  # largest number of entries that the lists of a file may make in all
+# Largest number of entries that the lists of a file may make in all, so that a short file cannot exhaust memory. Lists that would make more
+# are not expanded, and the reader then refuses them.
+MAX_ENTRIES = 100_000
 
 Tables = Mapping[str, Any]
 Value = TypeVar("Value")
-_ENTRY = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
+_ENTRY_NAME = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,10 @@ def plain_entries(tables: Tables) -> Tables:
 
 
 def _names_of_entries(tables: Tables, entries: Sequence[PlainEntry]) -> dict[str, list[str]]:
-    """Return the names of the entries that each table with lists makes, by the name of the table."""
+    """Return the names of the entries that each table with lists makes, by the name of the table.
+
+    A name that a table without lists has too is left out, since it then means that table.
+    """
     without_lists = {
         table["name"]
         for table, origin in entries
@@ -112,12 +119,12 @@ def _with_entry_names(table: Any, key: str, names: Mapping[str, list[str]]) -> A
 
 def written_name(name: str) -> str:
     """Return the name of the table with lists that made an entry: "train" for "train[2]". Other names are returned unchanged."""
-    match = _ENTRY.fullmatch(name)
+    match = _ENTRY_NAME.fullmatch(name)
     return match[1] if match else name
 
 
 def by_name(entries: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a copy of the mapping. It also contains the first entry of each table with lists, under the name of the table."""
+    """Return a copy of the mapping, with the first entry of each table with lists under the name of the table as well."""
     result = dict(entries)
     for name, entry in entries.items():
         result.setdefault(written_name(name), entry)
@@ -191,7 +198,7 @@ def _table_of_series(name: str, entries: Sequence[Tables]) -> Tables | None:
         if all(type(value) in (int, float) for value in values):
             lists[path] = values
     varying = {path: values for path, values in lists.items() if any(value != values[0] for value in values)}
-    if not varying:  # one list is needed all the same: it determines the number of entries
+    if not varying:  # one list is needed, as it determines the number of entries
         varying = dict(list(lists.items())[:1])
     for path, values in varying.items():
         table = with_value(table, path, values)
@@ -233,7 +240,7 @@ def _expansion(tables: Tables) -> Expansion | None:
     entries: list[PlainEntry] = []
     taken: set[str] = set()
     for index, (table, lists) in enumerate(zip(stated, lists_of_tables, strict=True)):
-        entries += _series(index, table, defaults, lists)
+        entries += _entries_of_table(index, table, defaults, lists)
         if type(table) is dict:
             taken |= _known(_filled(table, defaults)).keys() - {"name"}
     return Expansion(entries, {key: value for key, value in defaults.items() if key not in taken})
@@ -244,7 +251,7 @@ def _length(lists: Mapping[Path, list[Any]]) -> int:
     return len(next(iter(lists.values()), []))
 
 
-def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[PlainEntry]:
+def _entries_of_table(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[PlainEntry]:
     """Yield the entries that a table makes, with their origins."""
     if type(table) is not dict:
         yield PlainEntry(table, EntryOrigin(index, None, (), frozenset()))
@@ -282,12 +289,12 @@ def _lists(table: Tables) -> dict[Path, list[Any]]:
 def numbers_in(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[Path, Any]]:
     """Yield (path, value) of each numeric key with a wanted value, in an entry and in its sampling table."""
     sampling = table.get("sampling")
-    if any(map(wanted, table.values())):  # without a wanted value, the numeric keys are not needed
+    if any(map(wanted, table.values())):  # otherwise the module of the mechanism type need not be imported
         numeric_keys = _numeric(_known(table))
         yield from (((key,), value) for key, value in table.items() if key in numeric_keys and wanted(value))
     if type(sampling) is dict and any(map(wanted, sampling.values())):
-        scheme = SAMPLING.selected(sampling)
-        numeric_keys = _numeric(SAMPLING.own(scheme)) if scheme else frozenset()
+        scheme = SAMPLING_SCHEMES.selected(sampling)
+        numeric_keys = _numeric(SAMPLING_SCHEMES.class_members(scheme)) if scheme else frozenset()
         yield from ((("sampling", key), value) for key, value in sampling.items() if key in numeric_keys and wanted(value))
 
 
@@ -297,8 +304,8 @@ def _numeric(members: Members) -> frozenset[str]:
 
 def _known(table: Tables) -> Members:
     """Return the keys that an entry of this type may have."""
-    name = MECHANISMS.selected(table)
-    return {**members_of(Entry), **(MECHANISMS.own(name) if name else {})}
+    name = MECHANISM_TYPES.selected(table)
+    return {**members_of(Entry), **(MECHANISM_TYPES.class_members(name) if name else {})}
 
 
 def value_at(tables: Any, path: Path) -> Any:

@@ -1,9 +1,9 @@
 """Detection of names that look alike, that mix scripts, or that have unusual characters.
 
-A dataset under two names that look alike would have two budgets, and people could approve their own waivers under such a name. Names that
-look alike have the same *skeleton*. Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of confusable
-strings). The table here covers the Cyrillic, Greek and Armenian letters that have the shape of a Latin letter, and the digits that can be
-mistaken for letters.
+A dataset under two names that look alike would have two budgets, and people could approve their own waivers under such a name. So datasets,
+samples and other names are compared by their *skeleton*, which is equal for names that look alike. Source: Unicode Technical Standard 39,
+Unicode Security Mechanisms, section 4 (skeletons of confusable strings). The table here covers the Cyrillic, Greek and Armenian letters
+that have the shape of a Latin letter, and the digits that can be mistaken for letters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-LAST_LETTER = 0x1FFFF  # no script has letters beyond this code point
+# Last code point in the tables of `letters`. Beyond it are CJK ideographs, for which there is no rule here, and characters that are no
+# letters.
+LAST_LETTER = 0x1FFFF
 _BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # Unicode calls them letters or symbols, but they are invisible
 _UNSEEN_CATEGORIES = ("Mn", "Me", "Cf", "Cc")  # accents, enclosing marks, and characters for formats and for control
 # Each letter of the first text has the shape of the letter in the same place of the second text.

@@ -1,8 +1,8 @@
 """Errors and warnings about a file: how they are collected while the file is read, and how they are printed.
 
-The check of a table yields each error as a `Problem`. The reader adds the code of the rule that is broken, and collects the result as a
-`KeyFinding` in `Findings`. A `Diagnostic` is a finding, or a warning of a lint rule, with its line and column. `render` prints it with the
-source line and a caret.
+A check of a table yields each error as a `Problem`. The reader adds the code of the rule that is broken, such as DP004, and collects the
+result as a `KeyFinding` in `Findings`. A `Diagnostic` is a finding, or a warning of a lint rule, with its line and column. `render` prints
+it with the source line and a caret. dpcli/lint/catalogue.py explains the codes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reading the bytes of a file or of standard input, with limits on its size and on the kind of file.
 
-A file may come from elsewhere: it must not exhaust memory, and a pipe or a device must not make a command wait. Readers get one byte more
-than a file may have, by which they see that it is too large (syntax.py). Standard input can be read only once, so its bytes are kept.
+A file may come from elsewhere: it must not exhaust memory, and a pipe or a device must not make a command wait. Callers get one byte more
+than a file may have, by which they see that it is too large (syntax.py refuses it). Standard input can be read only once, so its bytes are
+kept.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from weakref import WeakKeyDictionary
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import escaped
 
-# tomli needs up to 500 bytes of memory per byte of hostile text. A list of a hundred thousand numbers takes 900 KiB.
-MAX_BYTES = 1024 * 1024  # largest size of a pipeline file
-MAX_DEPTH = 32  # largest depth of nested tables and lists
+# Largest size of a pipeline file. tomli needs up to 500 bytes of memory per byte of hostile text, and a list of a hundred thousand numbers,
+# which a file may have, takes 900 KiB.
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 32  # largest depth of nested tables and lists, since tomli recurses; arbitrary, no key of a pipeline is nearly as deep
 
 _stdin_content: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()  # kept because standard input can be read only once
 

@@ -1,8 +1,9 @@
-"""Positions of keys in the text of a TOML document. The parser, tomli, does not report them.
+"""Positions of keys in the text of a TOML document, and two checks of the text. The parser, tomli, does not report positions.
 
-No input, valid or not, may take more than linear time. Therefore the patterns repeat characters possessively, alternatives inside a
-repetition begin with different characters, and every string pattern accepts the end of the file as its end. Possessive groups are avoided,
-because CPython before 3.11.5 mismatches them.
+read.py and write.py, among others, call `locate` with the paths of keys, and syntax.py calls the checks. No input, valid or not, may take
+more than linear time. Therefore the patterns repeat characters possessively, alternatives inside a repetition begin with different
+characters, and every string pattern accepts the end of the file as its end. Possessive groups are avoided, because CPython before 3.11.5
+mismatches them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Values of a file as text for messages: short, without passwords, and in ASCII.
 
-Other characters are escaped, so that control characters do no harm and letters that look alike can be told apart.
+Files come from elsewhere, and messages reach terminals, logs and reports. Characters outside of ASCII are escaped, so that control
+characters do no harm and letters that look alike can be told apart. An *address* is a text with "://", which may contain a password. The
+limits on lengths are arbitrary.
 """
 
 from __future__ import annotations

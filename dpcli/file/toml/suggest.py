@@ -1,7 +1,8 @@
 """Suggestions for a mistyped key, word or column name: words of other tools and papers (SYNONYMS), and similar spellings.
 
-A suggestion is only printed; nothing is replaced by it (`dpcli lint --fix` has stricter rules: dpcli/lint/mend.py). Two words are similar
-if the ratio of difflib is at least a cutoff: 1 for equal words, 0 for words without a common letter.
+Readers of files and tables call `closest` and its relatives when they refuse a word. A suggestion is only printed; nothing is replaced by
+it (`dpcli lint --fix` has stricter rules: dpcli/lint/mend.py). So the limits here touch messages and time only. Two words are similar if
+the ratio of difflib is at least a cutoff: 1 for equal words, 0 for words without a common letter.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dpcli.file.toml.shown import first_names, quoted
 
-MOST_CHOICES = 160  # a comparison takes a tenth of a millisecond, and a file may have a hundred findings
+# Largest number of words to compare: each takes a tenth of a millisecond, and a file may have a hundred findings.
+MOST_CHOICES = 160
 # For words of three and two letters: the difflib ratio of two words that differ in one letter, 4/6 and 2/4, rounded down.
 SHORT_CUTOFFS = {3: 0.66, 2: 0.5}
-LONGEST_WORD = 64  # number of characters that are compared
+LONGEST_WORD = 64  # number of characters that are compared, as the time grows with the length
 
 # Words of other tools and of papers, with the words of pipeline files for the same thing.
 SYNONYMS: dict[str, tuple[str, ...]] = {

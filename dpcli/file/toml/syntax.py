@@ -22,7 +22,7 @@ from dpcli.file.toml.shown import escaped
 
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")
+_LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")  # Python refuses to read a number of more than 4300 digits
 
 _WORD = re.compile(r"""[^\s,\]}#='"]+""")
 

@@ -51,10 +51,12 @@ def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_array(value: Any) -> bool:
+    """Return whether a value is an array of tables, which is written as [[...]]."""
     return type(value) is list and bool(value) and all(type(item) is dict for item in value)
 
 
 def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield `key = value` for each key of a table."""
     return (f"{_key(key)} = {value_text(value)}" for key, value in table.items())
 
 
@@ -115,6 +117,7 @@ def edited(text: str, values: Mapping[Path, Any]) -> str:
 
 
 def _line_starts(text: str) -> list[int]:
+    """Return the offset at which each line begins."""
     return [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
 
 

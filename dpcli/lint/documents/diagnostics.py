@@ -1,7 +1,8 @@
 """Conversion of diagnostics to JSON, to findings of documents, and to notes, for every command that reports findings with its result.
 
-A *diagnostic* is an error or warning about a file with its place (dpcli/file/toml/findings.py). A *finding* of a document also has the
-explanation of its rule, which CI systems show at the line. A *note* is one line beside the numbers.
+A *diagnostic* is an error or warning about a file with its place (dpcli/file/toml/findings.py). A *document* is the result of a command
+before a format renders it, and a *finding* in it is a diagnostic with the explanation of its rule, which CI systems show at the line. A
+*note* is one line of a document next to its numbers.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import click
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import CHART_FORMATS, PLOTS
+from dpcli.cli.accounting_options import accounting_options
 from dpcli.cli.completion import complete_kind
-from dpcli.cli.options import accounting_options
 from dpcli.cli.picture import destination, show
 from dpcli.cli.printing import complain, progress, standard_error
 

@@ -76,7 +76,8 @@ class Generate:
     )
 
     data: Annotated[
-        str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function (with units: texts, units)", reads=True)
+        str,
+        Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function (with units: texts, units)", names_data=True),
     ]
     model: Annotated[str, Key("public language model: a path, a name, or module:function")]
     prompt: Annotated[Note, Key("public context after which every text begins")]

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Constraint, Key, NeededSetting
 from dpcli.base.premise import Premises
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Problem
@@ -72,15 +72,15 @@ CLASSES = Constraint("a whole number from 2 to 10^5", lambda x: 2 <= x <= 10**5,
 ORDER = Constraint("a number > 1", lambda x: x > 1, (("exclusiveMinimum", 1),))
 
 # Conditions under which keys are read. A key is refused in a file in which its condition does not hold.
-FROM_FILE = Reader("votes", lambda pate: pate.votes is not None)
-FROM_DATA = Reader("data", lambda pate: pate.data is not None)
-SET_ASIDE = Reader('queries = "held-out"', lambda pate: pate.queries == HELD_OUT)
-BY_STUDENT = Reader('check = "student"', lambda pate: pate.check == "student")
-IN_COLUMNS = Reader(
+FROM_FILE = NeededSetting("votes", lambda pate: pate.votes is not None)
+FROM_DATA = NeededSetting("data", lambda pate: pate.data is not None)
+SET_ASIDE = NeededSetting('queries = "held-out"', lambda pate: pate.queries == HELD_OUT)
+BY_STUDENT = NeededSetting('check = "student"', lambda pate: pate.check == "student")
+IN_COLUMNS = NeededSetting(
     "data in a file with columns",
     lambda pate: any(ending(source or "") in WITH_COLUMNS for source in (pate.data, pate.queries, pate.test)),
 )
-WIDE = Reader("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
+WIDE = NeededSetting("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,36 +111,36 @@ class Pate:
     mechanism: Annotated[str | None, Key("name of the entry that answers, if the file has several entries for votes")] = None
     votes: Annotated[
         str | None,
-        Key("private file of votes with a row for each query, instead of data: .npy, .csv or .parquet", VOTES, reads=True),
+        Key("private file of votes with a row for each query, instead of data: .npy, .csv or .parquet", VOTES, names_data=True),
     ] = None
     vote_rows: Annotated[
         Literal["counts", "labels"],
-        Key("content of a row of votes: the number of votes for each label, or the label from each teacher", reader=FROM_FILE),
+        Key("content of a row of votes: the number of votes for each label, or the label from each teacher", needs=FROM_FILE),
     ] = "counts"
     data: Annotated[
         str | None,
-        Key("private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function", PRIVATE, reads=True),
+        Key("private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function", PRIVATE, names_data=True),
     ] = None
     units: Annotated[
         str | None,
         Key(
             "column or array that names the owner of each record, whose records share a shard; by default, each record is a unit",
             claim=True,
-            reader=FROM_DATA,
+            needs=FROM_DATA,
         ),
     ] = None
     shards: Annotated[
         str | None,
         Key(
             "column or array with the shard of each record, from 0, instead of a hash of its unit; a unit must be in one shard",
-            reader=FROM_DATA,
+            needs=FROM_DATA,
         ),
     ] = None
     salt: Annotated[
-        str, Key("public word in the hash that assigns units to shards; another word assigns them anew", reader=FROM_DATA)
+        str, Key("public word in the hash that assigns units to shards; another word assigns them anew", needs=FROM_DATA)
     ] = ""
     label: Annotated[
-        str | None, Key("column of the label in a .csv or .parquet file; by default, the last column", reader=IN_COLUMNS)
+        str | None, Key("column of the label in a .csv or .parquet file; by default, the last column", needs=IN_COLUMNS)
     ] = None
     shift: Annotated[float, Key("a declared constant that is subtracted from every input number")] = 0.0
     model: Annotated[
@@ -148,31 +148,29 @@ class Pate:
         Key(
             "model of a teacher: logistic, mlp, svm, or module:function (inputs, labels) that returns a model with predict(inputs)",
             LEARNER,
-            reader=FROM_DATA,
+            needs=FROM_DATA,
         ),
     ] = "logistic"
-    hidden: Annotated[int, Key("width of the hidden layer of an mlp", COUNT, reader=WIDE)] = 64
+    hidden: Annotated[int, Key("width of the hidden layer of an mlp", COUNT, needs=WIDE)] = 64
     queries: Annotated[
         str | None,
         Key(
             "public inputs to label, in their order: held-out (a share of data declared public), or a source as for data",
             PUBLIC,
-            reads=True,
+            names_data=True,
         ),
     ] = None
-    held_out: Annotated[float, Key("share of data that held-out declares public", OPEN_UNIT, reader=SET_ASIDE)] = 0.2
+    held_out: Annotated[float, Key("share of data that held-out declares public", OPEN_UNIT, needs=SET_ASIDE)] = 0.2
     pool: Annotated[
         int | None,
-        Key(
-            "number of held-out records that are queries, the others being test records; by default, half", COUNT, reader=SET_ASIDE
-        ),
+        Key("number of held-out records that are queries, the others being test records; by default, half", COUNT, needs=SET_ASIDE),
     ] = None
     test: Annotated[
         str | None,
         Key(
             "public records that test the student: a source as for queries, or held-out (those that are not queries)",
             PUBLIC,
-            reads=True,
+            names_data=True,
         ),
     ] = None
     check: Annotated[
@@ -186,7 +184,7 @@ class Pate:
         Key(
             "probability from which the student's prediction labels an unanswered query, at no cost",
             OPEN_UNIT,
-            reader=BY_STUDENT,
+            needs=BY_STUDENT,
         ),
     ] = 0.9
     student: Annotated[str, Key("model of the student: logistic, mlp, svm, or module:function, as for model", LEARNER)] = "logistic"

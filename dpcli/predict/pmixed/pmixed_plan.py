@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from dpcli.base.errors import InputError
-from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, Reader
+from dpcli.base.fields import COUNT, POSITIVE, Constraint, Key, NeededSetting
 from dpcli.base.premise import Premises
 from dpcli.file.keys.kinds import KeyPlace
 from dpcli.file.pipeline.model import Entry, Pipeline
@@ -48,12 +48,12 @@ NO_GUARANTEE = (
 )
 
 # Conditions under which keys are read. A key is refused in a file in which its condition does not hold.
-NGRAM = Reader(f'model = "{COUNTING}"', lambda table: table.model == COUNTING)
-ADAPTED = Reader("lora", lambda table: table.lora is not None)
-PAPER = Reader('mode = "paper"', lambda table: table.mode == "paper")
-SOUND = Reader('mode = "sound"', lambda table: table.mode == "sound")
-COLUMNS = Reader("data in a file with columns", lambda table: os.path.splitext(table.data)[1] in WITH_COLUMNS)
-PLAIN_TEXT = Reader("data in a .txt file", lambda table: os.path.splitext(table.data)[1] == ".txt")
+NGRAM = NeededSetting(f'model = "{COUNTING}"', lambda table: table.model == COUNTING)
+ADAPTED = NeededSetting("lora", lambda table: table.lora is not None)
+PAPER = NeededSetting('mode = "paper"', lambda table: table.mode == "paper")
+SOUND = NeededSetting('mode = "sound"', lambda table: table.mode == "sound")
+COLUMNS = NeededSetting("data in a file with columns", lambda table: os.path.splitext(table.data)[1] in WITH_COLUMNS)
+PLAIN_TEXT = NeededSetting("data in a .txt file", lambda table: os.path.splitext(table.data)[1] == ".txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +101,22 @@ class Pmixed:
         },
     )
 
-    data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function", DATA, reads=True)]
+    data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function", DATA, names_data=True)]
     model: Annotated[
         str, Key("public language model to fine-tune: a path or name, module:function, or ngram (counts of public texts)")
     ]
     mechanism: Annotated[str | None, Key("name of the entry of type pmixed, if the file has several")] = None
     public: Annotated[
-        str | None, Key("public text that ngram counts first: a .txt file, or module:function", reader=NGRAM, reads=True)
+        str | None, Key("public text that ngram counts first: a .txt file, or module:function", needs=NGRAM, names_data=True)
     ] = None
-    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", UP_TO_3, reader=NGRAM)] = 2
+    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", UP_TO_3, needs=NGRAM)] = 2
     tokenizer: Annotated[
         str | None,
         Key("public tokenizer: bytes, a path or a name, or module:function; by default, the model's own"),
     ] = None
-    text: Annotated[str, Key("column of the text in a file with columns", reader=COLUMNS)] = "text"
+    text: Annotated[str, Key("column of the text in a file with columns", needs=COLUMNS)] = "text"
     record: Annotated[
-        Literal["line", "paragraph"], Key("unit of text in a .txt file: a line, or a paragraph", reader=PLAIN_TEXT)
+        Literal["line", "paragraph"], Key("unit of text in a .txt file: a line, or a paragraph", needs=PLAIN_TEXT)
     ] = "line"
     units: Annotated[
         str | None,
@@ -140,19 +140,19 @@ class Pmixed:
         Literal["clip", "mix"],
         Key(
             "projection to within the radius: clip (nearest distribution), or mix (largest share of the model that fits)",
-            reader=SOUND,
+            needs=SOUND,
         ),
     ] = "clip"
-    order: Annotated[int, Key("Renyi order at which the published protocol bounds the divergence", ORDER, reader=PAPER)] = 3
+    order: Annotated[int, Key("Renyi order at which the published protocol bounds the divergence", ORDER, needs=PAPER)] = 3
     temperature: Annotated[float, Key("sampling temperature of every model, public and private, before projection", POSITIVE)] = 1.0
     max_tokens: Annotated[int, Key("largest number of tokens of one answer", COUNT)] = 64
     lora: Annotated[Lora | None, Key("low-rank adapters, one for each shard; needed for a torch model")] = None
-    learning_rate: Annotated[float, Key("learning rate of Adam, which decreases to zero", POSITIVE, reader=ADAPTED)] = 2e-4
-    epochs: Annotated[int, Key("number of passes over a shard in fine-tuning", COUNT, reader=ADAPTED)] = 15
-    batch_size: Annotated[int, Key("number of records of a step in fine-tuning", COUNT, reader=ADAPTED)] = 8
+    learning_rate: Annotated[float, Key("learning rate of Adam, which decreases to zero", POSITIVE, needs=ADAPTED)] = 2e-4
+    epochs: Annotated[int, Key("number of passes over a shard in fine-tuning", COUNT, needs=ADAPTED)] = 15
+    batch_size: Annotated[int, Key("number of records of a step in fine-tuning", COUNT, needs=ADAPTED)] = 8
     test: Annotated[
         str | None,
-        Key("public text on which dpcli pmixed evaluate measures: a .txt file, or module:function", reads=True),
+        Key("public text on which dpcli pmixed evaluate measures: a .txt file, or module:function", names_data=True),
     ] = None
     queries: Annotated[
         str | None,

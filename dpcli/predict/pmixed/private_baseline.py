@@ -152,8 +152,8 @@ def _train_table(settings: Pmixed, per_unit: int, folder: str) -> dict[str, obje
         "tokenizer": settings.tokenizer,
         "units": settings.units,
         "records_per_unit": per_unit if settings.units is not None else None,
-        "text": settings.text if COLUMNS.reads(settings) else None,
-        "record": settings.record if PLAIN_TEXT.reads(settings) else None,
+        "text": settings.text if COLUMNS.met_by(settings) else None,
+        "record": settings.record if PLAIN_TEXT.met_by(settings) else None,
         "lora": _without_none(adapter),
         "clipping": {"norm": NORM},
     }

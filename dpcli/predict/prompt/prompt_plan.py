@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dpcli.base.fields import COUNT, Key, Note, Reader
+from dpcli.base.fields import COUNT, Key, NeededSetting, Note
 from dpcli.base.premise import Premises
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.limits import read_bytes
@@ -23,7 +23,7 @@ from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
 AT_MOST = up_to(100_000, "100000")  # a whole number from 1 to 100,000
-OF_MODELS = Reader("model", lambda prompt: prompt.model is not None)
+OF_MODELS = NeededSetting("model", lambda prompt: prompt.model is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,12 @@ class Prompt:
 
     data: Annotated[
         str,
-        Key("private labelled texts: a .csv, .jsonl or .parquet file, or module:function (texts, labels, then units)", reads=True),
+        Key(
+            "private labelled texts: a .csv, .jsonl or .parquet file, or module:function (texts, labels, then units)",
+            names_data=True,
+        ),
     ]
-    queries: Annotated[str, Key("public texts to label, on which the teachers vote: a file, or module:function", reads=True)]
+    queries: Annotated[str, Key("public texts to label, on which the teachers vote: a file, or module:function", names_data=True)]
     labels: Annotated[tuple[str, ...], Key("all labels, declared; at least two")]
     teachers: Annotated[int, Key("number of prompts with demonstrations from disjoint sets of units; each has one vote", AT_MOST)]
     model: Annotated[str | None, Key("language model, whose next token answers a prompt: a path, a name, or module:function")] = (
@@ -79,7 +82,7 @@ class Prompt:
     ] = None
     tokenizer: Annotated[
         str | None,
-        Key("tokenizer of model: bytes, a path, a name or module:function; by default, the model's own", reader=OF_MODELS),
+        Key("tokenizer of model: bytes, a path, a name or module:function; by default, the model's own", needs=OF_MODELS),
     ] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
     label: Annotated[str, Key("column of the label in such a file")] = "label"
@@ -102,7 +105,7 @@ class Prompt:
     candidates: Annotated[int, Key("number of prompts for the student that are compared, by the noisy labels alone", AT_MOST)] = 32
     student_demonstrations: Annotated[int, Key("number of public texts with noisy labels in each of these prompts", AT_MOST)] = 1
     public: Annotated[
-        str | None, Key("public labelled texts on which the chosen prompt is tested: a source as for data", reads=True)
+        str | None, Key("public labelled texts on which the chosen prompt is tested: a source as for data", names_data=True)
     ] = None
     mechanism: Annotated[str | None, Key("name of the entry that answers, if the file has several entries for votes")] = None
     count: Annotated[

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.base.fields import COUNT, Key, Reader
+from dpcli.base.fields import COUNT, Key, NeededSetting
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS, KeyValue
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 COLUMN = Key("column of numbers; its [source.columns] entry has min, max and step")
-OF_TOTALS = Reader("max_total", lambda query: query.max_total is not None)
+OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None)
 KEYS_SHARE = 0.3  # share of the cost for the keys of a sum, if they are not declared; the sum uses the rest. Any share is valid
 
 # Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
@@ -123,7 +123,7 @@ class SumQuery(ColumnQuery):
     ] = None
     min_total: Annotated[
         float | None,
-        Key("smallest total of one unit in each key; default 0, if the column has min of at least 0", reader=OF_TOTALS),
+        Key("smallest total of one unit in each key; default 0, if the column has min of at least 0", needs=OF_TOTALS),
     ] = None
 
     @property

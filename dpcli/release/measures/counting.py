@@ -54,7 +54,7 @@ class CountQuery(OpenKeysQuery):
 
     measure: Annotated[str, MEASURE] = "count"
     totals: Annotated[
-        bool, Key("whether to answer the total too, with its own noise; keys and total are then adjusted to add up", reader=OF_BY)
+        bool, Key("whether to answer the total too, with its own noise; keys and total are then adjusted to add up", needs=OF_BY)
     ] = False
     of: Annotated[Literal["rows", "units"], Key("what to count: rows, or units that have at least one row")] = "rows"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.errors import InputError
-from dpcli.base.fields import DELTA, Constraint, Key, Reader
+from dpcli.base.fields import DELTA, Constraint, Key, NeededSetting
 from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.choice_error import peeling_slack
@@ -33,7 +33,7 @@ SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 1
 VALUES = Key("column whose values are counted")
 TEST = 'method = "propose-test-release" in the query, which answers if the lead is large'
 SHOWN = 'measure = "count" with by = [{}] and keys = "threshold", which shows values that enough units have, with their counts'
-OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
+OF_TEST = NeededSetting('method = "propose-test-release"', lambda query: query.tests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class ModeQuery(ChoiceQuery):
         Literal["noisy-max", "propose-test-release"],
         Key("mechanism: noisy-max over declared values, or propose-test-release over any values"),
     ] = "noisy-max"
-    delta: Annotated[float | None, Key("largest probability of an answer that one unit could change", DELTA, reader=OF_TEST)] = None
+    delta: Annotated[float | None, Key("largest probability of an answer that one unit could change", DELTA, needs=OF_TEST)] = None
 
     @property
     def tests(self) -> bool:

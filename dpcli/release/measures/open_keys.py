@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from dpcli.base.fields import DELTA, Key, Reader
+from dpcli.base.fields import DELTA, Key, NeededSetting
 from dpcli.file.toml.findings import Problem
 from dpcli.release.noisy_answers import NumbersByKey, noise_alone
 from dpcli.release.query import NoisyQuery, QueryMechanism
@@ -22,8 +22,8 @@ HIDDEN_COUNTS = (
     "and the interval's confidence is lower than stated"
 )
 CONFIDENCES = (0.001, 0.999)  # with these, a double can state the confidence of one of up to MOST_ROWS joint intervals
-OF_BY = Reader("by", lambda query: bool(query.by))
-OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
+OF_BY = NeededSetting("by", lambda query: bool(query.by))
+OF_THRESHOLD = NeededSetting('keys = "threshold"', lambda query: query.keys == "threshold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +41,10 @@ class OpenKeysQuery(NoisyQuery):
 
     keys: Annotated[
         Literal["declared", "threshold"],
-        Key("keys of the answer: all declared keys, or keys that enough units have", reader=OF_BY),
+        Key("keys of the answer: all declared keys, or keys that enough units have", needs=OF_BY),
     ] = "declared"
     delta: Annotated[
-        float | None, Key("largest probability that a key which only one unit has is shown", DELTA, reader=OF_THRESHOLD)
+        float | None, Key("largest probability that a key which only one unit has is shown", DELTA, needs=OF_THRESHOLD)
     ] = None
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, Reader, Selection
+from dpcli.base.fields import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, Constraint, Key, NeededSetting, Selection
 from dpcli.base.lazy import load
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.keys.annotations import members_of
@@ -38,9 +38,9 @@ TASK = Key(
 BOUNDED = "bounded-logistic"  # softmax regression on features of bounded length
 BUILT_IN = ("logistic", BOUNDED, "mlp", "cnn")  # models for arrays
 # Settings without which a key of the table has no effect.
-SGD = Reader('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
-BIAS_CORRECTED = Reader('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
-HELD_OUT = Reader('public = "held-out"', lambda train: train.public == "held-out")
+SGD = NeededSetting('optimizer = "sgd"', lambda train: train.optimizer == "sgd")
+BIAS_CORRECTED = NeededSetting('optimizer = "adam-bc"', lambda train: train.optimizer == "adam-bc")
+HELD_OUT = NeededSetting('public = "held-out"', lambda train: train.public == "held-out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Train(ABC):
     )
 
     task: Annotated[str, TASK]
-    data: Annotated[str, Key("private data: a file, or module:function", reads=True)]
+    data: Annotated[str, Key("private data: a file, or module:function", names_data=True)]
     clipping: Annotated[Clipping, Key("bound on one example's gradient", varies=True)]
     learning_rate: Annotated[float, Key("learning rate of the optimizer", POSITIVE, varies=True)]
     model: Annotated[str, Key("model to train", varies=True)]
@@ -183,7 +183,7 @@ class Train(ABC):
             varies=True,
         ),
     ] = "sgd"
-    momentum: Annotated[float, Key("momentum of sgd", MOMENTUM, reader=SGD, varies=True)] = 0.0
+    momentum: Annotated[float, Key("momentum of sgd", MOMENTUM, needs=SGD, varies=True)] = 0.0
     weight_decay: Annotated[
         float,
         Key(
@@ -197,7 +197,7 @@ class Train(ABC):
         Key(
             "lower bound on the second moment of adam-bc, in units of the variance of the noise; by default 0.1",
             POSITIVE,
-            reader=BIAS_CORRECTED,
+            needs=BIAS_CORRECTED,
             varies=True,
         ),
     ] = None
@@ -213,7 +213,7 @@ class Train(ABC):
         str | None,
         Key(
             "data declared public, on which metrics are measured: a file, or held-out (a part of data that is declared public)",
-            reads=True,
+            names_data=True,
         ),
     ] = None
     physical_batch_size: Annotated[

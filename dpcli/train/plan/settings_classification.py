@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
-from dpcli.file.keys.annotations import idle
+from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, NeededSetting
+from dpcli.file.keys.annotations import keys_without_effect
 from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
@@ -23,8 +23,8 @@ MOST_VALUES = 10_000  # largest number of values of a category; each is an input
 # A whole number with a decimal part of zeros ("3.0"), or a day at midnight ("2024-05-01 00:00:00"). A file writes the number 3 as 3.0 if
 # another value of the column is missing or has a fraction, and a day with 00:00:00 if another value has a time of day.
 COLUMN_FORM = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)
-NUMBERS = Reader("min and max", lambda feature: feature.domain is None)
-CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)
+NUMBERS = NeededSetting("min and max", lambda feature: feature.domain is None)
+CATEGORIES = NeededSetting("domain", lambda feature: feature.domain is not None)
 
 
 def plain(text: str) -> str:
@@ -46,11 +46,11 @@ class Feature:
     value is 1, and the others are 0. Each record is encoded separately, from declared values only.
     """
 
-    min: Annotated[float | None, Key("smallest value; smaller values are raised to it", reader=NUMBERS)] = None
-    max: Annotated[float | None, Key("largest value; larger values are lowered to it", reader=NUMBERS)] = None
+    min: Annotated[float | None, Key("smallest value; smaller values are raised to it", needs=NUMBERS)] = None
+    max: Annotated[float | None, Key("largest value; larger values are lowered to it", needs=NUMBERS)] = None
     missing: Annotated[
         float | None,
-        Key("number that replaces a missing one; by default a missing number needs indicator, or is refused", reader=NUMBERS),
+        Key("number that replaces a missing one; by default a missing number needs indicator, or is refused", needs=NUMBERS),
     ] = None
     domain: Annotated[tuple[str, ...] | None, Key("all values of a category; replaces min and max")] = None
     other: Annotated[
@@ -58,7 +58,7 @@ class Feature:
         Key(
             "treatment of a category that is not in domain, or is missing without indicator: code gives it a separate input, refuse stops "
             "the run",
-            reader=CATEGORIES,
+            needs=CATEGORIES,
         ),
     ] = "code"
     indicator: Annotated[
@@ -112,7 +112,7 @@ class Feature:
             yield ("missing",), "a number from min to max", f"{self.missing:g}"
 
 
-AUGMENTED = Reader("augmentations", lambda train: train.augmentations is not None)
+AUGMENTED = NeededSetting("augmentations", lambda train: train.augmentations is not None)
 PIXELS = Constraint("a whole number from 1 to 1,000", lambda x: 1 <= x <= 1_000, (("minimum", 1), ("maximum", 1_000)))
 
 
@@ -154,7 +154,7 @@ class Images(Train):
             varies=True,
         ),
     ] = None
-    augment: Annotated[View | None, Key("random changes that make a view of an image", reader=AUGMENTED, varies=True)] = None
+    augment: Annotated[View | None, Key("random changes that make a view of an image", needs=AUGMENTED, varies=True)] = None
 
     @property
     def loss_over_views(self) -> str | None:
@@ -192,9 +192,9 @@ MODEL = Constraint(
     lambda text: text in BUILT_IN or FUNCTION.holds(text),
     (("pattern", f"^({'|'.join(BUILT_IN)})$|^{CALLED}$"),),
 )
-COLUMNS = Reader("data in a file with columns", has_columns)
-FEATURES = Reader("columns", lambda train: train.columns is not None)
-MLP = Reader('model = "mlp"', lambda train: train.model == "mlp")
+COLUMNS = NeededSetting("data in a file with columns", has_columns)
+FEATURES = NeededSetting("columns", lambda train: train.columns is not None)
+MLP = NeededSetting('model = "mlp"', lambda train: train.model == "mlp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,15 +247,15 @@ class Classification(Images):
     ] = None
     shift: Annotated[float, Key("constant that is subtracted from every input, so that inputs are near zero", varies=True)] = 0.0
     label: Annotated[
-        str | None, Key("column of the label in a .csv or .parquet file; by default the last column", reader=COLUMNS)
+        str | None, Key("column of the label in a .csv or .parquet file; by default the last column", needs=COLUMNS)
     ] = None
-    hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT, reader=MLP, varies=True)] = 64
-    held_out: Annotated[float, Key("share of the data that held-out declares public", RATE, reader=HELD_OUT)] = 0.2
+    hidden: Annotated[int, Key("width of the hidden layer of mlp", COUNT, needs=MLP, varies=True)] = 64
+    held_out: Annotated[float, Key("share of the data that held-out declares public", RATE, needs=HELD_OUT)] = 0.2
     labels: Annotated[
         tuple[str, ...] | None,
         Key(
             "all labels of a .csv or .parquet file, as written in the file; by default labels are whole numbers from 0",
-            reader=COLUMNS,
+            needs=COLUMNS,
         ),
     ] = None
     class_weights: Annotated[
@@ -266,11 +266,11 @@ class Classification(Images):
         Mapping[str, Feature] | None,
         Key(
             "columns that the model reads, by name, each with its range or domain; by default all columns but label and units",
-            reader=COLUMNS,
+            needs=COLUMNS,
         ),
     ] = None
     missing_words: Annotated[
-        tuple[str, ...] | None, Key('further texts that mark a missing value; an empty text and "nan" always do', reader=FEATURES)
+        tuple[str, ...] | None, Key('further texts that mark a missing value; an empty text and "nan" always do', needs=FEATURES)
     ] = None
 
     @property
@@ -319,5 +319,5 @@ class Classification(Images):
         for name, feature in declared.items():
             if name in (self.label, self.units):
                 yield ("columns", name), "a column that is neither label nor units", "one of the two"
-            for place, expected, actual in (*idle(feature), *feature.problems()):
+            for place, expected, actual in (*keys_without_effect(feature), *feature.problems()):
                 yield ("columns", name, *place), expected, actual

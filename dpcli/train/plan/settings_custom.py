@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-from dpcli.base.fields import Constraint, Key, Reader
+from dpcli.base.fields import Constraint, Key, NeededSetting
 from dpcli.train.plan.settings import TASK, Train
 from dpcli.train.plan.settings_classification import Images
 from dpcli.train.plan.sources import FUNCTION
 
-METRIC = Reader("metric", lambda train: train.metric is not None)
-PUBLIC = Reader("public", lambda train: train.public is not None)
+METRIC = NeededSetting("metric", lambda train: train.metric is not None)
+PUBLIC = NeededSetting("public", lambda train: train.public is not None)
 
 CALLERS = "the caller's"
 GIVEN = Constraint('"the caller\'s"', lambda x: x == CALLERS, (("const", CALLERS),))
@@ -47,12 +47,12 @@ class Custom(Images):
     data: Annotated[str, Key("function () -> the private records", FUNCTION)]
     model: Annotated[str, Key("function () -> the torch module to train", FUNCTION, varies=True)]
     loss: Annotated[str, Key("function (model, batch) -> one loss per record", FUNCTION, varies=True)]
-    metric: Annotated[str | None, Key("function (model, public batch) -> metrics by name", FUNCTION, reader=PUBLIC)] = None
+    metric: Annotated[str | None, Key("function (model, public batch) -> metrics by name", FUNCTION, needs=PUBLIC)] = None
     canary: Annotated[
         str | None, Key("function (count, generator) -> synthetic records, for the canaries of [audit]", FUNCTION, varies=True)
     ] = None
     public: Annotated[
-        str | None, Key("function () -> records declared public, which are passed to metric", FUNCTION, reader=METRIC)
+        str | None, Key("function () -> records declared public, which are passed to metric", FUNCTION, needs=METRIC)
     ] = None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
+from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, NeededSetting
 from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.settings_classification import COLUMNS
@@ -58,12 +58,12 @@ class Language(Train):
         str | None, Key("tokenizer of the model: bytes, a path or a name; it must be public; by default the model's tokenizer")
     ] = None
     context: Annotated[int, Key("largest number of tokens of a record; a longer text is cut off, or cut into windows", COUNT)] = 128
-    text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file", reader=COLUMNS)] = "text"
+    text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file", needs=COLUMNS)] = "text"
     soft_prompt: Annotated[
         int | None,
         Key("number of trained vectors before each text; they are trained in place of the model's weights", COUNT, varies=True),
     ] = None
-    held_out: Annotated[float, Key("share of the data that held-out declares public", RATE, reader=HELD_OUT)] = 0.2
+    held_out: Annotated[float, Key("share of the data that held-out declares public", RATE, needs=HELD_OUT)] = 0.2
 
     @property
     def label_column(self) -> str | None:
@@ -96,7 +96,7 @@ class CausalLm(Language):
         Literal["line", "paragraph", "window"],
         Key(
             "definition of one record of text: a line or row, a paragraph between blank lines, or a window of context tokens",
-            reader=Reader("data in a .txt file", reads_record),
+            needs=NeededSetting("data in a .txt file", reads_record),
         ),
     ] = "line"
     token_loss: Annotated[
@@ -143,7 +143,7 @@ class SoftPrompt(Language):
     data: Annotated[str, Key("private data: texts with labels in a file, or from your function", source_rule(ROWS))]
     public: Annotated[str | None, Key(AS_DATA, public_rule(ROWS))] = None
     soft_prompt: Annotated[int, Key("number of vectors before each text; only these vectors are trained", COUNT, varies=True)]
-    label: Annotated[str | None, Key("column of the label; by default the column named label", reader=COLUMNS)] = None
+    label: Annotated[str | None, Key("column of the label; by default the column named label", needs=COLUMNS)] = None
     labels: Annotated[tuple[str, ...], Key("all labels that the data may have; at least two")]
     verbalizers: Annotated[
         tuple[str, ...] | None,

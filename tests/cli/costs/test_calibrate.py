@@ -216,7 +216,7 @@ def test_flags_without_a_file_are_those_of_account() -> None:
     """Both state one run, and what is calibrated by them costs what account says of it."""
     from dpcli.analysis.commands.account import command as account
     from dpcli.analysis.commands.calibrate_sigma import command as calibrate
-    from dpcli.cli.options import run_options
+    from dpcli.cli.accounting_options import run_options
 
     shared = {option.name for option in run_options(lambda: None).__click_params__}
     assert {"batch_size", "dataset_size", "epochs", "steps", "sampling_rate", "adjacency"} == shared

@@ -73,8 +73,8 @@ def explained_with_its_keys(path: str) -> None:
         for key, member in place.members.items():
             own = " ".join(explain(f"{path}.{key}").split())
             assert f"{path}.{key}" in table_paths() or " ".join(member.doc.split()) in own, key
-            assert (key in text) if place.word else (f" {key} (" in text), key
-        assert not place.word or f"{place.choice}: " in text
+            assert (key in text) if place.selector_value else (f" {key} (" in text), key
+        assert not place.selector_value or f"{place.choice}: " in text
     with pytest.raises(InputError, match=f"did you mean .*{path}"):
         explain(f"{path}x.")
 
@@ -170,10 +170,10 @@ def test_every_key_of_a_file_can_be_explained() -> None:
 
 def test_every_word_that_selects_keys_is_explained_with_them() -> None:
     """Each type, sampling scheme, task and clipping style: every key of its own, whichever table has them."""
-    selected = [place for place in tables() if place.word is not None]
-    assert {place.word for place in selected} == {*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES}
+    selected = [place for place in tables() if place.selector_value is not None]
+    assert {place.selector_value for place in selected} == {*MECHANISMS, *MEASURES, *SAMPLING, *TASKS, *STYLES}
     for place in selected:
-        out = dpcli("explain", str(place.word)).out
+        out = dpcli("explain", str(place.selector_value)).out
         assert place.title in out
         for name, member in place.members.items():
             assert f"\n  {name} (" in out and member.doc in out, (place.title, name)
@@ -296,9 +296,9 @@ def test_the_classical_sigma_stands_beside_the_analytic_one(word: str) -> None:
 
 @pytest.mark.long
 def test_no_explanation_sends_its_reader_to_itself_or_shows_a_default_of_nothing() -> None:
-    from dpcli.explain.lookup import explain, words
+    from dpcli.explain.lookup import explain, known_names
 
-    for word in words():
+    for word in known_names():
         said = " ".join(explain(word).split())
         assert not re.search(rf"[Ss]ee `?dpcli explain {re.escape(word)}(?![\w-]| FILE)", said), word
         assert not re.search(r"default [);]", said), word

@@ -11,7 +11,7 @@ from dpcli.analysis.account import headline
 from dpcli.analysis.difference import priced_changes
 from dpcli.base.lazy import load
 from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.section import MECHANISMS
+from dpcli.file.pipeline.section import MECHANISM_TYPES
 from dpcli.gate.claims import claim_warnings
 from tests.cases import of_each
 from tests.command import dpcli
@@ -97,8 +97,8 @@ def told_where_it_lowers(kind: str, key: str) -> None:
 
 
 def test_the_rows_are_all_types() -> None:
-    assert {kind for kind, _ in ROWS} >= {k for k in MECHANISMS.registry if k != "post-processing"}
-    assert {load(MECHANISMS.registry[kind]).evidence for kind, _ in ROWS} == {1, 2}
+    assert {kind for kind, _ in ROWS} >= {k for k in MECHANISM_TYPES.registry if k != "post-processing"}
+    assert {load(MECHANISM_TYPES.registry[kind]).evidence for kind, _ in ROWS} == {1, 2}
 
 
 SCHEMES = [

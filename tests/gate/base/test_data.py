@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dpcli.analysis.difference import Change, Edit, Priced
+from dpcli.analysis.difference import Priced
+from dpcli.analysis.table_changes import Change, Edit
 from dpcli.base.lazy import load
 from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of
@@ -60,7 +61,7 @@ def test_what_is_read_no_more_or_as_before_is_not_told(table: str, key: str) -> 
 
 
 def test_no_other_key_says_what_is_read() -> None:
-    reading = {(name, key) for name, members in TABLES.items() for key, member in members.items() if member.reads}
+    reading = {(name, key) for name, members in TABLES.items() for key, member in members.items() if member.names_data}
     assert reading == set(SOURCES)
 
 

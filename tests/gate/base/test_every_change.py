@@ -16,7 +16,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.model import Budget, Privacy
 from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.section import MECHANISMS
+from dpcli.file.pipeline.section import MECHANISM_TYPES
 from dpcli.file.toml.positions import locate
 from dpcli.gate.claims import standings_of
 from dpcli.gate.term_changes import _compared_keys, keeps_its_width, terms_of, value_in_words
@@ -147,7 +147,7 @@ def test_booleans_are_those_of_the_file(folder: Path) -> None:
     assert "adaptive false -> true" in out
 
 
-COMPUTED = [kind for kind in TYPES if load(MECHANISMS.registry[kind]).evidence == 2]
+COMPUTED = [kind for kind in TYPES if load(MECHANISM_TYPES.registry[kind]).evidence == 2]
 FEW = [("gaussian", kind) for kind in TYPES] + [(kind, "pure-dp") for kind in TYPES] + [("pure-dp", "post-processing")]
 
 
@@ -175,13 +175,13 @@ def told_of_a_type(folder: Path, before: str, after: str) -> None:
     )
     code, out = judged(folder, old, new)
     assert '"old": "' + before in out or f'"{before}"' in out or f"{before} ->" in out or f"as {before}" in out, out
-    weaker = load(MECHANISMS.registry[after]).evidence < load(MECHANISMS.registry[before]).evidence
+    weaker = load(MECHANISM_TYPES.registry[after]).evidence < load(MECHANISM_TYPES.registry[before]).evidence
     assert ("rests" in out or "restatement" in out) == weaker, out
     assert (code == 1) == weaker or code in (1, 2, 3), out
 
 
 def test_every_type_says_what_it_rests_on() -> None:
-    for target in MECHANISMS.registry.values():
+    for target in MECHANISM_TYPES.registry.values():
         cls = load(target)
         stated = next(base for base in cls.__mro__ if "evidence" in vars(base))
         assert stated is not Spec, cls

@@ -153,11 +153,11 @@ def test_what_is_certain_costs_nothing_and_nonsense_is_an_internal_error() -> No
 def test_noise_at_the_ends_of_what_a_number_can_be(entry: str, noise: float) -> None:
     """Never an error: too little noise makes sure what comes out, and costs nothing given votes that differ; too much never costs 0."""
     from dpcli.base.lazy import load
-    from dpcli.file.pipeline.section import MECHANISMS
+    from dpcli.file.pipeline.section import MECHANISM_TYPES
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours
     from dpcli.predict.plugin import AGGREGATORS
 
-    cls = load(MECHANISMS.registry[entry])
+    cls = load(MECHANISM_TYPES.registry[entry])
     keys = {name: noise if name in ("sigma", "scale", "threshold_sigma") else value for name, value in cls.example.items()}
     spec = cls(**keys)
     counts, orders = votes(7, 10, 250, [0.98, 0.3]), np.array([1.5, 8.0, 64.0])
