@@ -16,9 +16,10 @@ from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentabl
 from dpcli.base.rounding import down, up
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger import amounts
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.history_file import PastRun, each_or_all_mistakes, refuse_repeated_keys
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.needed_cap import after_charges, smallest_cap
 from dpcli.ledger.requests import SCOPE, Charge, key_scope
 from dpcli.ledger.state import LedgerState

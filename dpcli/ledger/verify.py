@@ -23,11 +23,12 @@ from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest, single_entry
 from dpcli.ledger.checkpoint import agrees_with, usable_content
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.filters.declared_set import compose
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance.proposals import Proposal, proposal_of
 from dpcli.ledger.grammar import visible_text
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
     from dpcli.document.document import Document
     from dpcli.file.pipeline.model import Pipeline
-    from dpcli.ledger.ledger import Ledger, Receipt
+    from dpcli.ledger.entry_log import Receipt
+    from dpcli.ledger.ledger import Ledger
 
 
 @click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Keep a ledger of what a dataset has spent and has left.")

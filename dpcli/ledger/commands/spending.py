@@ -86,7 +86,8 @@ def spend(
     """
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.documents.ledger_answers import receipt
-    from dpcli.ledger.ledger import Receipt, require_first_charge
+    from dpcli.ledger.entry_log import Receipt
+    from dpcli.ledger.ledger import require_first_charge
 
     anchor, once, pipeline = options.pop("anchor"), options.pop("once"), load(file)
     certificate = checked_digest(options.pop("certificate"), pipeline, delta)

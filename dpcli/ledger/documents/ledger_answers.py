@@ -31,8 +31,9 @@ from dpcli.ledger.documents.ledger_data import (
     terms_data,
     uncharged_member_note,
 )
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.places import open_ledger

@@ -27,12 +27,13 @@ from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_entry
+from dpcli.ledger.entry_log import PAGE
 from dpcli.ledger.grammar import LONGEST_TEXT, is_a, visible_text
-from dpcli.ledger.ledger import PAGE, Ledger, refuse_known_data
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.requests import OpenCopy, PrepareCopy
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store
+from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store, refuse_known_data
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import Verified, require_unchanged_definitions, verify
 

@@ -19,9 +19,10 @@ import pytest
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.history import charge_history
 from dpcli.ledger.history_file import COLUMNS, read_history
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.terms import LedgerTerms
