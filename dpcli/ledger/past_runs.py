@@ -1,10 +1,11 @@
 """Access to the runs of a ledger in memory that does not grow with its history.
 
-A *run* is a charge with its key, its status and its cost (state.py). Most requests need only the run of their own key, so that not all of
-them have to be in memory.
+A *run* is a charge with its *key* (its name), its status and its cost (state.py). Most requests need only the run of their own key, so that
+not all of them have to be in memory. A *checkpoint* is a stored state of the ledger, from which a reader continues without the entries
+before it (checkpoint.py).
 
 `EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
-`recent_runs` reads the last runs of a chain.
+Both take the place of the dict `LedgerState.runs`. `recent_runs` reads the last runs of a chain, for `dpcli budget show`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_
 from dpcli.ledger.state import STATUS_AFTER, LedgerState, Run, UnderWay, payer
 from dpcli.ledger.stores.store import Store
 
-PAGE, LAST_PAGE = 1000, 64  # numbers of rows that are read at once, forwards from the first entry and backwards from the last one
+# Numbers of rows that are read at once, forwards from the first entry and backwards from the last one. They affect speed and memory alone.
+FORWARD_PAGE, BACKWARD_PAGE = 1000, 64
 ENDED = ("committed", "void")  # final statuses of a run
 
 
@@ -181,7 +183,7 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
     runs: list[Run] = []
     status: dict[str, str] = {}  # the last status of each run, which is known before its charge is read
     while head.seq and len(runs) < count:
-        first = max(head.seq - LAST_PAGE, 0)
+        first = max(head.seq - BACKWARD_PAGE, 0)
         entries = _linked_entries(store.after(dataset, first, head.seq - first), dataset, head, store.place)
         for entry in reversed(entries):
             if entry.kind in STATUS_AFTER:
@@ -222,7 +224,7 @@ def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -
 def fold_entries(store: Store, dataset: str, end: int) -> LedgerState:
     """Return the state after all entries up to `end`, which are read from the first one. No checkpoint is used."""
     state = LedgerState(dataset)
-    for row in rows_up_to(store, dataset, end, PAGE):
+    for row in rows_up_to(store, dataset, end, FORWARD_PAGE):
         state.apply(next_entry(row, dataset, state.head))
     return state
 

@@ -37,7 +37,9 @@ from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, 
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import Verified, require_unchanged_definitions, verify
 
-DAY = 86_400.0  # longest time, in seconds, of the transaction in which a database appends all entries
+# The longest time, in seconds, of the transaction in which a database appends all entries. It is far above that of other transactions
+# (WORK in postgres_connection.py), because a chain may be long. It affects waiting alone.
+DAY = 86_400.0
 Progress = Callable[[int, int], None]  # called with the number of entries that were copied, and the number of all entries
 
 

@@ -2,7 +2,8 @@
 
 A row is an entry of a ledger as text, with its number and its hash (dpcli/ledger/chain.py). A store knows nothing about privacy. It returns
 rows in order, and appends those that follow the end of a chain. `writing` ends only when the appended rows would survive a power failure.
-sqlite.py and postgres.py have a store each, and both pass the same tests.
+The *definitions* that guard the rows are the tables, triggers and functions in the file or database. sqlite.py and postgres.py have a store
+each, and both pass the same tests. dpcli/ledger/entry_log.py reads and appends through this interface.
 """
 
 from __future__ import annotations
