@@ -1,9 +1,13 @@
 """The terms that a ledger is opened with. They never change. An entry "amend" sets a new cap on epsilon, which state.py keeps.
 
 A *cap* is the epsilon and delta that all runs together may cost one unit. In adaptive mode a *filter* (a composition theorem for runs that
-are chosen from earlier outputs) decides on each run, in its own currency, such as rho; in declared mode the runs are fixed beforehand.
-`price` gives the cost of a run, rounded up. The opening entry holds these terms, and an attribute keeps its name and meaning for as long as
-a ledger may be read.
+are chosen from earlier outputs) decides on each run, in its own currency, such as rho; in declared mode the runs are fixed beforehand. A
+dataset may be cut into *blocks*, such as days, each with a cap of its own. In a *two-person* ledger some changes need a second person's
+approval. The *definitions* are the tables, triggers and SQL functions that guard the entries in their file or database.
+
+opening.py makes the terms from flags, and state.py reads them from the first entry. `price` gives the cost of a run, rounded up, and `caps`
+the caps, rounded down. The opening entry holds these terms, and an attribute keeps its name and meaning for as long as a ledger may be
+read.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dpcli.file.pipeline.datasets import UNCHECKED
 from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.chain import LedgerEntry
-from dpcli.ledger.denial import OVER_QUOTA, costs
+from dpcli.ledger.denial import OVER_QUOTA, cost_words
 from dpcli.ledger.documents.ledger_balance import composition_words, delta_remark, delta_warning, guarantee_words, left_percent
 from dpcli.ledger.documents.ledger_data import (
     balance_data,
@@ -218,7 +218,7 @@ def _cap_words(state: LedgerState) -> str:
 
 
 def _run_words(result: Receipt, run: Run, left: str) -> str:
-    cost = costs(run.cost)
+    cost = cost_words(run.cost)
     if result.notes:
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
         return f"{before}; {cost} is {run.status}; {left}"

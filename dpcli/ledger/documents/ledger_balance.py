@@ -15,7 +15,7 @@ from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import ANY_NUMBER, Odometer, Remaining, odometer, remaining_room, share_of
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import (
     aligned_lines,
@@ -235,7 +235,7 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
             count = "any number of" if remaining.like_last == ANY_NUMBER else f"{remaining.like_last:,}"
             who = str(last.content["who"])
             whose = f", by {who}, whose quota counts" if any(quotas_of(state.quotas, who)) else ""
-            lines.append(f'still fits: {count} more like the last run, "{last.key}" ({costs(last.cost)} each){whose}')
+            lines.append(f'still fits: {count} more like the last run, "{last.key}" ({cost_words(last.cost)} each){whose}')
         if terms.family is not None:
             lines.append("dpcli budget windows LEDGER FILE shows the windows in which a run still fits")
         else:
@@ -302,7 +302,7 @@ def _run_row(state: LedgerState, run: Run) -> list[str]:
         status += f" until {run.content['expires']}"
     share = "-" if run.status == "void" else percent_used(share_of(state, run.cost))
     who, when = str(run.content.get("who", "")), str(run.content.get("when", ""))
-    return [run.key, status, share, costs(run.cost), who, when, run.name]
+    return [run.key, status, share, cost_words(run.cost), who, when, run.name]
 
 
 def _reason(run: Run) -> str:

@@ -14,7 +14,7 @@ from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.blocks.family import spelled_stretch
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.room import BlockRoom
@@ -79,7 +79,7 @@ def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
 def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
     """Return the document of the windows in which one run fits. Its exit code is 1 if the run fits in no block."""
     widest, latest = room.widest, room.latest
-    amount, share = costs(amounts.read(room.cost.amounts)), percent_used(room.share)
+    amount, share = cost_words(amounts.read(room.cost.amounts)), percent_used(room.share)
     cost = f"the run costs {amount} on each block of its window, {share} of its cap"
     data = {
         "schema": "dpcli/windows/v1",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.ledger.documents.ledger_balance import guarantee_words
 from dpcli.ledger.documents.ledger_data import entry_data
 from dpcli.ledger.ledger import Ledger
@@ -278,4 +278,4 @@ def _cost(entry: LedgerEntry) -> str:
         return _rate(content)
     if entry.kind == "count":
         return f"{content['count']:,} {content['of']}"
-    return costs(amounts.read(content["cost"])) if "cost" in content else ""
+    return cost_words(amounts.read(content["cost"])) if "cost" in content else ""

@@ -16,7 +16,7 @@ from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.blocks.room import window_words
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import aligned_lines, block_data
 from dpcli.ledger.planning.schedule import Trailing
@@ -155,7 +155,7 @@ def _schedule_table(plan: BudgetPlan) -> Table:
             _window_words(plan, run),
             str(planned),
             str(fitting),
-            costs(cost),
+            cost_words(cost),
             percent_used(share_of(plan.before, cost)),
         )
         rows.append(row)

@@ -1,7 +1,9 @@
 """Privacy filters, which bound the total loss of runs even if a later run is chosen from the outputs of earlier ones.
 
 A filter has a currency, for example rho of zCDP. When a ledger is opened, the filter converts the cap (epsilon, delta) into caps in its
-currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon.
+currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon. The terms of a ledger
+(dpcli/ledger/terms.py) ask it. This module has the interface and what the filters of currencies.py share. A ledger in *declared mode* has
+no filter, because all of its runs are fixed at the opening (declared_set.py).
 
 A privacy-loss distribution may describe one run, because its parameters were fixed in advance. Distributions are not composed across runs
 (arXiv:2602.06756, arXiv:2602.15815). The costs of runs that overlap in time add up like the costs of consecutive runs (Haney et al. 2023,
@@ -214,7 +216,8 @@ def require_finite(cost: float, what: str) -> float:
 def pure_within(cost: Callable[[float], float], left: float) -> float:
     """Return the largest pure epsilon in [0, 1e5] whose `cost` is at most `left`, rounded down so far that the rounded cost still fits.
 
-    The factors 1 - 1e-12 exceed the rounding errors of a cost. An epsilon of 1e5 is far above every cap in use.
+    The factors 1 - 1e-12 exceed the rounding errors of a cost. An epsilon of 1e5 is far above every cap in use. Both affect only the advice
+    to users: the cost of a run is computed by `Filter.cost`.
     """
     return largest_within(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 

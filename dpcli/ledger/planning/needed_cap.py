@@ -14,7 +14,7 @@ from copy import copy
 from dpcli.base.errors import InputError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import cost_on_blocks
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
@@ -36,7 +36,7 @@ def after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState
 
 def correction_denial(state: LedgerState, request: Charge, seq: int) -> str:
     """Return the message for a correction of the run in entry `seq` that does not fit. It states which cap would suffice."""
-    lacks = f"denied, and nothing was written: entry {seq} lacks {costs(amounts.read(request.cost.amounts))}, "
+    lacks = f"denied, and nothing was written: entry {seq} lacks {cost_words(amounts.read(request.cost.amounts))}, "
     after = after_charges(state, [request])
     is_over_cap = after.open_terms().mode != "declared" and not after.fullest().fits({})
     epsilon = smallest_cap(after) if is_over_cap else None

@@ -35,7 +35,7 @@ from dpcli.ledger.requests import OpenCopy, PrepareCopy
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store, refuse_known_data
 from dpcli.ledger.stores.store import Store, Tail
-from dpcli.ledger.verify import Verified, require_unchanged_definitions, verify
+from dpcli.ledger.verify import NAMED_FAULTS, Verified, require_unchanged_definitions, verify
 
 # The longest time, in seconds, of the transaction in which a database appends all entries. It is far above that of other transactions
 # (WORK in postgres_connection.py), because a chain may be long. It affects waiting alone.
@@ -132,7 +132,7 @@ class DatasetMove:
                 )
         damaged = store.check(self.ledger.dataset)
         if damaged:
-            raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:3])}")
+            raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:NAMED_FAULTS])}")
         require_unchanged_definitions(store, state)
         if state.departure is not None and (state.departure.prepared or state.departure.to != to):
             state.refuse_moved()

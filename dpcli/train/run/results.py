@@ -133,13 +133,13 @@ def remove_state(folder: str) -> None:
 def _charged(state: LedgerState, key: str) -> str:
     """Return the charges of a run in words, including those of repeated steps."""
     from dpcli.ledger import amounts
-    from dpcli.ledger.denial import costs
+    from dpcli.ledger.denial import cost_words
 
     total: amounts.Amounts = {}
     for run in state.runs.values():
         if run.key == key or run.key.startswith(f"{key} resumed "):
             total = amounts.add(total, run.cost)
-    return costs(total)
+    return cost_words(total)
 
 
 def _outcome(prepared: Prepared, folder: str, initial: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
