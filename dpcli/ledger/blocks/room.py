@@ -1,7 +1,8 @@
 """The blocks in which a run still fits, as stretches of consecutive blocks, for `dpcli budget windows`. Nothing is charged.
 
-A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window* (family.py). What
-fits now may not fit when the run is charged, as others may be faster: the answer is advice, and the charge decides.
+A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window* (family.py). A
+block may be *retired*, after which it accepts no run. A *pipeline* is the file of a run. What fits now may not fit when the run is charged,
+as others may be faster: the answer is advice, and the charge decides.
 """
 
 from __future__ import annotations
