@@ -1,7 +1,9 @@
 """The blocks of a ledger as documents: a calendar of their used shares, and the windows in which a run still fits.
 
-A *block* is a part of the dataset, such as a day, with a cap of its own (dpcli/ledger/blocks/family.py). A *window* is the list of blocks
-that a run reads. The calendar is a part of the text of `dpcli budget show`; ledger_pictures.py draws it as a chart.
+A *document* is what a command prints, before a format is chosen. A *block* is a part of the dataset, such as a day, with a cap of its own
+(dpcli/ledger/blocks/family.py). A *window* is the list of blocks that a run reads, a *stretch* a list of consecutive blocks, and a
+*retired* block accepts no run. The calendar is a part of the text of `dpcli budget show`, and of `plan`; ledger_pictures.py draws it as a
+chart. The other document is that of `dpcli budget windows`.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import LedgerState
 
 LEGEND = "blocks by used share: 0 under 10 % ... 9 from 90 %, # used up, x retired, . never charged"
-SHOWN_LINES = 53  # largest number of lines of a calendar, a year of weeks
-BLOCKS_PER_LINE = 14  # number of blocks in a line of a calendar, if the blocks are not days
+SHOWN_LINES = 53  # largest number of lines of a calendar, a year of weeks; affects what is shown alone
+BLOCKS_PER_LINE = 14  # number of blocks in a line of a calendar, if the blocks are not days; arbitrary
 
 
 def calendar(state: LedgerState) -> tuple[str, ...]:

@@ -1,8 +1,10 @@
 """The rehearsal of a schedule as a document, which shows the runs that fit in a ledger, for `dpcli budget plan`.
 
-A *schedule* is a file with planned runs, each [[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in
-that folder finds out which runs fit, plan_changes.py what would have to change, and policies.py orders the runs in another way than by
-their days.
+A *document* is what a command prints, before a format such as text or JSON is chosen. A *schedule* is a file with planned runs, each
+[[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in that folder finds out which runs fit, by
+charging them to a copy of the ledger's state; a run that does not fit is *refused*. plan_changes.py finds what would have to change, and
+policies.py orders the runs in another way than by their days. The *outlook* continues a schedule beyond its end. A *window* is the part of
+the dataset that a run reads; it consists of *blocks*, such as days, each with a cap of its own.
 """
 
 from __future__ import annotations

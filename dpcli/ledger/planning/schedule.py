@@ -15,7 +15,8 @@
     window = ["2026-01-01..2026-02-28"]
 
 Runs are made in the order of their days, and on one day in the order of the file. `dpcli budget plan` reads a schedule and shows which of
-its runs would fit in a ledger. It writes nothing.
+its runs would fit in a ledger. It writes nothing. A *window* is the part of the dataset that a run reads. It consists of *blocks*, such as
+days, each with a cap of its own in the ledger. A *trailing* window moves with the day of the run.
 """
 
 from __future__ import annotations
