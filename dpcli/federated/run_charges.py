@@ -1,7 +1,9 @@
 """The charges of a federated run: ledger entries whose keys begin with the key of the run, such as "week-7/round-000001".
 
-`Rounds` (rounds.py) makes these charges, and a later process finds here how many rounds are paid for. Each charge is compared with the
-current file, as a key belongs to one file: rounds of another file cost something else.
+A *ledger* records what each charge on a dataset cost (dpcli/ledger), under a *key*, its name. A *round* is one noisy sum of the updates of
+some clients, and the *rest* of a file is the entries ([[mechanism]] tables) that no round performs. `Rounds` (rounds.py) makes these
+charges, and a later process finds here how many rounds are paid for. Each charge is compared with the current file, as a key belongs to one
+file and one *window*, the part of the dataset that is read: rounds of another file cost something else.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import Run
 
 
-WORDS = ("round", "charge")  # words in the keys of charges that pay for one round, and for several rounds
+WORDS = (
+    "round",
+    "charge",
+)  # words in the keys of charges for one round, and for several rounds; keys are stored, so they never change
 CHARGE_NAME = re.compile(rf"({'|'.join(WORDS)})-([0-9]{{6,}})|beside")  # end of a charge's key, after the key of the run and "/"
 
 
