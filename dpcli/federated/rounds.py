@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
 
-LARGEST_BITS = 64  # largest size of a whole number that the caller may pass; arbitrary, it keeps messages short
+LARGEST_BITS = 64  # largest size of a whole number that the caller may pass; arbitrary, and checked before the number is printed
 # The largest number of keys that one charge tries, as other processes may use the same keys at the same time. It is arbitrary, and affects
 # the time alone: after that many attempts nothing is charged.
 KEY_ATTEMPTS = 1000

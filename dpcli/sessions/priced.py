@@ -1,8 +1,9 @@
 """The plan of a session. It consists of a pipeline file, its privacy cost, and the entry of the file that the session performs.
 
 A *session* is what one charge pays for, such as a training run or a set of answers (charged.py). Its plan is made before private data are
-read. Its *fingerprint* covers everything that must be unchanged when the session goes on: keys that are left out of it (`free`) must affect
-neither the noise nor the cost. A *window* restricts the session to some blocks of the dataset (window.py): `over` and `on_rows` narrow the
+read. An *entry* is a [[mechanism]] table of the file, and an *account* is the certified epsilon and delta of a file. The *fingerprint*
+covers everything that must be unchanged when the session goes on: keys that are left out of it (`free`) must affect neither the noise nor
+the cost. A *window* restricts the session to some *blocks* of the dataset, parts such as days (window.py): `over` and `on_rows` narrow the
 rows that are read; they never change the cost.
 
 The plans of train, release, pate, pmixed, prompt and generate are subclasses of these classes.

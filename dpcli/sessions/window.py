@@ -5,7 +5,8 @@ as days, weeks or values of a column (dpcli/ledger/blocks/family.py). Each block
 the file or, if the file has none, from --window. It is written into the pipeline before any record is read or charged, and is thus part of
 the fingerprint, of the charge, of a resumed session and of the statement.
 
-A command calls `over_window` once, between reading its file and its data.
+A command calls `over_window` once, between reading its file and its data. The *owner* of a record is the value of a column that a key of
+the file names; a command bounds what each owner contributes, and unit_check.py compares the column with the unit that the file protects.
 """
 
 from __future__ import annotations
