@@ -23,7 +23,7 @@ from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.declared_set import MOST_RUNS, compose
-from dpcli.ledger.filters.filter import filter_choices, opened_filter
+from dpcli.ledger.filters.filter import filter_choices, filter_for_cap
 from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
@@ -140,7 +140,7 @@ def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
         raise InputError("--declare: only with --mode declared")
     parameters = {name: given[name] for name in ("order", "slack") if given[name] is not None}
     try:
-        rule = opened_filter(given["filter"], terms.epsilon, terms.delta, parameters)
+        rule = filter_for_cap(given["filter"], terms.epsilon, terms.delta, parameters)
     except TypeError:
         raise InputError(f"--{next(iter(parameters))} cannot be combined with --filter {given['filter']}") from None
     return replace(terms, filter=rule.name, parameters=dict(rule.parameters()))

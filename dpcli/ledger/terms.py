@@ -21,7 +21,7 @@ from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotReprese
 from dpcli.ledger.blocks.block_kinds import kind_named
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.filters.declared_set import declared_cost, numbered_runs
-from dpcli.ledger.filters.filter import Cost, Filter, filter_named, opened_filter
+from dpcli.ledger.filters.filter import Cost, Filter, filter_for_cap, filter_named
 from dpcli.ledger.grammar import LONGEST_NAME, MOST_COUNT
 from dpcli.ledger.plugin import FILTERS, MOST_BLOCKS
 
@@ -129,7 +129,7 @@ class LedgerTerms:
     def _has_price_under(self, filter_name: str, pipeline: Pipeline, delta: float) -> bool:
         """Return whether a run has a cost under a filter, with the parameters that the filter chooses for the caps of this ledger."""
         try:
-            opened_filter(filter_name, self.epsilon, self.delta, {}).cost(pipeline, delta)
+            filter_for_cap(filter_name, self.epsilon, self.delta, {}).cost(pipeline, delta)
         except (CannotCertify, InputError, NotRepresentable):
             return False
         return True

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import same_word
-from dpcli.ledger.blocks.family import spelled
+from dpcli.ledger.blocks.family import window_spelling
 from dpcli.ledger.blocks.rows import RowWindow, rows_from_content, rows_of_blocks
 from dpcli.sessions.unit_check import require_bounded
 
@@ -79,7 +79,7 @@ def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> 
         _require_bounded(plan, None)
         return plan
     if plan.pipeline.privacy.window is None:
-        plan = plan.over(spelled(family, blocks))
+        plan = plan.over(window_spelling(family, blocks))
     plan = plan.on_rows(rows_in_table(plan.private_file, plan.path, rows_of_blocks(family, blocks)))
     each_row_has_a_block = plan.rows is not None or len(blocks) == 1
     _require_bounded(plan, family if each_row_has_a_block else None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import charged_blocks
-from dpcli.ledger.blocks.family import spelled, stretches
+from dpcli.ledger.blocks.family import stretches, window_spelling
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.plugin import MOST_IN_WINDOW
 
@@ -129,4 +129,4 @@ def _unused_sides(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None
 def window_words(state: LedgerState, window: Sequence[str]) -> str:
     """Return a window in the spelling of --window, with commas between its stretches; "" for an empty window."""
     family = state.open_terms().family
-    return ", ".join(window if family is None or not family.kind.ordered else spelled(family, window))
+    return ", ".join(window if family is None or not family.kind.ordered else window_spelling(family, window))

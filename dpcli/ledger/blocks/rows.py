@@ -17,7 +17,7 @@ from typing import Any
 
 from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.ledger.blocks.block_kinds import PARTS, ColumnType, Part, week_of
-from dpcli.ledger.blocks.family import BlockFamily, spelled, stretches
+from dpcli.ledger.blocks.family import BlockFamily, stretches, window_spelling
 
 CACHED_VALUES = 2**16  # number of values of a column for which the result of the check is cached; affects speed and memory alone
 
@@ -89,7 +89,7 @@ def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | 
         _, largest = kind.extent(stretch[-1])
         spans.append((smallest, largest))
     block_part = kind.shared if family.max_blocks == 1 else None
-    return RowWindow(family.column, kind.column_type, tuple(spans), spelled(family, blocks), family.content(), block_part)
+    return RowWindow(family.column, kind.column_type, tuple(spans), window_spelling(family, blocks), family.content(), block_part)
 
 
 def rows_from_content(content: object, window: object) -> RowWindow | None:

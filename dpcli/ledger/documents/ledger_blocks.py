@@ -15,7 +15,7 @@ from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
-from dpcli.ledger.blocks.family import spelled_stretch
+from dpcli.ledger.blocks.family import stretch_spelling
 from dpcli.ledger.denial import cost_words
 
 if TYPE_CHECKING:
@@ -100,10 +100,10 @@ def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
         headline = f"{ledger.dataset}: the run fits in none of {len(room.within)} blocks; {cost}"
         why = f"the run fits in no block{' that was checked' if notes else ''}"
         return Document(headline, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
-    rows = tuple((spelled_stretch(stretch), str(len(stretch))) for stretch in room.stretches)
+    rows = tuple((stretch_spelling(stretch), str(len(stretch))) for stretch in room.stretches)
     records = [{"first": stretch[0], "last": stretch[-1], "blocks": len(stretch)} for stretch in room.stretches]
-    widest_words = f"widest --window {spelled_stretch(widest)} ({counted(len(widest), 'block')})"
-    headline = f"{ledger.dataset}: {widest_words}, latest --window {spelled_stretch(latest)}; {cost}"
+    widest_words = f"widest --window {stretch_spelling(widest)} ({counted(len(widest), 'block')})"
+    headline = f"{ledger.dataset}: {widest_words}, latest --window {stretch_spelling(latest)}; {cost}"
     return Document(
         headline,
         data,

@@ -151,7 +151,7 @@ def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
     return rule
 
 
-def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
+def filter_for_cap(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
     """Return the filter for a new ledger, with parameters that suit the cap. Raises InputError if the filter does not support the cap."""
     if name not in FILTERS:
         raise InputError(f"--filter: expected {filter_choices()}, found {repr(name) if name else 'none'}")

@@ -44,7 +44,8 @@ from dpcli.file.toml.findings import Findings, Problem, TooMany
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.block_kinds import BlockKind
 
-MOST = 10_000  # largest number of runs in a schedule, which limits the time of a rehearsal: more than 27 years of daily runs
+# The largest number of runs in a schedule, which is more than 27 years of daily runs. It limits the time of a rehearsal.
+MOST_SCHEDULED = 10_000
 _RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
 DAYS = {"day": 1, "week": 7}  # number of days in a unit; a month has no fixed number
 
@@ -210,8 +211,8 @@ def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
     return None if match is None else Trailing(int(match[1]), match[2])
 
 
-WORDS = {"first": "from", "last": "to"}  # the key of a field in a file, if it is not the name of the attribute
-FIELDS = {word: name for name, word in WORDS.items()}
+KEY_OF_FIELD = {"first": "from", "last": "to"}  # the key of a field in a file, if it is not the name of the attribute
+FIELD_OF_KEY = {key: name for name, key in KEY_OF_FIELD.items()}
 
 
 class StatedRun:
@@ -223,14 +224,14 @@ class StatedRun:
     @property
     def run(self) -> ScheduledRun:
         """The run whose keys are stated."""
-        return ScheduledRun(**{FIELDS.get(key, key): value for key, value in self.stated.items()})
+        return ScheduledRun(**{FIELD_OF_KEY.get(key, key): value for key, value in self.stated.items()})
 
 
 def _run_members(_: type) -> Members:
     """Return the keys of a [[run]] table, under the names that a file uses."""
     members = {}
     for name, member in members_of(ScheduledRun).items():
-        key = WORDS.get(name, name)
+        key = KEY_OF_FIELD.get(name, name)
         members[key] = replace(member, name=key)
     return members
 
@@ -273,6 +274,6 @@ def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, 
             findings.add("DP005", ("run", index, *key), expected, value)
     if "run" not in tables or tables["run"] == []:
         findings.add("DP005", ("run",), "at least one [[run]] table", "none")
-    elif not findings.items and next(islice(Schedule(runs).days(), MOST, None), None) is not None:
-        findings.add("DP004", ("run",), f"at most {MOST:,} runs in all", "more")
+    elif not findings.items and next(islice(Schedule(runs).days(), MOST_SCHEDULED, None), None) is not None:
+        findings.add("DP004", ("run",), f"at most {MOST_SCHEDULED:,} runs in all", "more")
     return runs

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli import __version__
 from dpcli.base.errors import InputError
-from dpcli.ledger.blocks.family import spelled
+from dpcli.ledger.blocks.family import window_spelling
 from dpcli.sessions.folder import replace_file
 from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_run_file
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, CANARIES, DESCRIPTION, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
@@ -88,7 +88,7 @@ def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
         "head": head.hash,
     }
     if family is not None:
-        position["window"] = list(spelled(family, charged.window))
+        position["window"] = list(window_spelling(family, charged.window))
     return position
 
 
