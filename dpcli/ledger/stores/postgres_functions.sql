@@ -1,5 +1,18 @@
 -- The checks that the server makes of every entry, whatever client sends it. Run for a new ledger, and again by dpcli budget upgrade.
 -- No backslash here, as a session's settings change its meaning. A comment inside a function belongs to its text, which upgrades compare.
+--
+-- An entry is a JSON text in a dataset's hash chain (dpcli.ledger.chain), signed by a login ("who"). Its kind says what it does: 'spend' and
+-- 'reserve' charge a run under a key, its name; 'start', 'commit' and 'void' are the further steps of a reserved run. A cost and a cap map
+-- the names of amounts to decimals, such as rho to 0.1. If the terms of the opening entry cut the dataset into blocks, each block has the
+-- caps for itself, and a run is charged on the blocks of its window. A quota limits what a person or a team may be charged. With the
+-- two-person rule some kinds need an entry 'propose' and another person's approval. dpcli/ledger/__init__.py has the other words.
+--
+-- In order: the rules and errors; the one spelling of an entry; amounts; names that look alike; the totals of all entries (standing),
+-- checkpoints, caps and quotas; blocks and windows; the types of values; a check for each kind of entry; the lock on the end of a chain;
+-- appending; indexes and rights.
+--
+-- found and noted are totals in the form that standing returns. more is a further cost. base is the name of an amount without its block.
+-- Every dataset records a hash of these functions with the names of their parameters, so that a better name is a new version.
 
 -- The rules of dpcli.ledger.grammar as JSON: which fields an entry of each kind has, and of which type.
 
