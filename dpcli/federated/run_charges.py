@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import Run
 
 
-WORDS = (
-    "round",
-    "charge",
-)  # words in the keys of charges for one round, and for several rounds; keys are stored, so they never change
+# The words in the keys of charges for one round, and for several rounds. Keys are stored in ledgers, so the words must not change.
+WORDS = ("round", "charge")
 CHARGE_NAME = re.compile(rf"({'|'.join(WORDS)})-([0-9]{{6,}})|beside")  # end of a charge's key, after the key of the run and "/"
 
 

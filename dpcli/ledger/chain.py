@@ -24,6 +24,7 @@ from dpcli.base.errors import InputError, LedgerError
 
 VERSION = 1  # format of the entries, which each entry states in its field "ledger"
 GENESIS = "0" * 64  # the field "previous" of the first entry, which has no entry before it
+# Sorted keys, no spaces, ASCII: so equal contents have equal texts, and thus equal hashes.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 STAMP = "%Y-%m-%dT%H:%M:%SZ"  # times are in UTC, to the second
 

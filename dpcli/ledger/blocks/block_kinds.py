@@ -19,8 +19,8 @@ from dpcli.base.lazy import load
 from dpcli.base.premise import Premise, Premises
 from dpcli.ledger.plugin import BLOCKS
 
-ColumnType = Literal["date", "text"]
-Part = Literal["value", "week"]
+ColumnType = Literal["date", "text"]  # how the values of the column that determines the block of a record are compared
+Part = Literal["value", "week"]  # the part of such a value that all records of a block share
 PARTS: tuple[Part, ...] = ("value", "week")
 
 # The assumptions of every ledger with blocks, in addition to the assumptions of its filter.

@@ -52,9 +52,8 @@ WIDTH = 50  # characters of the bar
 SHOWN_DIGITS = 16  # digits of a SHA-256 in the table, as of the head
 SHOWN_RUNS = 20  # largest number of runs in the table; the log shows all runs
 LONGEST_REASON = 80  # characters of a reason in the table
-TINY_SPENDING = Decimal(
-    "1e-30"
-)  # in each amount, to ask the filter for the epsilon of its conversion; far below the cost of any real run
+# A spending far below any real one, at which a filter states the epsilon that its conversion to delta uses up.
+TINY_SPENDING = Decimal("1e-30")
 
 
 def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool = False) -> Document:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.planning.plan_changes import PlanChange
     from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Outlook, PlannedRun, PricedRun
 
+# Notes of the document.
 ENFORCED = (
     "a ledger grants runs in the order in which they are requested: to keep this order, reserve each run on the day on which it is granted "
     "here (dpcli budget reserve), before others request what is left"

@@ -4,7 +4,7 @@ A *filter* is a theorem that bounds the total loss of runs even if a run was cho
 mode has one of these filters, which its terms name (dpcli/ledger/terms.py). `Filter` (filter.py) describes the attributes and methods: in
 short, `caps` converts the ledger's (epsilon, delta) into caps in the currency, rounded down, and `cost` a run into a cost, rounded up.
 
-Factors such as 1 + 1e-14 make up for the rounding of floating-point operations, each of which errs by at most 1.2e-16 of its result. They
+Factors such as 1 + 1e-14 make up for the rounding of floating-point operations, each of which errs by about 1e-16 of its result. They
 are a matter of soundness: without them a cost or an epsilon might not be an upper bound.
 """
 
@@ -235,6 +235,7 @@ class RdpFilter(Filter):
         return loss_at_one_order(self.order - 1.0, float_above(amounts["rdp"]), delta)
 
     def _epsilon(self, rdp: float, delta: float) -> float:
+        # The terms of the conversion may cancel: a factor alone would not make up for their rounding.
         return renyi_epsilon(self.order - 1.0, rdp, math.log(delta)) * (1.0 + 1e-14) + 1e-15
 
 

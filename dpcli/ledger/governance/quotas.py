@@ -19,9 +19,8 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import charged_blocks, most_on_one_block
 from dpcli.ledger.chain import LedgerEntry
 
-ALERT_AT = (
-    "0.8"  # default of alert_at: a warning is shown once this share of a quota is used; arbitrary, and affects warnings alone
-)
+# The default of alert_at: a warning is shown once this share of a quota is used. It is arbitrary, and affects warnings alone.
+ALERT_AT = "0.8"
 People = Mapping[str, Mapping[str, Decimal]]  # the total charges of each person, with the keys of LedgerState.spent
 
 

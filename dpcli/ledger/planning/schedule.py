@@ -46,6 +46,7 @@ from dpcli.ledger.blocks.block_kinds import BlockKind
 
 # The largest number of runs in a schedule, which is more than 27 years of daily runs. It limits the time of a rehearsal.
 MOST_SCHEDULED = 10_000
+# The limits of the numbers are arbitrary: up to 9,999 days, weeks or months between two runs, and 99,999 in a window.
 _RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
 DAYS = {"day": 1, "week": 7}  # number of days in a unit; a month has no fixed number
 

@@ -42,7 +42,8 @@ from dpcli.ledger.stores.sqlite_file import (
 )
 from dpcli.ledger.stores.store import NOT_READ_BACK, StoredCheckpoint, error_after_write
 
-BUSY_SECONDS = 30.0  # longest wait for the lock of another process, in seconds; arbitrary, as nothing is written before the lock
+# The longest wait for the lock of another process, in seconds. It is arbitrary, as nothing is written before the lock is taken.
+BUSY_SECONDS = 30.0
 SETTINGS = (
     "PRAGMA journal_mode = DELETE",
     "PRAGMA synchronous = EXTRA",

@@ -93,10 +93,8 @@ def _refuse_foreign_log(path: str, header: bytes) -> None:
 
     SQLite would apply the pages of the log, which belong to another file or to an older copy.
     """
-    log, has_journal = (
-        f"{path}-wal",
-        header[18] == 1,
-    )  # byte 18 is 1 in a file with a rollback journal, and 2 with a write-ahead log
+    log = f"{path}-wal"
+    has_journal = header[18] == 1  # byte 18 is 1 in a file with a rollback journal, and 2 in one with a write-ahead log
     if has_journal and os.path.lexists(log) and os.lstat(log).st_size:
         raise LedgerError(
             f"{path}: expected only a journal next to it, found {log}, which belongs to another file or an older copy: move it away"
