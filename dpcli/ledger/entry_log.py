@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from dpcli import __version__
 from dpcli.base.errors import InputError, LedgerError
@@ -69,6 +69,13 @@ class Receipt:
     def repeated(self) -> bool:
         """True if the request had been granted before, so that nothing was written."""
         return self.entry is None
+
+
+class KeyedRequest(NamedTuple):
+    """A request, with the key of the run that it is about; "" if it is not about a run, or if its entry states the key."""
+
+    request: LedgerRequest
+    key: str = ""
 
 
 class EntryLog:
@@ -172,16 +179,15 @@ class EntryLog:
         return [run for run in runs.values() if run.key.startswith(start)]
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
-        (receipt,) = self.append_all([(request, key)], even_moved)
+        (receipt,) = self.append_all([KeyedRequest(request, key)], even_moved)
         return receipt
 
-    def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
+    def append_all(self, requests: Sequence[KeyedRequest], even_moved: bool = False) -> tuple[Receipt, ...]:
         """Append the entries of requests, in order, all or none. If a request raises an error, nothing is written.
 
         If others have appended what the requests depend on meanwhile, they are applied to the new state again, for up to `RETRY` seconds.
 
         Args:
-            requests: Each request with the key of its run, which the receipt contains; "" if the request is not about a run.
             even_moved: Whether entries may be appended even if the dataset has moved.
 
         Raises:
@@ -197,7 +203,7 @@ class EntryLog:
                 if time.monotonic() > end:
                     raise
 
-    def _append_once(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool) -> tuple[Receipt, ...]:
+    def _append_once(self, requests: Sequence[KeyedRequest], even_moved: bool) -> tuple[Receipt, ...]:
         """Append the entries of requests as `append_all` does. Raises HeadMoved if others have appended meanwhile."""
         state = self.state()  # most reading happens before a file is locked
         entries: list[LedgerEntry | None] = []
@@ -210,7 +216,7 @@ class EntryLog:
                     state.refuse_moved()
                 trial = state.rehearsal()  # a copy: the cached state contains only entries that the store has
                 for request, _ in requests:
-                    entries.append(self.append_in(tail, trial, request))
+                    entries.append(self._append_entry(tail, trial, request))
                 if self._is_checkpoint_due(trial, entries):
                     tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
@@ -221,10 +227,10 @@ class EntryLog:
         if any(entries) and self._is_checkpoint_due(state, entries):
             self._checkpoint_seq = state.head.seq
         receipts = []
-        for result, (_, key) in zip(entries, requests, strict=True):
-            if not key and result is not None:
-                key = result.key
-            receipts.append(Receipt(result, state.runs.get(key), state))
+        for entry, (_, key) in zip(entries, requests, strict=True):
+            if not key and entry is not None:
+                key = entry.key
+            receipts.append(Receipt(entry, state.runs.get(key), state))
         return tuple(receipts)
 
     def _apply_stored(self, row: StoredRow) -> LedgerEntry:
@@ -240,7 +246,7 @@ class EntryLog:
             entry is not None and entry.kind in ("quota", "copied") for entry in entries
         )
 
-    def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
+    def _append_entry(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
         """Append the entry of a request, apply it to `state` and return it. Return None if the request was granted before.
 
         The entry is written when the caller ends `Store.writing`.

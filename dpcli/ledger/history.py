@@ -17,7 +17,7 @@ from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentabl
 from dpcli.base.rounding import down, up
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger import amounts
-from dpcli.ledger.entry_log import Receipt
+from dpcli.ledger.entry_log import KeyedRequest, Receipt
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.history_file import PastRun, each_or_all_mistakes, refuse_repeated_keys
 from dpcli.ledger.ledger import Ledger
@@ -39,7 +39,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
     refuse_repeated_keys(runs)
     requests = each_or_all_mistakes(runs, place, lambda run: _charge_of(ledger, run))
     try:
-        return ledger.append_all([(request, request.key) for request in requests])
+        return ledger.append_all([KeyedRequest(request, request.key) for request in requests])
     except Denied:
         raise Denied(_denial_message(ledger.state(), requests)) from None
 

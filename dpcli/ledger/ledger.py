@@ -24,7 +24,7 @@ from dpcli.file.keys.words import has_words
 from dpcli.file.pipeline.parts import marked_by_a_blank
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import digest
-from dpcli.ledger.entry_log import EntryLog, Receipt
+from dpcli.ledger.entry_log import EntryLog, KeyedRequest, Receipt
 from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota, SetRate
 from dpcli.ledger.governance.proposals import proposal_numbered
@@ -154,7 +154,8 @@ class Ledger(EntryLog):
             LedgerError: The key belongs to another run, or as `cost`.
             InputError, CannotCertify, NotRepresentable: As `cost` and `stated_window`.
         """
-        return self._charge(self._request("spend", pipeline, key, delta, why, None, window, certificate), pipeline)
+        request = self._request("spend", pipeline, key, delta, why=why, window=window, certificate=certificate)
+        return self._charge(request, pipeline)
 
     def spend_both(self, parts: Sequence[tuple[Pipeline, str]], together: Pipeline, why: str = "") -> tuple[Receipt, ...]:
         """Charge the parts of one run, each under its own key, as `spend` does. Either all parts are charged or none.
@@ -167,9 +168,9 @@ class Ledger(EntryLog):
             Denied: The parts do not fit together. The message states their total cost.
             LedgerError, InputError, CannotCertify, NotRepresentable: As `spend`.
         """
-        requests = [self._request("spend", pipeline, key, None, why, None, ()) for pipeline, key in parts]
+        requests = [self._request("spend", pipeline, key, None, why=why) for pipeline, key in parts]
         try:
-            return self.append_all([(request, request.key) for request in requests])
+            return self.append_all([KeyedRequest(request, request.key) for request in requests])
         except Denied:
             total = replace(requests[0], cost=sum_of([request.cost for request in requests]))
             raise self._denial_error(total, together) from None
@@ -194,7 +195,8 @@ class Ledger(EntryLog):
             expires: The time until which the reservation can be voided, as an entry states it ("2030-12-31T00:00:00Z"). If None, the
                 reservation can be voided until the run is started.
         """
-        return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window, certificate), pipeline)
+        request = self._request("reserve", pipeline, key, delta, why=why, expires=expires, window=window, certificate=certificate)
+        return self._charge(request, pipeline)
 
     def start(self, key: str, why: str = "") -> Receipt:
         """Record that noise is about to be drawn. The reservation can no longer be voided.
@@ -348,7 +350,7 @@ class Ledger(EntryLog):
                 raise InputError(
                     f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
                 )
-        request = self._request("spend", pipeline, own, delta, why, None, run.window)
+        request = self._request("spend", pipeline, own, delta, why=why, window=run.window)
         missing = amounts.subtract(amounts.read(request.cost.amounts), self._paid_for(run))
         if max(missing.values()) <= 0:
             raise InputError(
@@ -474,11 +476,13 @@ class Ledger(EntryLog):
         pipeline: Pipeline,
         key: str,
         delta: float | None,
+        *,
         why: str,
-        expires: str | None,
-        window: Sequence[str],
+        expires: str | None = None,
+        window: Sequence[str] = (),
         certificate: str = "",
     ) -> Charge:
+        """Return the request of a charge with its cost and its blocks. The arguments are those of `spend` and `reserve`."""
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, described_at = self.cost(pipeline, delta)

@@ -239,7 +239,7 @@ class LedgerState:
         The theorem of a privacy filter holds for a cap that does not depend on outputs. Caps below `largest` may depend on outputs, because
         they admit no run that `largest` would not admit. If a cap above `largest` is set because of outputs, neither the old nor the new
         cap is a bound. For example, if the cap is raised from 1 to 2, an adversary reaches 1.94 times the ledger's delta at epsilon 2, and
-        3,000 times this delta at epsilon 1.
+        3,000 times this delta at epsilon 1 (tests/ledger/blocks/test_raised_caps.py has such adversaries).
         """
         return None if self.unbounded else self.largest
 

@@ -87,7 +87,7 @@ class AdvancedFilter(Filter):
     labels: ClassVar[Mapping[str, str]] = {"half_squares": "epsilon^2/2"}
 
     @classmethod
-    def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
+    def for_cap(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
         """Return the filter whose conversion uses up `slack` of delta; half of delta if None.
 
         Raises InputError if the slack is not in (0, delta].
@@ -186,7 +186,7 @@ class RdpFilter(Filter):
     labels: ClassVar[Mapping[str, str]] = {"rdp": "Renyi divergence"}
 
     @classmethod
-    def chosen(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:
+    def for_cap(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:
         """Return the filter at `order`; if None, at the order with the largest cap for runs with Gaussian noise."""
         cls.refuse_delta(delta)
         if order is None:

@@ -103,7 +103,7 @@ class Filter(Protocol):
     group_power: ClassVar[int | None] = None
 
     @classmethod
-    def chosen(cls, epsilon: float, delta: float) -> Self:
+    def for_cap(cls, epsilon: float, delta: float) -> Self:
         """Return the filter for a cap. The parameters of a filter are further arguments. If one is None, this method chooses its value."""
         cls.refuse_delta(delta)
         return cls()
@@ -155,7 +155,7 @@ def filter_for_cap(name: str, epsilon: float, delta: float, parameters: Mapping[
     """Return the filter for a new ledger, with parameters that suit the cap. Raises InputError if the filter does not support the cap."""
     if name not in FILTERS:
         raise InputError(f"--filter: expected {filter_choices()}, found {repr(name) if name else 'none'}")
-    rule: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
+    rule: Filter = load(FILTERS[name]).for_cap(epsilon, delta, **parameters)
     return rule
 
 

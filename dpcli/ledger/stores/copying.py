@@ -27,7 +27,7 @@ from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_entry
-from dpcli.ledger.entry_log import PAGE
+from dpcli.ledger.entry_log import PAGE, KeyedRequest
 from dpcli.ledger.grammar import LONGEST_TEXT, is_a, visible_text
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
@@ -114,7 +114,7 @@ class DatasetMove:
         request = OpenCopy(
             copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why)
         )
-        target.append_all([(request, "")], even_moved=True)
+        target.append_all([KeyedRequest(request)], even_moved=True)
 
     def _require_movable(self, target: Store, to: str) -> None:
         """Check that the dataset can move to `target`.
