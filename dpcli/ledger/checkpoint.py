@@ -1,7 +1,7 @@
 """Checkpoints, which store the state of a ledger at one of its entries. A reader continues from there and skips the entries before.
 
 The *state* (state.py) is what the entries add up to: caps, spending, open reservations. A ledger with years of runs would otherwise be read
-from its first entry by every command. entry_log.py reads and writes checkpoints, and verify.py checks them.
+from its first entry by every command. entry_log.py reads checkpoints and, in a file, writes them; verify.py checks them.
 
 A checkpoint is a cache. It is computed from a state that was read and checked, and it is written in the transaction of the entry that it
 describes. It contains the hashes of that entry and of the opening entry, and every sum as an exact decimal. A digest protects its text.

@@ -52,7 +52,10 @@ if TYPE_CHECKING:
 
 
 class Price(NamedTuple):
-    """The cost of one run in the currency of the ledger's filter, and the delta at which the run is described."""
+    """The cost of one run in the currency of the ledger's filter, and the delta at which the run is *described*.
+
+    The filters approx-dp and advanced charge the epsilon of the run at this delta, and the delta. Other filters ignore it.
+    """
 
     cost: Cost
     delta: float

@@ -7,8 +7,8 @@ up, and what is left of it is rounded down.
 A ledger adds up costs in the currency of its *filter*, a theorem for runs that are chosen from earlier outputs; the *conversion* of the cap
 into that currency uses up a part of epsilon. In *declared mode* all runs were fixed at the opening, and there is no filter. A dataset may
 be cut into *blocks*, such as days, each with a cap of its own. The *odometer* bounds what was spent so far, even at a moment that is chosen
-from outputs. The *ceiling* is the largest cap that may be set because of outputs; *guaranteed* is the epsilon that bounds all runs in spite
-of raised or lowered caps (`LedgerState.guaranteed`). A *quota* limits what a person or a team may charge.
+from outputs. The *ceiling* is the largest cap that may be set because of outputs; *guaranteed* is the epsilon that bounds all runs
+together, also after the cap was changed (`LedgerState.guaranteed`). A *quota* limits what a person or a team may charge.
 """
 
 from __future__ import annotations
