@@ -2,9 +2,8 @@
 
 A *block* is a part of a dataset that has a cap of its own in the ledger, a *unit* is what the guarantee protects, such as a user, and the
 *window* of a run is the set of blocks that it reads (family.py has the proof). Each block has one name with exactly one spelling, so that
-no block can be charged under two names. family.py and rows.py ask a kind which names are
-blocks, how they are ordered, and which values of the column lie in one. A new kind is a subclass of `BlockKind`, which
-dpcli/ledger/plugin.py registers.
+no block can be charged under two names. family.py and rows.py ask a kind which names are blocks, how they are ordered, and which values of
+the column lie in one. A new kind is a subclass of `BlockKind`, which dpcli/ledger/plugin.py registers.
 """
 
 from __future__ import annotations
