@@ -129,11 +129,11 @@ def open_session(
             f"--resume: {path}: expected the file and the window with which the session began, found a change: begin a new session"
         )
     session.require_same(inputs, are_equal)
-    require_same_books("--resume", session.charged, ledger, "session")
+    require_same_ledger("--resume", session.charged, ledger, "session")
     return session
 
 
-def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
+def require_same_ledger(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
     """Check that a ledger is given if and only if the session has one. Raises InputError otherwise.
 
     Args:
@@ -148,10 +148,10 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
     raise InputError(f"{place}: expected {expected}, found {given}")
 
 
-def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
+def require_unfinished(place: str, run: str, ledger: Ledger, what: str) -> None:
     """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or if another person reserved it.
 
-    `place` and `what` are as in `require_same_books`.
+    `place` and `what` are as in `require_same_ledger`.
     """
     reserved = ledger.state().run(run)
     ends = {"committed": "has ended (this folder is a copy)", "void": "was voided"}

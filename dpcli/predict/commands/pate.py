@@ -97,11 +97,11 @@ def label(
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.pate_session import hold_session
     from dpcli.predict.pate.student import predictor
-    from dpcli.sessions.commands.ledger_options import on_window, opened_or_none
+    from dpcli.sessions.commands.ledger_options import opened_or_none, restrict_run
 
     plan = plan_of(file)
     with opened_or_none(ledger, dataset) as opened_ledger, progress("queries") as report:
-        plan = on_window(plan, opened_ledger, window)
+        plan = restrict_run(plan, opened_ledger, window)
         try:
             outcome = hold_session(plan, opened_ledger, insecure_seed, report, lambda: predictor(plan), moved)
         except KeyboardInterrupt:

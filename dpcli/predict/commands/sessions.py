@@ -51,15 +51,15 @@ def run_session(
         outcome_document: Function that returns the document of an outcome.
     """
     from dpcli.cli.printing import progress
-    from dpcli.sessions.commands.ledger_options import charged_to, on_window, windowed
+    from dpcli.sessions.commands.ledger_options import charged_to, restrict_dry_run, restrict_run
 
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
 
-        plan = windowed(plan, ledger, dataset, window)
+        plan = restrict_dry_run(plan, ledger, dataset, window)
         return emit(with_quote(plan_document(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     with charged_to(ledger, dataset) as opened_ledger, progress("text") as report:
-        outcome = run(on_window(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)
+        outcome = run(restrict_run(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)
     return emit(outcome_document(outcome), format_, outputs)
 
 

@@ -2,7 +2,8 @@
 
 A *ledger* (dpcli/ledger) is the account book of a dataset: it records what each run cost, and refuses a run that does not fit in the rest
 of the budget. The options are those of train, sweep, release, pate, pmixed, prompt and generate. Without --ledger nothing is charged, and
-nobody adds the cost of the run to that of other runs. A *window* is the part of the dataset that a run reads (dpcli/sessions/window.py).
+nobody adds the cost of the run to that of other runs. A *plan* is what a command is about to do, with its cost (dpcli/sessions/priced.py).
+A *window* is the part of the dataset that a run reads (dpcli/sessions/window.py). It consists of *blocks*, such as days.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextMa
     return nullcontext() if ledger is None else opened_ledger(ledger, dataset)
 
 
-def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
-    """Return the plan of a dry run, restricted to its window as `over_window` does. The other arguments are the values of the options."""
+def restrict_dry_run(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
+    """Return the plan of a dry run, restricted to its window (`over_window`). The other arguments are the values of the options."""
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as book:
         return over_window(plan, book, window)
 
 
-def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
-    """Return the plan of a run, restricted to its window as `over_window` does.
+def restrict_run(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
+    """Return the plan of a run, restricted to its window (`over_window`).
 
     If it has a window, print on standard error which rows are read, unless --quiet is given. If --window counts the last blocks ("last 7
     days"), print first which blocks these are.
