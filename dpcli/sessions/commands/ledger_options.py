@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 UNCHARGED = "charged to no ledger: the costs of runs on the same data add up, and only a ledger counts them (--ledger)"
 
 
-def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
+def opened_or_warned(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
     """Return a context manager that yields the open ledger, or None if no ledger is named.
 
     If no ledger is named, a line on standard error says that nothing is charged, unless --quiet is given.
@@ -84,7 +84,7 @@ def warn_after_run(ledger: Ledger | None, run: str) -> None:
         complain(warning)
 
 
-def charged_ledger(ledger_help: str) -> Callable[..., Any]:
+def charging_options(ledger_help: str) -> Callable[..., Any]:
     """Return a decorator that adds --ledger, --dataset and --window to a command. `ledger_help` is the help of --ledger."""
     return composed(
         click.option("--ledger", metavar="LEDGER", help=ledger_help),

@@ -20,7 +20,7 @@ from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import show
 from dpcli.cli.printing import progress
 from dpcli.ledger.commands.budget import opened_ledger
-from dpcli.sessions.commands.ledger_options import charged_ledger
+from dpcli.sessions.commands.ledger_options import charging_options
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.argument("file")
 @click.option("--dry-run", is_flag=True, help="Print the points, their noise and the number of runs, without making a run.")
 @click.option("--jobs", type=click.IntRange(1), help="Number of processes, each with one thread [default: one for each core].")
-@charged_ledger("Charge this ledger: each run, or a private search as a whole.")
+@charging_options("Charge this ledger: each run, or a private search as a whole.")
 @click.option(
     "--picture",
     "pictures",

@@ -20,7 +20,7 @@ import click
 
 from dpcli.cli.options import emit, output_options
 from dpcli.ledger.commands.budget import opened_ledger
-from dpcli.sessions.commands.ledger_options import charged_ledger
+from dpcli.sessions.commands.ledger_options import charging_options
 from dpcli.train.run.outcome import DESCRIPTION, STATE
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ FILE_PAUSE, FILE_SHARE = 10.0, 0.1
     help="Print what one step computes, in order, with shapes, clipping, noise and divisor, without training.",
 )
 @click.option("--resume", is_flag=True, help="Continue an unfinished run from its last saved state.")
-@charged_ledger("Charge this ledger before the first step.")
+@charging_options("Charge this ledger before the first step.")
 @click.option(
     "--insecure-seed",
     type=click.IntRange(min=0),
