@@ -47,7 +47,7 @@ class Windowed(Protocol):
     @property
     def bounded(self) -> tuple[str, str] | None: ...
 
-    def over(self, window: tuple[str, ...]) -> Self: ...
+    def on_blocks(self, window: tuple[str, ...]) -> Self: ...
 
     def on_rows(self, rows: RowWindow | None) -> Self: ...
 
@@ -79,7 +79,7 @@ def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> 
         _require_bounded(plan, None)
         return plan
     if plan.pipeline.privacy.window is None:
-        plan = plan.over(window_spelling(family, blocks))
+        plan = plan.on_blocks(window_spelling(family, blocks))
     plan = plan.on_rows(rows_in_table(plan.private_file, plan.path, rows_of_blocks(family, blocks)))
     each_row_has_a_block = plan.rows is not None or len(blocks) == 1
     _require_bounded(plan, family if each_row_has_a_block else None)
@@ -112,7 +112,7 @@ def as_at_start(plan: Plan, window: Sequence[str], rows: object) -> Plan:
     """
     blocks = tuple(window)
     if blocks and plan.pipeline.privacy.window is None:
-        plan = plan.over(blocks)
+        plan = plan.on_blocks(blocks)
     return plan.on_rows(rows_from_content(rows, blocks))
 
 
