@@ -48,7 +48,7 @@ def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
     Raises LedgerError if a charge was made for another file or window, so that the cost of its rounds differs.
     """
     charges, window, tables = RunCharges(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
-    for run in ledger.runs_beginning(f"{key}/"):
+    for run in ledger.runs_with_prefix(f"{key}/"):
         name = CHARGE_NAME.fullmatch(run.key[len(key) + 1 :])
         if name is None:
             continue
@@ -84,7 +84,7 @@ def run_name(ledger: Ledger, key: str) -> str:
 
     If this login has made charges under `key` itself, from before keys had logins, the run continues under `key`.
     """
-    if any(payer(run.content) == ledger.who for run in ledger.runs_beginning(f"{key}/")):
+    if any(payer(run.content) == ledger.who for run in ledger.runs_with_prefix(f"{key}/")):
         return key
     return ledger.own_key(key)
 

@@ -167,16 +167,16 @@ class EntryLog:
         if head != end:
             raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
 
-    def runs_beginning(self, start: str) -> Sequence[Run]:
-        """Return the runs whose keys begin with `start`, in the order in which they were charged.
+    def runs_with_prefix(self, prefix: str) -> Sequence[Run]:
+        """Return the runs whose keys begin with `prefix`, in the order in which they were charged.
 
-        The last character of `start` must be ASCII. Runs before the last checkpoint are looked up by the index of keys, which every charge
+        The last character of `prefix` must be ASCII. Runs before the last checkpoint are looked up by the index of keys, which every charge
         relies on too. The hash of each such entry is checked, but not its links in the chain.
         """
         runs = self.state().runs
         if isinstance(runs, EarlierRuns):
-            return runs.beginning(start)
-        return [run for run in runs.values() if run.key.startswith(start)]
+            return runs.with_prefix(prefix)
+        return [run for run in runs.values() if run.key.startswith(prefix)]
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
         (receipt,) = self.append_all([KeyedRequest(request, key)], even_moved)

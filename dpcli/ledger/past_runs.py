@@ -57,21 +57,21 @@ class EarlierRuns(Mapping[str, Run]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def beginning(self, start: str) -> list[Run]:
-        """Return the runs whose keys begin with `start`, in the order in which they were charged. Only their entries are read."""
+    def with_prefix(self, prefix: str) -> list[Run]:
+        """Return the runs whose keys begin with `prefix`, in the order in which they were charged. Only their entries are read."""
         if not self._complete:
-            self._look_up_beginning(start)
-        runs = [run for key, run in self._known.items() if run is not None and key.startswith(start)]
+            self._look_up_prefix(prefix)
+        runs = [run for key, run in self._known.items() if run is not None and key.startswith(prefix)]
         return sorted(runs, key=lambda run: run.seq)
 
-    def _look_up_beginning(self, start: str) -> None:
+    def _look_up_prefix(self, prefix: str) -> None:
         entries: dict[str, list[LedgerEntry]] = {}  # by key
-        for row in self._store.beginning(self._dataset, start):
+        for row in self._store.rows_of_prefix(self._dataset, prefix):
             entry = single_entry(row, self._dataset)
             if row.seq <= self._end.seq:
                 entries.setdefault(entry.key, []).append(entry)
         for key in (*entries, *self._under_way):
-            if key.startswith(start) and key not in self._known:
+            if key.startswith(prefix) and key not in self._known:
                 self._known[key] = self._look_up(key) if key in self._under_way else self._ended_run(key, entries[key])
 
     def _read_all(self) -> None:
@@ -87,7 +87,7 @@ class EarlierRuns(Mapping[str, Run]):
 
         Raises LedgerError if the entries about the key contradict the checkpoint or each other.
         """
-        rows = (row for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
+        rows = (row for row in self._store.rows_of_key(self._dataset, key) if row.seq <= self._end.seq)
         entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]
         reserved = self._under_way.get(key)
         if reserved is None:

@@ -108,7 +108,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
 def charge_under(ledger: Ledger, key: str) -> LedgerEntry:
     """Return the entry that charged a run. Its hash is checked."""
-    entries = (single_entry(row, ledger.dataset) for row in ledger.store.about(ledger.dataset, key))
+    entries = (single_entry(row, ledger.dataset) for row in ledger.store.rows_of_key(ledger.dataset, key))
     return next(entry for entry in entries if "cost" in entry.content)
 
 

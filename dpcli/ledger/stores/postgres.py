@@ -134,8 +134,8 @@ class PostgresTail:
 class PostgresStore:
     """A store in the schema dpcli of the database at `url`. The schema must exist. The function `create` makes it.
 
-    `Store` (store.py) describes the attributes and methods: `after`, `about` and `beginning` read rows, `writing` appends, and `schema` and
-    `check` are for `dpcli budget verify`. If the connection is lost, the next call opens a new connection.
+    `Store` (store.py) describes the attributes and methods: `after`, `rows_of_key` and `rows_of_prefix` read rows, `writing` appends, and
+    `schema` and `check` are for `dpcli budget verify`. If the connection is lost, the next call opens a new connection.
 
     Args:
         url: URL of the database.
@@ -209,13 +209,13 @@ class PostgresStore:
         with self._transaction() as connection:
             return PostgresRows(connection, dataset, self._place).page(seq, most)
 
-    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+    def rows_of_key(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._transaction() as connection:
             return PostgresRows(connection, dataset, self._place).rows(ROWS_OF_KEY, key)
 
-    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
+    def rows_of_prefix(self, dataset: str, prefix: str) -> Sequence[StoredRow]:
         with self._transaction() as connection:
-            return PostgresRows(connection, dataset, self._place).rows(ROWS_OF_PREFIX, start)
+            return PostgresRows(connection, dataset, self._place).rows(ROWS_OF_PREFIX, prefix)
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         with self._transaction() as connection:

@@ -255,12 +255,12 @@ class SqliteStore:
     def _tail(self, dataset: str) -> SqliteTail:
         return SqliteTail(self.connection, dataset)
 
-    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+    def rows_of_key(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._explain_errors():
             return self._tail(dataset).rows(ROWS_OF_KEY, key_in_entry(key))
 
-    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
-        least = key_in_entry(start)
+    def rows_of_prefix(self, dataset: str, prefix: str) -> Sequence[StoredRow]:
+        least = key_in_entry(prefix)
         first_beyond = f"{least[:-1]}{chr(ord(least[-1]) + 1)}"  # the smallest text above all texts that begin with `least`
         with self._explain_errors():
             return self._tail(dataset).rows(ROWS_OF_PREFIX, least, first_beyond)

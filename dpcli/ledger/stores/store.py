@@ -109,11 +109,11 @@ class Store(Protocol):
         All rows are read at one moment. An unknown dataset has no rows.
         """
 
-    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+    def rows_of_key(self, dataset: str, key: str) -> Sequence[StoredRow]:
         """Return the rows that name a key, in ascending order. Other rows are not read."""
 
-    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
-        """Return the rows whose key begins with `start`, as `about` does. The last character of `start` must be ASCII."""
+    def rows_of_prefix(self, dataset: str, prefix: str) -> Sequence[StoredRow]:
+        """Return the rows whose key begins with `prefix`, as `rows_of_key` does. The last character of `prefix` must be ASCII."""
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         """Return the last checkpoint of a dataset, without a check of it; None if there is none."""
