@@ -218,7 +218,7 @@ class EntryLog:
                 for request, _ in requests:
                     entries.append(self._append_entry(tail, trial, request))
                 if self._is_checkpoint_due(trial, entries):
-                    tail.note(checkpoint_of(trial))
+                    tail.put_checkpoint(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
         stored = map(self._apply_stored, tail.new)  # now durable

@@ -210,7 +210,7 @@ class DatasetMove:
                 )
             state.apply(next_entry(row, dataset, state.head))
             if present is None:
-                tail.take(row)
+                tail.append_copied(row)
             if self.progress is not None:
                 self.progress(state.head.seq, end.seq)
         if state.head != end:
@@ -218,7 +218,7 @@ class DatasetMove:
 
     def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
         """Append the copy's first own entry. A random word makes its hash, which is the name of the copy, unique."""
-        tail.take(Ledger(target, self.ledger.dataset).first_own_entry(state, PrepareCopy(secrets.token_hex(16))).row)
+        tail.append_copied(Ledger(target, self.ledger.dataset).first_own_entry(state, PrepareCopy(secrets.token_hex(16))).row)
 
     def check_written(self, target: Store, end: Head) -> None:
         """Read the chain of the copy. Raises LedgerError if it does not end at `end`."""

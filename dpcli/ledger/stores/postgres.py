@@ -123,11 +123,11 @@ class PostgresTail:
     def append(self, row: StoredRow) -> None:
         self.new.append(row)
 
-    def take(self, row: StoredRow) -> None:
+    def append_copied(self, row: StoredRow) -> None:
         # The caller has opened a transaction (`create`), so that others see all copied rows at once.
         self.store.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
-    def note(self, checkpoint: StoredCheckpoint) -> None:
+    def put_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
         """Do nothing, because the server makes its own checkpoints and accepts none from a login."""
 
 

@@ -127,16 +127,16 @@ class SqliteTail:
         row = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
         return int(row[0]) if row else 0
 
-    def note(self, checkpoint: StoredCheckpoint) -> None:
+    def put_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
         self.connection.execute(NEW_CHECKPOINT, (self.dataset, checkpoint.body, checkpoint.digest))
 
     def append(self, row: StoredRow) -> None:
-        self.take(row)
+        self.append_copied(row)
         if self.after(row.seq - 1) != [row]:
             raise LedgerError(f'dataset "{self.dataset}": {NOT_READ_BACK}')
         self.new.append(row)
 
-    def take(self, row: StoredRow) -> None:
+    def append_copied(self, row: StoredRow) -> None:
         self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
 
 

@@ -62,10 +62,10 @@ class Tail(Protocol):
     def append(self, row: StoredRow) -> None:
         """Append a new row. It is written at the latest when `Store.writing` ends."""
 
-    def take(self, row: StoredRow) -> None:
+    def append_copied(self, row: StoredRow) -> None:
         """Append a row that is copied from another store (dpcli.ledger.stores.copying)."""
 
-    def note(self, checkpoint: StoredCheckpoint) -> None:
+    def put_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
         """Replace the checkpoint of the dataset. A store that makes its own checkpoints does nothing."""
 
 
