@@ -131,12 +131,15 @@ class SqliteTail:
         self.connection.execute(NEW_CHECKPOINT, (self.dataset, checkpoint.body, checkpoint.digest))
 
     def append(self, row: StoredRow) -> None:
-        self.append_copied(row)
-        if self.after(row.seq - 1) != [row]:
+        self._insert(row)
+        if self.after(row.seq - 1) != [row]:  # definitions that somebody changed may drop or alter a row
             raise LedgerError(f'dataset "{self.dataset}": {NOT_READ_BACK}')
         self.new.append(row)
 
     def append_copied(self, row: StoredRow) -> None:
+        self._insert(row)  # copying.py reads all copied rows back at the end
+
+    def _insert(self, row: StoredRow) -> None:
         self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
 
 
