@@ -21,7 +21,7 @@ Amounts = Mapping[str, Decimal]
 # The largest number of significant digits of an amount in an entry. A double needs 17. It affects accuracy alone, as costs are rounded up
 # and caps are rounded down.
 DIGITS = 20
-# Limits of an amount that can be read. They are wider than those of entries that dpcli writes, and refuse a hostile text early.
+# Limits of an amount that can be read. They are wider than the limits of what dpcli writes, and refuse a hostile text early.
 CHARACTERS_LIMIT = 400  # an amount has fewer characters
 LARGEST_EXPONENT = 400  # largest absolute value of the power of ten of the first digit; doubles reach 324
 MOST_DIGITS = 60  # digits, without leading zeros
@@ -79,7 +79,7 @@ def float_below(amount: Decimal) -> float:
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
     """Return the amounts of an entry as numbers. Raises LedgerError if a value is not a decimal >= 0 written as a text.
 
-    The limits are wider than those of the grammar of entries (dpcli.ledger.grammar), so that every written amount can be read.
+    The limits are wider than the grammar of entries (dpcli.ledger.grammar), so that every written amount can be read.
     """
     result = {}
     for name, text in amounts.items():

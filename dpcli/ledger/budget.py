@@ -107,7 +107,7 @@ class DatasetBudget(Displayed):
     ) -> None:
         """Charge a run that is made at once. Noise may be drawn only after this method returns.
 
-        The arguments and errors are those of `reserve`. LedgerError is also raised if the key was charged before, because the noise of that
+        The arguments and errors are as in `reserve`. LedgerError is also raised if the key was charged before, because the noise of that
         run may have been drawn already.
         """
         pipeline, key, at, why = _request(pipeline, key, delta, why)

@@ -227,8 +227,8 @@ def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
 def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
     """Return one of the fields `SUMS` of a checkpoint as numbers.
 
-    The names are those of the caps, in their order. But if the dataset is cut into blocks, each name in "spent" and "reserved" consists of
-    an amount and a block (dpcli.ledger.amounts), and the order is that of the checkpoint.
+    The result has the names of the caps, in their order. But if the dataset is cut into blocks, each name in "spent" and "reserved"
+    consists of an amount and a block (dpcli.ledger.amounts), in the order of the checkpoint.
 
     Raises:
         ValueError: An amount has no cap, a cap has no amount, or a number is negative, not finite or too large.

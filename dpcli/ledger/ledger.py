@@ -192,7 +192,7 @@ class Ledger(EntryLog):
 
         A resumed run draws fresh noise. So the steps that it repeats are a new run, which needs a key of its own.
 
-        The other arguments and the errors are those of `spend`. LedgerError is also raised if the run was started before.
+        The other arguments and the errors are as in `spend`. LedgerError is also raised if the run was started before.
 
         Args:
             expires: The time until which the reservation can be voided, as an entry states it ("2030-12-31T00:00:00Z"). If None, the

@@ -3,7 +3,8 @@
 Each function in RULES yields the findings of one kind, under the code of a rule (`dpcli explain DP404` explains one). Some of them no
 single file shows: equal runs within an hour, which may be a retry that was charged twice; runs that disagree about the size of the dataset;
 reservations that nobody ended. Nothing is changed, and a finding refuses no run. A *fingerprint* is a hash of the data, which reveals the
-same data under a second name. The *blocks* of a dataset are parts with caps of their own, and a run reads those of its *window*.
+same data under a second name. *Blocks* are parts of a dataset with caps of their own, and the *window* of a run is the blocks that it
+reads.
 """
 
 from __future__ import annotations

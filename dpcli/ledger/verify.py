@@ -369,7 +369,8 @@ class Prices:
         A charge whose cost cannot be computed is a problem as well.
 
         Args:
-            further: Other charges of the same run, whose costs are added to that of `entry`: those that it corrects, or that correct it.
+            further: Other charges of the same run, whose costs are added to the cost of `entry`: the ones that it corrects, or that correct
+            it.
         """
         place = f'entry {entry.row.seq} ("{entry.key}", dpcli {str(entry.content.get("dpcli"))[:LONGEST_VERSION]})'
         try:

@@ -145,7 +145,7 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
     """Return a file with its account and the entry that the session performs. Each "calibrate" is replaced by a number first.
 
-    The other arguments are those of `one_entry`.
+    The other arguments are as in `one_entry`.
 
     Raises:
         InputError: The file cannot be read, or the entry is refused as in `one_entry`.

@@ -3,7 +3,7 @@
 A *document* is what a command prints, before a format is chosen. A *block* is a part of the dataset, such as a day, with a cap of its own
 (dpcli/ledger/blocks/family.py). A *window* is the list of blocks that a run reads, a *stretch* a list of consecutive blocks, and a
 *retired* block accepts no run. The calendar is a part of the text of `dpcli budget show`, and of `plan`; ledger_pictures.py draws it as a
-chart. The other document is that of `dpcli budget windows`.
+chart. The windows are the document of `dpcli budget windows`.
 """
 
 from __future__ import annotations

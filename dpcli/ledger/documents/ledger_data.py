@@ -2,7 +2,7 @@
 
 A *document* is what a command prints (dpcli/document/document.py); the other files of this folder build documents from these parts. A
 *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person
-(dpcli/ledger/governance). A dataset may be cut into *blocks*, such as days; the balance is then that of the fullest block, since the cap
+(dpcli/ledger/governance). A dataset may be cut into *blocks*, such as days; the balance of the fullest block is then shown, since the cap
 holds for each block by itself. *Amounts* are costs or caps by name in the currency of the ledger's *filter*, the theorem that adds up runs,
 such as {"rho": 0.1}. In the sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON
 values.

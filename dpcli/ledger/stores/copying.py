@@ -37,8 +37,8 @@ from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, 
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import NAMED_FAULTS, Verified, require_unchanged_definitions, verify
 
-# The longest time, in seconds, of the transaction in which a database appends all entries. It is far above that of other transactions
-# (WORK in postgres_connection.py), because a chain may be long. It affects waiting alone.
+# The longest time, in seconds, of the transaction in which a database appends all entries. It is far longer than other transactions may
+# take (WORK in postgres_connection.py), because a chain may be long. It affects waiting alone.
 DAY = 86_400.0
 Progress = Callable[[int, int], None]  # called with the number of entries that were copied, and the number of all entries
 

@@ -3,8 +3,8 @@
 A store keeps the entries of datasets as *rows*: number, text and SHA-256. Each text contains the hash of the row before it, so that the
 rows of a dataset are a hash *chain*, whose end is its *head* (dpcli/ledger/chain.py). stores/places.py opens, creates and upgrades a store;
 dpcli/ledger/entry_log.py reads and appends through the interface in store.py. The *definitions* are the tables, triggers and SQL functions
-in the .sql files of this folder. They have a version number, because a database keeps those of the dpcli that installed them. Only the SQL
-functions append, append_all and take write rows, and they check each row again, whatever client sends it.
+in the .sql files of this folder. They have a version number, because a database keeps the ones that an earlier dpcli installed. Only the
+SQL functions append, append_all and take write rows, and they check each row again, whatever client sends it.
 
 A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops blocks nobody. The SQL
 function `dpcli.append_all` locks the head of the dataset. If others have appended since the writer read, it puts the writer's rows after

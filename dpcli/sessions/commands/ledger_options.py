@@ -1,9 +1,10 @@
 """The options --ledger, --dataset and --window of the commands that charge a ledger, and the messages of these commands about it.
 
 A *ledger* (dpcli/ledger) is the account book of a dataset: it records what each run cost, and refuses a run that does not fit in the rest
-of the budget. The options are those of train, sweep, release, pate, pmixed, prompt and generate. Without --ledger nothing is charged, and
-nobody adds the cost of the run to that of other runs. A *plan* is what a command is about to do, with its cost (dpcli/sessions/priced.py).
-A *window* is the part of the dataset that a run reads (dpcli/sessions/window.py). It consists of *blocks*, such as days.
+of the budget. The commands train, sweep, release, pate, pmixed, prompt and generate have the options. Without --ledger nothing is charged,
+and nobody adds the cost of the run to that of other runs. A *plan* is what a command is about to do, with its cost
+(dpcli/sessions/priced.py). A *window* is the part of the dataset that a run reads (dpcli/sessions/window.py). It consists of *blocks*, such
+as days.
 """
 
 from __future__ import annotations
