@@ -22,7 +22,6 @@ from dpcli.train.plan.clipping import MEASURABLE
 # As COUNT (base/fields.py), but 0 is allowed.
 NONE_OR_MORE = Constraint("a whole number from 0 to 10^18", lambda x: 0 <= x <= 10**18, (("minimum", 0), ("maximum", 10**18)))
 ENFORCED_KEYS = ("max_participations", "min_separation")  # limits that the server enforces in addition to its random draws
-# The setting without which min_clients and dishonest have no effect.
 SECURE_AGGREGATION = Reader('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")
 
 
