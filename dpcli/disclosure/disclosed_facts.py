@@ -1,8 +1,9 @@
 """The facts that a disclosure states about one pipeline, gathered once and before any sentence is written.
 
-They are the account (what it costs), the meaning of the account (what an attacker can still do), the account of the same run if its batches
-were not drawn at random, and the findings of the lint rules. statement.py and item_answers.py turn them into words; train, predict and
-release gather them for the statements of their runs, too.
+A *disclosure* tells a reader what a release guarantees. Its facts are the *account* (the certified epsilon and delta, dpcli/analysis), the
+*meaning* of the account (what an attacker can still do), the account of the same run if its batches were not drawn at random, and the
+findings of the lint rules. A *certificate* is a proof of epsilon that a small program can check. statement.py and item_answers.py turn the
+facts into words; train, predict and release gather them for the statements of their runs, too.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _unamplified(pipeline: Pipeline, file_account: Account) -> Account | None:
 
 
 def amplified(entry: Entry) -> bool:
-    """Return whether the cost of an entry is smaller because its records are drawn at random."""
+    """Return whether the cost of an entry, a [[mechanism]] table of the file, is smaller because its records are drawn at random."""
     return entry.sampling is not None and entry.sampling.amplified
 
 

@@ -1,6 +1,8 @@
 """A mechanism of the file in words for a disclosure: its keys, and what its noise is measured against.
 
-An answer stays on a readable line: long values are cut, and of long lists only the first words are named.
+An *entry* is a [[mechanism]] table of the file, and its *spec* is the object that holds the keys of its type. item_answers.py puts these
+words into answers, which stay on a readable line: long values are cut, and of long lists only the first words are named. A long number is
+rounded to the side on which the mechanism is less private.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.parts import part_names
 
+# Both are arbitrary, and affect what is shown alone.
 MOST_LISTED = 8  # largest number of mechanisms, or other words, that one line lists
 LONGEST_VALUE = 60  # largest number of characters of a key's value in one line
 

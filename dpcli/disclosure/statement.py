@@ -1,9 +1,10 @@
 """A disclosure statement: the answers by chapter, and passages in plain words.
 
-A *form* is a list of items that a paper or a registry asks about, in chapters (items.py); an answer is taken from the file and its account,
-and an item without one is printed as NOT STATED. The passages say what is promised, what an attacker can still find out, what the number
-rests on, and what it does not cover. People who cannot check the number read this text: each sentence must hold for every file that gets
-it, and the rules that call a file unsound come first.
+`dpcli report` prints it (documents/disclosure.py). A *form* is a list of *items*, questions that a paper or a registry asks about a private
+release, in chapters (items.py); an answer is taken from the file and its *account*, the certified epsilon and delta (disclosed_facts.py).
+An item without an answer is printed as NOT STATED. The passages say what is promised, what an attacker can still find out, what the number
+rests on, and what it does not cover; upper bounds in them are rounded up. People who cannot check the number read this text: each sentence
+must hold for every file that gets it, and the rules that call a file unsound come first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dpcli.document.document import Passage
 from dpcli.document.short_numbers import few, short_percent_up
 from dpcli.mechanisms.neighbours import Adjacency
 
+# The three are arbitrary, and affect words alone.
 ALARM = 0.01  # false positive rate of the attack that the statement describes
 LARGEST_EPSILON = 30.0  # A larger epsilon is called no protection, as it lets odds change by more than a factor of e^30.
 USELESS = 0.999  # From this true positive rate on, the statement says that the bound rules out almost nothing.
@@ -168,13 +170,13 @@ def _budget_sentence(facts: Facts) -> str:
 def _attack(facts: Facts, meaning: Meaning) -> Passage:
     question = QUESTIONS[facts.privacy.adjacency]
     secret, hit, miss = (words.format(unit=facts.unit) for words in (question.secret, question.hit, question.miss))
-    caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
+    hit_rate = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
     alarm = f"{few(100.0 * ALARM)} %"
     rates = (
-        f"If they accept false alarms in {alarm} of the cases where {miss}, they recognise at most {short_percent_up(caught)} of the "
+        f"If they accept false alarms in {alarm} of the cases where {miss}, they recognise at most {short_percent_up(hit_rate)} of the "
         f"cases where {hit}. Without the release, they recognise {alarm}."
     )
-    if caught >= USELESS:
+    if hit_rate >= USELESS:
         rates += " This limit rules out almost nothing."
     return Passage(
         ATTACK,

@@ -16,7 +16,7 @@ from typing import Any
 from dpcli.exam.filter_laws import OPENINGS, PRICED_AT, ExaminedLedger, broken, runs
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.amounts import EXACT, Amounts
-from dpcli.ledger.filters.filter import Cost, Filter, opened_filter
+from dpcli.ledger.filters.filter import Cost, Filter, filter_for_cap
 
 TENTH, TEN = Decimal("0.1"), Decimal(10)
 LARGE_DELTA = 0.3  # a delta that is larger than the delta of any ledger in OPENINGS
@@ -138,7 +138,7 @@ def priced(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
 
 def opened(name: str, epsilon: float, delta: float) -> ExaminedLedger:
     """Return a ledger with the named filter and the cap (epsilon, delta)."""
-    cached: Any = CachedPrices(opened_filter(name, epsilon, delta, {}))
+    cached: Any = CachedPrices(filter_for_cap(name, epsilon, delta, {}))
     return ExaminedLedger(cached, epsilon, delta)
 
 

@@ -1,11 +1,14 @@
 """The plan of a federated run, which is made before any client takes part.
 
-It states the entry ([[mechanism]] table) that a round performs, the number of rounds, and the number of rounds that one charge pays for.
+In a *round* of federated training some clients compute an update from their own data, and the server uses a noisy sum of the updates. The
+plan states the *entry* ([[mechanism]] table) that a round performs, the number of rounds, and the number of rounds that one charge in a
+ledger pays for. `dpcli.rounds` (rounds.py) makes it from a file, and asks it for the pipeline of each charge.
 
 Rounds with independent noise are charged one by one, with two exceptions. A *pass* over the clients costs as much as its first round, as
 each client takes part once. Correlated noise over n rounds (a *run* of the noise) is one mechanism. So one charge pays for a complete pass
 or run: this number of rounds is the `portion`. If sampling does not amplify, and a client takes part at most k times, the charges of k
-rounds pay for all rounds (`paid_by`).
+rounds pay for all rounds (`paid_by`). Both numbers are a matter of soundness; round_checks.py refuses a file whose entry costs less than
+its rounds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The [federated] table of a pipeline file. This module does not import numpy.
 
-The table describes what the server and its clients do, in *rounds* whose noisy sums of updates are released. It states no cost. The cost
-follows from the [[mechanism]] entry that a round performs. If that entry costs less than the described rounds, the file is refused
-(round_checks.py). A key with claim=True states what dpcli cannot check; the gate shows a reviewer every change of such a key.
+In *federated* training a server trains a model with many clients. In a *round* some clients compute an *update* from their own data, and
+the server uses only a noisy sum of the clipped updates. The table describes what the server and its clients do. It states no cost. The cost
+follows from the *entry* ([[mechanism]] table) that a round performs. If that entry costs less than the described rounds, the file is
+refused (round_checks.py). A key with claim=True states what dpcli cannot check; the gate shows a reviewer every change of such a key. A
+*premise* is an assumption of the guarantee, with who must see to it and a test that shows what goes wrong otherwise.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dpcli.base.premise import Premise, Premises
 from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.clipping import MEASURABLE
 
+# As COUNT (base/fields.py), but 0 is allowed.
 NONE_OR_MORE = Constraint("a whole number from 0 to 10^18", lambda x: 0 <= x <= 10**18, (("minimum", 0), ("maximum", 10**18)))
 ENFORCED_KEYS = ("max_participations", "min_separation")  # limits that the server enforces in addition to its random draws
 SECURE_AGGREGATION = NeededSetting('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")

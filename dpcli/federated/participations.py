@@ -1,9 +1,10 @@
 """The participations of clients in rounds: how often [federated] lets a client take part, and the count of one process.
 
 A *round* is one noisy sum of the updates of some clients (rounds.py). In a *pass* over the clients each of them takes part once. The fewer
-rounds a client takes part in, the less a run costs it. So if [federated] states a limit that the server enforces (`enforced_keys`), an
-instance of `dpcli.rounds` counts the participations of each client, and allows no more of them than it has paid for. The counts need not be
-saved: if a run continues in another process, each client may take part as often again, but the rounds are charged again too.
+rounds a client takes part in, the less a run costs it. round_checks.py compares `participation_limit` with what a file charges for. And if
+[federated] states a limit that the server enforces (`enforced_keys`), an instance of `dpcli.rounds` counts the participations of each
+client, and allows no more of them than it has paid for. The counts need not be saved: if a run continues in another process, each client
+may take part as often again, but the rounds are charged again too.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class ParticipationCounter:
         self._rounds_of_client: dict[int, list[int]] = {}
         self._lock = threading.Lock()
 
-    def take(self, number: int, clients: Iterable[int]) -> None:
+    def take(self, round_number: int, clients: Iterable[int]) -> None:
         """Count the clients of one round.
 
         Raises InputError if a client takes part too often, or too few rounds after another participation. No client is then counted.
@@ -84,23 +85,25 @@ class ParticipationCounter:
         with self._lock:
             paid = self._paid()
             for client in chosen:
-                self._refuse(number, client, paid)
+                self._refuse_excess(round_number, client, paid)
             for client in chosen:
-                self._rounds_of_client.setdefault(client, []).append(number)
+                self._rounds_of_client.setdefault(client, []).append(round_number)
 
-    def _refuse(self, number: int, client: int, paid: int) -> None:
+    def _refuse_excess(self, round_number: int, client: int, paid: int) -> None:
         most, separation = self._limit.max_participations, self._limit.min_separation
         earlier = self._rounds_of_client.get(client, [])
-        conflicting = next((other for other in earlier if abs(number - other) < separation), None)
+        conflicting = next((other for other in earlier if abs(round_number - other) < separation), None)
         if conflicting is not None:
             raise InputError(
-                f"round {number}: expected clients that take part at least {separation} rounds apart, found client {client}, who "
+                f"round {round_number}: expected clients that take part at least {separation} rounds apart, found client {client}, who "
                 f"took part in round {conflicting}"
             )
         if len(earlier) >= most:
-            raise InputError(f"round {number}: expected clients that took part in fewer than {most} rounds, found client {client}")
+            raise InputError(
+                f"round {round_number}: expected clients that took part in fewer than {most} rounds, found client {client}"
+            )
         if len(earlier) >= paid:
             raise InputError(
-                f"round {number}: expected clients that take part at most once in each of the {paid} paid passes, found client "
+                f"round {round_number}: expected clients that take part at most once in each of the {paid} paid passes, found client "
                 f"{client}, who took part in round {earlier[-1]}"
             )

@@ -7,6 +7,6 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("ledger", "train"),
     sections={"federated": "dpcli.federated.federated_settings:Federated"},
-    judged_in_file={"federated": "dpcli.federated.round_checks:judge_rounds"},
-    judged_solved={"federated": "dpcli.federated.round_checks:judge_solved"},
+    judged_in_file={"federated": "dpcli.federated.round_checks:check_rounds"},
+    judged_solved={"federated": "dpcli.federated.round_checks:check_solved_rounds"},
 )

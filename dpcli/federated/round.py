@@ -1,8 +1,9 @@
 """A charged round of a server, with the clients that take part in it and the noisy sum of their updates.
 
-In federated training, clients compute *updates* and the server adds them up. `Rounds` (rounds.py) charges a round and hands out a `Round`;
-`release` clips each update, adds the noise and returns the sum, once. The set of clients that were drawn is secret, and so is their number:
-a sum may be divided by `expected_clients` only. If the clients add the noise themselves, `release` is refused.
+In federated training, clients compute *updates* and the server adds them up. `Rounds` (rounds.py) charges a round in a ledger, as its
+*plan* states (federated_plan.py), and hands out a `Round`; `release` clips each update, adds the noise and returns the sum, once. The set
+of clients that were drawn is secret, and so is their number: a sum may be divided by `expected_clients` only. If the clients add the noise
+themselves, `release` is refused.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 
 
 REAL_KINDS = "biuf"  # numpy's codes for types of real numbers
+# Limits of arguments, which affect neither the noise nor the cost.
 LARGEST_UPDATE = 2**40  # largest length of an update; no machine has memory for more
 CLIENT_BITS = 256  # largest size of a client's number, so that a 256-bit hash can be used as a number
+LARGEST_SHOWN = 10**18  # a larger size is not printed in a message
 
 
 class Round(Displayed):
@@ -56,7 +59,7 @@ class Round(Displayed):
     ) -> None:
         self.number, self.key = number, key
         self._plan, self._clients, self._process, self._counter = plan, clients, this_process(), counter
-        self._claim = threading.Lock()  # held by the one release that draws the noise; released only if no noise was drawn
+        self._claim = threading.Lock()  # held by the one call of `release` that draws the noise; freed only if no noise was drawn
 
     def _line(self) -> str:
         return f"{self.number}, key={self.key!r}"
@@ -107,16 +110,16 @@ class Round(Displayed):
             InputError: If the round was released before, or its noise may have been drawn; if an update comes from a client that was not
                 drawn, or that takes part more often or sooner than [federated] allows; or if the clients add the noise.
         """
-        count = self._size(size)
-        sent = self._sent(updates)
-        total = clipped_sum(self._plan, sent, count)  # before the claim, as it may run code of the caller
+        length = self._checked_size(size)
+        sent = self._updates_by_client(updates)
+        total = clipped_sum(self._plan, sent, length)  # before the claim, as it may run code of the caller
         if self._process != this_process() or not self._claim.acquire(blocking=False):
             raise InputError(f"round {self.number}: already released: a second release would need noise that was not charged")
-        self._count(sent)
-        noisy: Reals = round_to_grid(total + draw_noise(self._plan, count), grid_of(_noise_std(self._plan)))
+        self._count_participations(sent)
+        noisy: Reals = round_to_grid(total + draw_noise(self._plan, length), grid_of(_noise_std(self._plan)))
         return noisy
 
-    def _count(self, sent: Mapping[int, Any]) -> None:
+    def _count_participations(self, sent: Mapping[int, Any]) -> None:
         """Count the participations of the clients. If a client is refused, the round may still be released with other clients."""
         try:
             if self._counter is not None:
@@ -125,17 +128,17 @@ class Round(Displayed):
             self._claim.release()
             raise
 
-    def _size(self, size: object) -> int:
+    def _checked_size(self, size: object) -> int:
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
             given = type(size).__name__
-            if isinstance(size, int | float) and not abs(size) > 10**18:  # also for NaN
+            if isinstance(size, int | float) and not abs(size) > LARGEST_SHOWN:  # also for NaN
                 given = repr(size)
             raise InputError(
                 f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, the length of an update, found {given}"
             )
         return int(size)
 
-    def _sent(self, updates: Mapping[int, Any]) -> dict[int, Any]:
+    def _updates_by_client(self, updates: Mapping[int, Any]) -> dict[int, Any]:
         """Return the updates by client number. Raises InputError for a client that is invalid, repeated or was not drawn."""
         drawn = None if isinstance(self._clients, ServerDraws) else frozenset(self._clients.tolist())
         sent: dict[int, Any] = {}
@@ -144,18 +147,20 @@ class Round(Displayed):
         for client, update in updates.items():
             if isinstance(client, bool) or not isinstance(client, int | np.integer):
                 raise InputError(f"round {self.number}: expected whole numbers of clients, found {type(client).__name__}")
-            number = int(client)
-            if number.bit_length() > CLIENT_BITS:
+            client_number = int(client)
+            if client_number.bit_length() > CLIENT_BITS:
                 raise InputError(
                     f"round {self.number}: expected whole numbers of clients with at most {CLIENT_BITS} bits, found a larger number"
                 )
-            if number in sent:
-                raise InputError(f"round {self.number}: expected at most one update of each client, found two of client {number}")
-            if number < 0 or (drawn is not None and number not in drawn):
+            if client_number in sent:
                 raise InputError(
-                    f"round {self.number}: expected updates of clients that were drawn for it, found an update of client {number}"
+                    f"round {self.number}: expected at most one update of each client, found two of client {client_number}"
                 )
-            sent[number] = update
+            if client_number < 0 or (drawn is not None and client_number not in drawn):
+                raise InputError(
+                    f"round {self.number}: expected updates of clients that were drawn for it, found an update of client {client_number}"
+                )
+            sent[client_number] = update
         return sent
 
     def __reduce__(self) -> NoReturn:
@@ -244,7 +249,7 @@ def draw_noise(plan: FederatedPlan, size: int) -> Reals:
 
 
 def _noise_std(plan: FederatedPlan) -> float:
-    """Return the standard deviation of the noise of one round, noise_multiplier times the clipping norm, rounded up."""
+    """Return the standard deviation of the noise of one round, noise_multiplier times the clipping norm, rounded up to the private side."""
     noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
     return nextafter(noise * _required_clip(plan), inf)
 

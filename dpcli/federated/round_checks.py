@@ -1,8 +1,10 @@
 """Checks that the entry of a round costs at least as much as the rounds that [federated] describes.
 
-An *entry* is a [[mechanism]] table of the file: it says what is charged. [federated] says what is done. The file is refused, with each
-problem at its key, if less is charged than done: less noise, fewer participations of a client, or a sampling that amplifies more. A
-*problem* is (key, what is expected there, what the file states).
+In a *round* of federated training some clients send an update, and a noisy sum of the updates is used. An *entry* is a [[mechanism]] table
+of the file: it says what is charged. [federated] says what is done. The file is refused, with each problem at its key, if less is charged
+than done: less noise, fewer participations of a client, or a sampling that amplifies more. A *problem* is (key, what is expected there,
+what the file states). The reader of files calls `check_rounds`, and again `check_solved_rounds` when it has computed a parameter that the
+file left open. *Correlated* noise spans a *run* of several rounds, and is one mechanism.
 
 With noise = "server", the adversary sees only the releases and does not know which clients were drawn, so that sampling may amplify.
 Otherwise the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are protected but not
@@ -42,7 +44,7 @@ OBSERVED = {
 PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
 
 
-def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
+def check_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each key by which an otherwise valid file costs less than its rounds, or contradicts its privacy model."""
     values = read_document(tables, Findings())
     for key, expected, stated in round_problems(table, values["privacy"], values.get("mechanism", ())):
@@ -55,7 +57,7 @@ def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings
         )
 
 
-def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
+def check_solved_rounds(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
     """Yield the `round_problems` of a file after its noise has been computed."""
     yield from round_problems(table, pipeline.privacy, pipeline.mechanisms)
 
@@ -238,7 +240,7 @@ def _sampled_problems(table: Federated, entry: Entry, scheme: Scheme, privacy: P
     stated, charged = table.rate(privacy.dataset_size), _charged_rate(entry, privacy)
     if stated is not None and charged is not None and stated != charged:
         key = "client_rate" if table.client_rate is not None else "clients_per_round"
-        share = f"{float(charged):.7g}"
+        share = f"{float(charged):.7g}"  # shown alone; the fractions are compared
         yield (TABLE, key), f'a share of {share} of the clients in a round, as "{entry.name}" states', f"{float(stated):.7g}"
 
 

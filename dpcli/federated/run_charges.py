@@ -1,7 +1,9 @@
 """The charges of a federated run: ledger entries whose keys begin with the key of the run, such as "week-7/round-000001".
 
-`Rounds` (rounds.py) makes these charges, and a later process finds here how many rounds are paid for. Each charge is compared with the
-current file, as a key belongs to one file: rounds of another file cost something else.
+A *ledger* records what each charge on a dataset cost (dpcli/ledger), under a *key*, its name. A *round* is one noisy sum of the updates of
+some clients, and the *rest* of a file is the entries ([[mechanism]] tables) that no round performs. `Rounds` (rounds.py) makes these
+charges, and a later process finds here how many rounds are paid for. Each charge is compared with the current file, as a key belongs to one
+file and one *window*, the part of the dataset that is read: rounds of another file cost something else.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import Run
 
 
-WORDS = ("round", "charge")  # words in the keys of charges that pay for one round, and for several rounds
+# The words in the keys of charges for one round, and for several rounds. Keys are stored in ledgers, so the words must not change.
+WORDS = ("round", "charge")
 CHARGE_NAME = re.compile(rf"({'|'.join(WORDS)})-([0-9]{{6,}})|beside")  # end of a charge's key, after the key of the run and "/"
 
 
@@ -45,7 +48,7 @@ def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
     Raises LedgerError if a charge was made for another file or window, so that the cost of its rounds differs.
     """
     charges, window, tables = RunCharges(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
-    for run in ledger.runs_beginning(f"{key}/"):
+    for run in ledger.runs_with_prefix(f"{key}/"):
         name = CHARGE_NAME.fullmatch(run.key[len(key) + 1 :])
         if name is None:
             continue
@@ -81,7 +84,7 @@ def run_name(ledger: Ledger, key: str) -> str:
 
     If this login has made charges under `key` itself, from before keys had logins, the run continues under `key`.
     """
-    if any(payer(run.content) == ledger.who for run in ledger.runs_beginning(f"{key}/")):
+    if any(payer(run.content) == ledger.who for run in ledger.runs_with_prefix(f"{key}/")):
         return key
     return ledger.own_key(key)
 

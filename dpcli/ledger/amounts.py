@@ -18,16 +18,21 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, Inval
 from dpcli.base.errors import InternalError, LedgerError
 
 Amounts = Mapping[str, Decimal]
-DIGITS = 20  # largest number of significant digits of an amount in an entry; a double needs 17
-# Limits of an amount that can be read. Every number within them is exact in the context EXACT.
+# The largest number of significant digits of an amount in an entry. A double needs 17. It affects accuracy alone, as costs are rounded up
+# and caps are rounded down.
+DIGITS = 20
+# Limits of an amount that can be read. They are wider than the limits of what dpcli writes, and refuse a hostile text early.
 CHARACTERS_LIMIT = 400  # an amount has fewer characters
 LARGEST_EXPONENT = 400  # largest absolute value of the power of ten of the first digit; doubles reach 324
 MOST_DIGITS = 60  # digits, without leading zeros
-# Doubles reach from 1e-324 to 1e308, so that 700 digits hold the exact sum of any amounts. A sum that would be rounded raises Inexact.
+# The context of exact sums. Doubles reach from 1e-324 to 1e308, so that 700 digits hold the sum of any amounts that were doubles. It is a
+# matter of soundness that no sum is rounded: a sum that would be rounded raises Inexact.
 EXACT = Context(prec=700, Emin=-5000, Emax=5000, traps=[Inexact, InvalidOperation, Overflow])
 AT = "@"  # separates the name of an amount, which has no "@", from the name of a block in a key
 ZERO = Decimal(0)
-SLACK = Decimal("1.000000001")  # factor by which costs may differ, as two versions of dpcli may compute different last digits
+# `dpcli budget verify` accepts a cost that is too low, or a cap that is too high, by up to this factor, because two versions of dpcli may
+# compute different last digits. It changes no charge.
+SLACK = Decimal("1.000000001")
 _UP = Context(prec=DIGITS, rounding=ROUND_CEILING)
 _DOWN = Context(prec=DIGITS, rounding=ROUND_FLOOR)
 
@@ -56,7 +61,7 @@ def decimal_of(x: float) -> Decimal:
     of 0.1 add up to 1. Otherwise the result is the exact value of the double.
     """
     short = Decimal(repr(x))
-    return short if len(short.as_tuple().digits) <= 15 else Decimal(x)
+    return short if len(short.as_tuple().digits) <= 15 else Decimal(x)  # doubles of normal size tell decimals of 15 digits apart
 
 
 def float_above(amount: Decimal) -> float:
@@ -74,7 +79,7 @@ def float_below(amount: Decimal) -> float:
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
     """Return the amounts of an entry as numbers. Raises LedgerError if a value is not a decimal >= 0 written as a text.
 
-    The limits are wider than those of the grammar of entries (dpcli.ledger.grammar), so that every written amount can be read.
+    The limits are wider than the grammar of entries (dpcli.ledger.grammar), so that every written amount can be read.
     """
     result = {}
     for name, text in amounts.items():

@@ -1,8 +1,11 @@
 """The balance of a ledger in numbers that help to plan runs: shares of the cap, and the runs that still fit.
 
-The cap and the spending are amounts in the currency of the ledger's filter (dpcli/ledger/filters/filter.py). What is shown is the *share*
-of the cap that is spent, for the amount with the largest share. If the dataset is cut into blocks, each with a cap of its own, it is the
-share of the fullest block. This module does not need numpy, so that `dpcli budget show` starts fast.
+`dpcli budget show` (documents/ledger_balance.py) and other documents print these numbers; no charge depends on them. The cap and the
+spending are amounts in the currency of the ledger's *filter* (filters/filter.py), the theorem that adds up runs even if they were chosen
+from outputs. What is shown is the *share* of the cap that is spent, for the amount with the largest share. If the dataset is cut into
+*blocks*, such as days, each has a cap of its own, and the share of the fullest block is shown. In *declared mode* there is no filter: all
+runs were fixed at the opening. An *odometer* bounds what was spent so far at a moment that may be chosen from outputs
+(filters/odometer.py). This module does not need numpy, so that `dpcli budget show` starts fast.
 """
 
 from __future__ import annotations
@@ -77,7 +80,8 @@ def odometer(state: LedgerState) -> Odometer:
         )
     rule, spent = terms.the_filter, state.fullest().spent
     if terms.family is not None:
-        units = Decimal(terms.family.max_blocks ** (rule.group_power or 0))  # it is 1 if a cost has a delta
+        # The costs for all blocks of a unit, by group privacy (blocks/family.py); the factor is 1 if a cost has a delta.
+        units = Decimal(terms.family.max_blocks ** (rule.group_power or 0))
         spent = {name: amounts.EXACT.multiply(value, units) for name, value in spent.items()}
     return Odometer(rule.odometer(spent, terms.delta), rule.epsilon(spent, terms.delta))
 

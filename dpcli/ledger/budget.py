@@ -4,10 +4,11 @@
         run.start()
         ...  # draw noise
 
-The life of a run is `reserve` (it is charged in full), `start` (noise may be drawn from now on), and the end of the `with` block (it is
-committed, unless the block raised an exception). Only a run that was never started can be voided and refunded. A repeated request with the
-same key charges nothing twice. Arguments of a wrong type raise InputError before a ledger is opened; the last functions of this module
-check the types. The ledger itself is dpcli/ledger/ledger.py.
+A *ledger* is the account book of a dataset's privacy budget (dpcli/ledger/ledger.py), in a file or a database. The life of a run is
+`reserve` (it is charged in full), `start` (noise may be drawn from now on), and the end of the `with` block (it is committed, unless the
+block raised an exception). Only a run that was never started can be voided and refunded. A repeated request with the same key charges
+nothing twice. A dataset may be cut into *blocks*, each with a budget of its own; the *window* of a run is the blocks that it reads.
+Arguments of a wrong type raise InputError before a ledger is opened; the last functions of this module check the types.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class DatasetBudget(Displayed):
     ) -> None:
         """Charge a run that is made at once. Noise may be drawn only after this method returns.
 
-        The arguments and errors are those of `reserve`. LedgerError is also raised if the key was charged before, because the noise of that
+        The arguments and errors are as in `reserve`. LedgerError is also raised if the key was charged before, because the noise of that
         run may have been drawn already.
         """
         pipeline, key, at, why = _request(pipeline, key, delta, why)

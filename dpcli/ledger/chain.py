@@ -1,8 +1,11 @@
 """The hash chain of a ledger, and the format of the times in its entries.
 
-Each entry is stored as JSON in one canonical spelling, and contains the SHA-256 of the entry before it. So a change, removal or insertion
-of an entry changes the hash of every later entry. Removing the last entries, or recomputing the whole chain, is not visible here: compare
-with an anchor, an earlier head that somebody keeps elsewhere (verify.py). What the entries mean is up to state.py.
+An *entry* is a line of a ledger, such as the charge for a run; its *content* is a JSON object, and what it means is up to state.py. Each
+entry is stored as JSON in one canonical spelling, and contains the SHA-256 of the entry before it. So a change, removal or insertion of an
+entry changes the hash of every later entry. To *seal* an entry is to add its number and that hash (`seal`); entry_log.py does it for every
+new entry, and reads entries by `next_entry`, which checks both. The *head* is the number and hash of the last entry. Removing the last
+entries, or recomputing all of the chain, is not visible here: compare with an anchor, an earlier head that somebody keeps elsewhere
+(verify.py).
 
 Source: Haber & Stornetta 1991, How to time-stamp a digital document, Journal of Cryptology 3.
 """
@@ -19,8 +22,9 @@ from typing import Any
 
 from dpcli.base.errors import InputError, LedgerError
 
-VERSION = 1  # format of the entries
-GENESIS = "0" * 64  # the field "previous" of the first entry
+VERSION = 1  # format of the entries, which each entry states in its field "ledger"
+GENESIS = "0" * 64  # the field "previous" of the first entry, which has no entry before it
+# Sorted keys, no spaces, ASCII: so equal contents have equal texts, and thus equal hashes.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 STAMP = "%Y-%m-%dT%H:%M:%SZ"  # times are in UTC, to the second
 
@@ -102,9 +106,10 @@ def linked_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
 
 
 def is_sealed_again(row: StoredRow, stored: StoredRow) -> bool:
-    """Return whether a stored row is `row`, or differs from it only by its number, the hash before it and its time.
+    """Return whether a stored row is `row`, or differs from it only by its number, the hash of the row before it, and its time.
 
-    A database seals a row again after rows that others have appended meanwhile (stores/postgres.py). Anything else would be another entry.
+    A database seals a row again if others have appended rows since it was made (stores/postgres.py). Any other difference would make it
+    another entry than the one that was sent.
     """
     if stored == row:
         return True

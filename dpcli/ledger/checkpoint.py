@@ -1,7 +1,7 @@
 """Checkpoints, which store the state of a ledger at one of its entries. A reader continues from there and skips the entries before.
 
-The state (state.py) is what the entries add up to: caps, spending, open reservations. A ledger with years of runs would otherwise be read
-from its first entry by every command.
+The *state* (state.py) is what the entries add up to: caps, spending, open reservations. A ledger with years of runs would otherwise be read
+from its first entry by every command. entry_log.py reads checkpoints and, in a file, writes them; verify.py checks them.
 
 A checkpoint is a cache. It is computed from a state that was read and checked, and it is written in the transaction of the entry that it
 describes. It contains the hashes of that entry and of the opening entry, and every sum as an exact decimal. A digest protects its text.
@@ -15,8 +15,10 @@ A reader uses a checkpoint under these rules:
 Anybody who can write the ledger file can write any chain and any checkpoint into it. `verify` reveals such a forgery, as it reads all
 entries and compares the totals. In a database only the server's own functions write checkpoints, from accepted entries.
 
-A checkpoint lists the runs that have not ended. Other runs are looked up by an index of keys. Without the list, a damaged index could hide
-that a reservation was started or voided.
+A checkpoint lists the runs that have not ended. Other runs are looked up by an index of *keys*, the names of runs. Without the list, a
+damaged index could hide that a reservation was started or voided. Under "people" it has the charges of each person, but only if the ledger
+has *quotas*, which limit what a person or a team may charge. In a two-person ledger it lists the open *proposals*, which wait for a second
+person's approval. A dataset may be cut into *blocks*, each with a cap of its own; `retired` blocks accept no further run.
 """
 
 from __future__ import annotations
@@ -40,9 +42,13 @@ from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
 # The formats of checkpoints without and with quotas. A version of dpcli that does not know quotas ignores a checkpoint of format 2.
 FORMAT, WITH_QUOTAS = 1, 2
-EVERY = 256  # number of entries between two checkpoints
+# The number of entries between two checkpoints. It affects speed alone: a reader usually applies fewer entries than this. The SQL function
+# dpcli.every returns this number too.
+EVERY = 256
 SUMS = ("caps", "spent", "reserved")  # the fields that map names to amounts
-MOST_DIGITS = 500  # largest number of digits before the point of an amount; real sums are far smaller
+# The largest number of digits before the point of an amount. No sum of real costs comes near, as each is at most 1e310 (LARGEST_AMOUNT in
+# grammar.py). A checkpoint with a larger amount is ignored.
+MOST_DIGITS = 500
 
 
 def is_due(state: LedgerState, last_seq: int) -> bool:
@@ -79,7 +85,7 @@ def checkpoint_content(state: LedgerState) -> dict[str, Any]:
     if _is_two_person(state):
         content["proposals"] = {str(proposal.seq): proposal.hash for proposal in state.proposals.values()}
     if state.largest > state.at_opening and not state.unbounded:
-        content["unseen"] = True
+        content["unseen"] = True  # each raise above the guarantee stated that nobody who decides on the cap had seen an output
     if state.quotas and state.people is not None:
         content["quotas"] = {str(quota.seq): quota.hash for quota in state.quotas.values()}
         content["people"] = {who: amounts.texts(total) for who, total in state.people.items()}
@@ -221,8 +227,8 @@ def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
 def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
     """Return one of the fields `SUMS` of a checkpoint as numbers.
 
-    The names are those of the caps, in their order. But if the dataset is cut into blocks, each name in "spent" and "reserved" consists of
-    an amount and a block (dpcli.ledger.amounts), and the order is that of the checkpoint.
+    The result has the names of the caps, in their order. But if the dataset is cut into blocks, each name in "spent" and "reserved"
+    consists of an amount and a block (dpcli.ledger.amounts), in the order of the checkpoint.
 
     Raises:
         ValueError: An amount has no cap, a cap has no amount, or a number is negative, not finite or too large.

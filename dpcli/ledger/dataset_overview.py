@@ -1,7 +1,9 @@
 """An overview of the datasets in several ledgers, for `dpcli budget overview`: how much of each budget is used, and what needs attention.
 
 A ledger file or database may hold several datasets, each with a cap of its own. If a dataset or a ledger cannot be read, the others are
-still shown. documents/ledger_overview.py prints the overview.
+still shown. documents/ledger_overview.py prints the overview. A dataset may be cut into *blocks*, such as days, each with a cap of its own;
+the *fullest* block is the one with the largest used share. A dataset that has *moved* is charged in another ledger. The *definitions* are
+the tables, triggers and SQL functions that guard the entries.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
     BalanceMaker = Callable[[Ledger], Document]  # returns the document of the balance of an open ledger
 
-HIGH_SHARE = 0.8  # used share of a cap above which a warning is shown: late enough to be rare, and early enough to plan
+# The used share of a cap above which a warning is shown: late enough to be rare, and early enough to plan. It affects warnings alone.
+HIGH_SHARE = 0.8
 # Warnings about the definitions in a store that guard the entries of a dataset.
 CHANGED_DEFINITIONS = "the definitions that guard its entries were changed: run dpcli budget verify"
 OLD_DEFINITIONS = "its definitions are of an earlier version: run dpcli budget upgrade"

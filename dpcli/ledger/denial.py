@@ -1,8 +1,11 @@
 """The messages for runs that a ledger denies, and their parts that quotes and plans use too.
 
-A message states by how much a run does not fit, which changes of the run would fit, and why a smaller total of another accountant does not
-change the verdict. Costs and caps are amounts by name in the currency of the ledger's filter, such as {"rho": 0.1}; the message is about
-the amount that does not fit (`_lacking_amount`). A denial writes no entry.
+`denial` is called after a charge did not fit. Its message states by how much the run does not fit, which changes of the run would fit, and
+why a smaller total of another accountant does not change the verdict. Costs and caps are *amounts* by name in the currency of the ledger's
+*filter*, the theorem that adds up runs, such as {"rho": 0.1}; the message is about the amount that does not fit (`_lacking_amount`). In
+*declared mode* there is no filter: all runs were fixed at the opening, and an amount counts how often a run is made. If the dataset is cut
+into *blocks*, each with a cap of its own, a run is charged on the blocks of its *window*. A *quota* is the largest share of the cap that a
+person or a team may charge. Costs and what is missing are rounded up, and what is left is rounded down. A denial writes no entry.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 # A part of every message of a denial by a quota. Other messages contain it only if a pipeline's name does.
 OVER_QUOTA = ", and the quota of "
+# Two limits that keep a message short; they affect messages alone.
 LONGEST_PIPELINE_NAME = 60  # characters of a pipeline's name in a message
 NAMED_BLOCKS = 3  # largest number of blocks that a message names
 DECLARED = "run "  # the start of each amount's name in a declared set
@@ -141,7 +145,7 @@ def _totals_do_not_count(state: LedgerState) -> str:
     )
 
 
-def costs(cost: amounts.Amounts) -> str:
+def cost_words(cost: amounts.Amounts) -> str:
     """Return a cost in words, such as "0.10000 of rho"; in declared mode, the number of the declared run, such as "run 2"."""
     names = [name for name in sorted(cost, key=lambda name: name == "delta") if cost[name]]  # delta comes last
     words = [name if name.startswith(DECLARED) else f"{up(cost[name])} of {label(name)}" for name in names]

@@ -1,6 +1,7 @@
 """The charge of a history, that is, of runs that were made before the ledger was opened. Either all runs are charged or none.
 
-`dpcli budget import` reads the history from a file (history_file.py) and charges it here.
+`dpcli budget import` reads the history from a file (history_file.py) and charges it here. The *key* of a run is its name, and the *window*
+of a run is the *blocks* (parts of the dataset with caps of their own) that it read. A *quota* limits what a person or a team may charge.
 
 The entry of such a run is a "spend" that also states when the run was made. If the ledger charged only a part of the history, its cap would
 not bound the privacy loss of all runs. So a history that does not fit is refused as a whole, and the message states a cap that would
@@ -16,9 +17,10 @@ from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentabl
 from dpcli.base.rounding import down, up
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger import amounts
+from dpcli.ledger.entry_log import KeyedRequest, Receipt
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.history_file import PastRun, each_or_all_mistakes, refuse_repeated_keys
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.needed_cap import after_charges, smallest_cap
 from dpcli.ledger.requests import SCOPE, Charge, key_scope
 from dpcli.ledger.state import LedgerState
@@ -37,7 +39,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
     refuse_repeated_keys(runs)
     requests = each_or_all_mistakes(runs, place, lambda run: _charge_of(ledger, run))
     try:
-        return ledger.append_all([(request, request.key) for request in requests])
+        return ledger.append_all([KeyedRequest(request, request.key) for request in requests])
     except Denied:
         raise Denied(_denial_message(ledger.state(), requests)) from None
 

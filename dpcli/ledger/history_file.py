@@ -1,6 +1,7 @@
 """The reader of a history, that is, a CSV or JSON lines file with runs that were made before the ledger was opened.
 
-`dpcli budget import` reads such a file, and history.py charges its runs. Each line is a run. A run has the following columns:
+`dpcli budget import` reads such a file, and history.py charges its runs. Each line is a run. A stated epsilon, delta or rho is rounded up
+to a double. A run has the following columns:
 
 * `date`: the day or time at which the run was made;
 * `key`: the name of the run;
@@ -34,7 +35,7 @@ from dpcli.ledger.requests import checked_key
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-# Limits of one history. It is charged in one transaction, during which nobody else can write.
+# Limits of one history. They affect speed alone: it is charged in one transaction, during which nobody else can write.
 MOST_BYTES, MOST_RUNS = 16 * 1024 * 1024, 1_000
 MOST_MISTAKES = 20  # largest number of mistakes in one message
 COLUMNS = ("date", "key", "file", "epsilon", "delta", "rho", "unit", "adjacency", "who", "note", "window")

@@ -1,37 +1,35 @@
 """The ledger of one dataset, which decides whether a run fits in the remaining privacy budget and records the run.
 
-`dpcli budget`, `dpcli.budget` and the commands that draw noise call `Ledger`. Each method that changes something builds a request
-(requests.py). `append_all` asks the request for its entry in the current state (state.py), and appends it to the store (stores/store.py).
-If others have meanwhile appended what the decision depends on, it asks again.
+`dpcli budget`, `dpcli.budget` and the commands that draw noise call `Ledger`. Its methods, in order: keys; prices; charges (`spend`,
+`reserve`, ...); rules (`amend`, `quota`, ...); corrections; windows of blocks; upgrade, and moves to another ledger.
 
-The methods in order: reading; keys; prices; charges (`spend`, `reserve`, ...); rules (`amend`, `quota`, ...); windows of blocks; upgrade,
-and moves to another ledger; and how entries are appended. dpcli/ledger/__init__.py explains the words.
+A run is *charged* before its noise is drawn. Its *key* is its name, and its *cost* is in the currency of the ledger's *filter*, a theorem
+that adds up runs even if they were chosen from earlier outputs (filters/filter.py). The *cap* limits the sum. A dataset may be cut into
+*blocks*, each with a cap of its own; a run is charged on the blocks of its *window* (blocks/family.py). In a *two-person* ledger some
+changes are only *proposals* until another person approves them (governance/proposals.py).
+
+A method that changes something builds a request (requests.py, governance/amendments.py). `EntryLog.append_all` (entry_log.py) asks it for
+its entry and appends that entry. So the rules of a charge are in `Charge`, and this class turns a pipeline into a `Charge`.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
-from dpcli import __version__
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.file.keys.words import has_words
 from dpcli.file.pipeline.parts import marked_by_a_blank
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, linked_entry, next_entry, seal
-from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
-from dpcli.ledger.filters.declared_set import declared_caps
+from dpcli.ledger.chain import digest
+from dpcli.ledger.entry_log import EntryLog, KeyedRequest, Receipt
 from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota, SetRate
 from dpcli.ledger.governance.proposals import proposal_numbered
-from dpcli.ledger.governance.quotas import ALERT_AT, UnknownPeople
-from dpcli.ledger.grammar import LONGEST_NAME, visible_text, wrong_entry, wrong_size
-from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
+from dpcli.ledger.governance.quotas import ALERT_AT
+from dpcli.ledger.grammar import LONGEST_NAME, visible_text
 from dpcli.ledger.requests import (
     OWN_KEY,
     SCOPE,
@@ -40,66 +38,27 @@ from dpcli.ledger.requests import (
     Charge,
     CountAnswers,
     Leave,
-    LedgerRequest,
     Retire,
     RunStep,
     Upgrade,
     checked_key,
     key_scope,
 )
-from dpcli.ledger.state import LedgerState, Run, payer
-from dpcli.ledger.stores.store import UNSURE, HeadMoved, Store, Tail
-from dpcli.ledger.terms import LedgerTerms
+from dpcli.ledger.state import Run, payer
 from dpcli.mechanisms.neighbours import Adjacency
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-# Numbers of entries that `replay` and `state` read at once. Larger pages are read faster, but need more memory.
-PAGE, STATE_PAGE = 256, 4096
-RETRY = 30.0  # longest time, in seconds, for which a request is repeated because others were faster
-
-
-def account_name() -> str:
-    """Return the account name of this process.
-
-    In a ledger file the name does not prove who wrote an entry, as anybody who can write the file can write any name.
-    """
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except (ImportError, KeyError):
-        return f"uid {os.geteuid()}" if hasattr(os, "geteuid") else "unknown"
-
 
 class Price(NamedTuple):
-    """The cost of one run in the currency of the ledger's filter, and the delta at which the run is described."""
+    """The cost of one run in the currency of the ledger's filter, and the delta at which the run is *described*.
+
+    The filters approx-dp and advanced charge the epsilon of the run at this delta, and the delta. Other filters ignore it.
+    """
 
     cost: Cost
     delta: float
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The result of a request.
-
-    Attributes:
-        entry: The entry that was appended; None if the request had been granted before (`repeated`).
-        run: The run that the request is about, in its new state.
-        state: State of the ledger after the request.
-        notes: Further sentences for the user.
-    """
-
-    entry: LedgerEntry | None
-    run: Run | None
-    state: LedgerState
-    notes: tuple[str, ...] = ()
-
-    @property
-    def repeated(self) -> bool:
-        """True if the request had been granted before, so that nothing was written."""
-        return self.entry is None
 
 
 def require_first_charge(receipt: Receipt, key: str) -> Receipt:
@@ -109,110 +68,14 @@ def require_first_charge(receipt: Receipt, key: str) -> Receipt:
     return receipt
 
 
-class Ledger:
-    """The ledger of a dataset in a store.
-
-    Reading starts at the last checkpoint (dpcli.ledger.checkpoint), or at the first entry if there is no checkpoint. Each entry is checked
-    against the hash chain when it is first read. The object caches the state, and later reads only fetch newer entries. The end of a `with`
-    block closes the connection.
+class Ledger(EntryLog):
+    """The ledger of a dataset in a store. `EntryLog` describes the attributes.
 
     Arguments that many methods share: `why` is the reason, which the entry records. InputError is raised if a required reason is missing.
     Except in `reserve`, `expires` is for a two-person ledger: the time until which another person may approve the proposal
     ("2030-12-31T00:00:00Z", "7d", "36h"), at most 31 days ahead; None for a week. InputError is raised if it is invalid, or stated in a
     ledger without the two-person rule.
-
-    Attributes:
-        store: The store that contains the chain of the dataset.
-        dataset: The name of the dataset. Whether the store has it is checked by the first method that reads the state.
-        who: The person who signs the entries: the login of a database, or the name of this process's account.
-        now: A function that returns the current time in UTC, in the form of entries (dpcli.ledger.chain.STAMP).
     """
-
-    def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
-        self.store, self.dataset, self.now = store, dataset, now or store.now
-        self.who = who or store.who or account_name()
-        self._state = LedgerState(dataset, hides=store.hides)
-        self._checkpoint_seq = 0  # number of the entry of the last checkpoint
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release the store's connection."""
-        self.store.close()
-
-    def state(self) -> LedgerState:
-        """Return the current state. Raises LedgerError if the ledger is missing, locked or damaged."""
-        if not self._state.head.seq:
-            self._state = state_at_checkpoint(self.store, self.dataset) or self._state
-            self._checkpoint_seq = self._state.head.seq
-        rows = None
-        while rows is None or len(rows) == STATE_PAGE:
-            rows = self.store.after(self.dataset, self._state.head.seq, STATE_PAGE)
-            for row in rows:
-                self._apply(row)
-        self._state.open_terms()
-        return self._state
-
-    def _apply(self, row: StoredRow) -> LedgerEntry:
-        """Apply the next row and return its entry. If it is a quota and the checkpoint has no totals per person, read all entries again."""
-        entry = next_entry(row, self.dataset, self._state.head)
-        try:
-            self._state.apply(entry)
-        except UnknownPeople:
-            self._state = fold_entries(self.store, self.dataset, row.seq)
-        return entry
-
-    def _require_people(self) -> None:
-        """Read all entries again if the charges per person are unknown. A checkpoint before the first quota does not contain them."""
-        if self.state().people is None:
-            self._state = fold_entries(self.store, self.dataset, self._state.head.seq)
-
-    def entries(self) -> tuple[LedgerEntry, ...]:
-        """Return every entry, in order. Raises LedgerError if the chain is broken."""
-        return tuple(entry for entry, _ in self.replay())
-
-    def replay(self) -> Iterator[tuple[LedgerEntry, LedgerState]]:
-        """Yield every entry with the state after it. Memory does not grow with the number of entries.
-
-        The yielded state is the same object each time, and changes with the next entry. Its ended runs have no costs and no pipelines.
-
-        Raises LedgerError if the chain is broken, or an entry contradicts the state before it.
-        """
-        with closing(ForgetfulRuns()) as runs:
-            state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
-            while rows := self.store.after(self.dataset, state.head.seq, PAGE):
-                for row in rows:
-                    entry = next_entry(row, self.dataset, state.head)
-                    state.apply(entry)
-                    yield entry, state
-
-    def reread(self, end: Head) -> Iterator[LedgerEntry]:
-        """Yield the entries up to `end`, the head that `replay` reached. Equal hashes say that they are those that it checked.
-
-        Raises LedgerError if the entries no longer lead to `end`.
-        """
-        head = Head()
-        for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
-            entry = linked_entry(row, self.dataset, head)
-            head = Head(row.seq, row.hash)
-            yield entry
-        if head != end:
-            raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
-
-    def runs_beginning(self, start: str) -> Sequence[Run]:
-        """Return the runs whose keys begin with `start`, in the order in which they were charged.
-
-        The last character of `start` must be ASCII. Runs before the last checkpoint are looked up by the index of keys, which every charge
-        relies on too. The hash of each such entry is checked, but not its links in the chain.
-        """
-        runs = self.state().runs
-        if isinstance(runs, EarlierRuns):
-            return runs.beginning(start)
-        return [run for run in runs.values() if run.key.startswith(start)]
 
     def own_key(self, key: str) -> str:
         """Return the name of the run that this login charges under a key that a person chose: "ada//week-7" for the key "week-7" of ada.
@@ -294,7 +157,8 @@ class Ledger:
             LedgerError: The key belongs to another run, or as `cost`.
             InputError, CannotCertify, NotRepresentable: As `cost` and `stated_window`.
         """
-        return self._charge(self._request("spend", pipeline, key, delta, why, None, window, certificate), pipeline)
+        request = self._request("spend", pipeline, key, delta, why=why, window=window, certificate=certificate)
+        return self._charge(request, pipeline)
 
     def spend_both(self, parts: Sequence[tuple[Pipeline, str]], together: Pipeline, why: str = "") -> tuple[Receipt, ...]:
         """Charge the parts of one run, each under its own key, as `spend` does. Either all parts are charged or none.
@@ -307,9 +171,9 @@ class Ledger:
             Denied: The parts do not fit together. The message states their total cost.
             LedgerError, InputError, CannotCertify, NotRepresentable: As `spend`.
         """
-        requests = [self._request("spend", pipeline, key, None, why, None, ()) for pipeline, key in parts]
+        requests = [self._request("spend", pipeline, key, None, why=why) for pipeline, key in parts]
         try:
-            return self.append_all([(request, request.key) for request in requests])
+            return self.append_all([KeyedRequest(request, request.key) for request in requests])
         except Denied:
             total = replace(requests[0], cost=sum_of([request.cost for request in requests]))
             raise self._denial_error(total, together) from None
@@ -328,13 +192,14 @@ class Ledger:
 
         A resumed run draws fresh noise. So the steps that it repeats are a new run, which needs a key of its own.
 
-        The other arguments and the errors are those of `spend`. LedgerError is also raised if the run was started before.
+        The other arguments and the errors are as in `spend`. LedgerError is also raised if the run was started before.
 
         Args:
             expires: The time until which the reservation can be voided, as an entry states it ("2030-12-31T00:00:00Z"). If None, the
                 reservation can be voided until the run is started.
         """
-        return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window, certificate), pipeline)
+        request = self._request("reserve", pipeline, key, delta, why=why, expires=expires, window=window, certificate=certificate)
+        return self._charge(request, pipeline)
 
     def start(self, key: str, why: str = "") -> Receipt:
         """Record that noise is about to be drawn. The reservation can no longer be voided.
@@ -488,7 +353,7 @@ class Ledger:
                 raise InputError(
                     f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
                 )
-        request = self._request("spend", pipeline, own, delta, why, None, run.window)
+        request = self._request("spend", pipeline, own, delta, why=why, window=run.window)
         missing = amounts.subtract(amounts.read(request.cost.amounts), self._paid_for(run))
         if max(missing.values()) <= 0:
             raise InputError(
@@ -593,18 +458,6 @@ class Ledger:
         """Record the name of the copy to which the dataset has moved. The name is the hash of the copy's first own entry."""
         return self._append(Arrived(copy), "", even_moved=True)
 
-    def first_own_entry(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
-        """Return the first entry that only a copy has, sealed, and apply it to `state`. The caller appends it to the copy.
-
-        Args:
-            state: The state after the copied entries.
-            request: A `dpcli.ledger.requests.PrepareCopy`.
-        """
-        now = self.now()
-        content = request.entry(state, now)
-        assert content is not None
-        return self._seal_and_apply(content, now, state)
-
     def _charge(self, request: Charge, pipeline: Pipeline) -> Receipt:
         """Append a charge. Raises Denied, with what would fit, if it exceeds the budget."""
         try:
@@ -626,11 +479,13 @@ class Ledger:
         pipeline: Pipeline,
         key: str,
         delta: float | None,
+        *,
         why: str,
-        expires: str | None,
-        window: Sequence[str],
+        expires: str | None = None,
+        window: Sequence[str] = (),
         certificate: str = "",
     ) -> Charge:
+        """Return the request of a charge with its cost and its blocks. The arguments are those of `spend` and `reserve`."""
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, described_at = self.cost(pipeline, delta)
@@ -647,144 +502,3 @@ class Ledger:
             window=blocks,
             certificate=certificate,
         )
-
-    def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
-        (receipt,) = self.append_all([(request, key)], even_moved)
-        return receipt
-
-    def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
-        """Append the entries of requests, in order, all or none. If a request raises an error, nothing is written.
-
-        If others have appended what the requests depend on meanwhile, they are applied to the new state again, for up to `RETRY` seconds.
-
-        Args:
-            requests: Each request with the key of its run, which the receipt contains; "" if the request is not about a run.
-            even_moved: Whether entries may be appended even if the dataset has moved.
-
-        Raises:
-            Denied, InputError: As the requests.
-            LedgerError: As the requests, or the ledger cannot be read or written, or the dataset has moved.
-            KeyboardInterrupt: The user interrupted. Its message says whether entries may have been written.
-        """
-        end = time.monotonic() + RETRY
-        while True:
-            try:
-                return self._append_once(requests, even_moved)
-            except HeadMoved:
-                if time.monotonic() > end:
-                    raise
-
-    def _append_once(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool) -> tuple[Receipt, ...]:
-        """Append the entries of requests as `append_all` does. Raises HeadMoved if others have appended meanwhile."""
-        state = self.state()  # most reading happens before a file is locked
-        entries: list[LedgerEntry | None] = []
-        try:
-            with self.store.writing(self.dataset) as tail:
-                for row in tail.after(state.head.seq):
-                    self._apply(row)
-                state = self._state
-                if not even_moved:
-                    state.refuse_moved()
-                trial = state.rehearsal()
-                for request, _ in requests:
-                    entries.append(self.append_in(tail, trial, request))
-                if self._is_checkpoint_due(trial, entries):
-                    tail.note(checkpoint_of(trial))
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
-        stored = map(self._apply_stored, tail.new)  # now durable
-        entries = [entry and next(stored) for entry in entries]
-        state = self._state
-        if any(entries) and self._is_checkpoint_due(state, entries):
-            self._checkpoint_seq = state.head.seq
-        receipts = []
-        for result, (_, key) in zip(entries, requests, strict=True):
-            if not key and result is not None:
-                key = result.key
-            receipts.append(Receipt(result, state.runs.get(key), state))
-        return tuple(receipts)
-
-    def _apply_stored(self, row: StoredRow) -> LedgerEntry:
-        """Apply a row that was appended, after the rows that others have appended before it, and return its entry."""
-        others = row.seq - self._state.head.seq - 1
-        for other in self.store.after(self.dataset, self._state.head.seq, others) if others > 0 else ():
-            self._apply(other)
-        return self._apply(row)
-
-    def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Return whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""
-        return is_due(state, self._checkpoint_seq) or any(
-            entry is not None and entry.kind in ("quota", "copied") for entry in entries
-        )
-
-    def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
-        """Append the entry of a request, apply it to `state` and return it. Return None if the request was granted before.
-
-        The entry is written when the caller ends `Store.writing`.
-        """
-        now = self.now()
-        content = request.entry(state, now)
-        if content is None:
-            return None
-        entry = self._seal_and_apply(content, now, state)
-        tail.append(entry.row)
-        return entry
-
-    def _with_signature(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:
-        return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
-
-    def _seal_and_apply(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
-        """Return the sealed entry with this content, and apply it to `state`.
-
-        The entry is applied as a later reader applies it. So no entry is written that a reader refuses.
-
-        Raises InputError if the content breaks the grammar of entries, or is too long.
-        """
-        entry = seal(self._with_signature(content, now), self.dataset, state.head)
-        wrong = wrong_size(entry.row.body) or wrong_entry(entry.content)
-        if wrong is not None:
-            raise InputError(f"{wrong}; nothing was written")
-        state.apply(next_entry(entry.row, self.dataset, state.head))
-        return entry
-
-
-def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
-    """Append the opening entry of a new dataset.
-
-    Raises LedgerError if the dataset, or a dataset with the same fingerprint, has a ledger already.
-    """
-    ledger = Ledger(store, dataset, who, now)
-    caps = declared_caps(terms.declared) if terms.mode == "declared" else terms.caps(terms.epsilon)
-    with store.writing(dataset) as tail:
-        if tail.after(0):
-            raise LedgerError(
-                f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms cannot be changed)'
-            )
-        refuse_known_data(store, dataset, terms)
-        opening = {"kind": "open", "terms": terms.content(), "caps": caps}
-        tail.append(ledger._seal_and_apply(opening, ledger.now(), LedgerState(dataset)).row)
-    return ledger
-
-
-def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
-    """Check that no other dataset has the same fingerprint, because the same data under a second name would get a second budget.
-
-    Raises LedgerError if another dataset has the fingerprint.
-    """
-    if not terms.fingerprint:
-        return
-    for other in store.datasets():
-        known = None if other == dataset else _terms_of(store, other)
-        # Hexadecimal digits may be capitals.
-        if known is not None and (known.fingerprint or "").lower() == terms.fingerprint.lower():
-            raise LedgerError(
-                f'{store.place}: expected new data, found the fingerprint of dataset "{other}": charge the runs there'
-            )
-
-
-def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
-    """Return the terms of another dataset. Only its opening entry is read, so that damage in later entries does not matter."""
-    state = LedgerState(dataset)
-    for row in store.after(dataset, 0, 1):
-        state.apply(next_entry(row, dataset, state.head))
-    return state.terms

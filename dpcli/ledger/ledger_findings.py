@@ -2,7 +2,9 @@
 
 Each function in RULES yields the findings of one kind, under the code of a rule (`dpcli explain DP404` explains one). Some of them no
 single file shows: equal runs within an hour, which may be a retry that was charged twice; runs that disagree about the size of the dataset;
-reservations that nobody ended. Nothing is changed, and a finding refuses no run.
+reservations that nobody ended. Nothing is changed, and a finding refuses no run. A *fingerprint* is a hash of the data, which reveals the
+same data under a second name. *Blocks* are parts of a dataset with caps of their own, and the *window* of a run is the blocks that it
+reads.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
 
+# The limits are arbitrary, and affect warnings alone.
 LARGE_EPSILON = 10.0  # caps above it are reported, because the guarantee then hardly limits an attack
 HOUR = 3600.0  # seconds; equal runs within an hour are rather a retry than a regular job
 

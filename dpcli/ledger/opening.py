@@ -1,8 +1,10 @@
 """The opening of a ledger from the flags of `dpcli budget init`, with the fingerprint of the data.
 
-The flags become the *terms* of the ledger (terms.py), which never change. In adaptive mode they name a privacy filter, and in declared mode
-all runs. The *fingerprint* reveals data that have a ledger under another name in the same place, and would get a second budget. It depends
-only on the contents of the files, and not on their names, folders or order. The module also reads the flags of `dpcli budget quota`.
+The flags become the *terms* of the ledger (terms.py), which never change. In adaptive mode they name a privacy *filter*, a theorem that
+adds up runs even if they were chosen from earlier outputs, and in *declared mode* all runs. A dataset may be cut into *blocks*, such as
+days, each with a cap of its own. The *fingerprint* reveals data that have a ledger under another name in the same place, and would get a
+second budget. It depends only on the contents of the files, and not on their names, folders or order. The module also reads the flags of
+`dpcli budget quota`, which limits what a person or a team may charge.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.declared_set import MOST_RUNS, compose
-from dpcli.ledger.filters.filter import filter_choices, opened_filter
+from dpcli.ledger.filters.filter import filter_choices, filter_for_cap
 from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
@@ -31,7 +33,23 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 PIECE = 1 << 20  # number of bytes of a file that are read at once, which limits the memory
-LONGEST_PORTION = 20  # largest number of characters of a share, whose shortest spelling has at most 8
+# The largest number of characters of a share on the command line. The shortest spelling has at most 8; zeros may precede or follow it.
+LONGEST_PORTION = 20
+ALWAYS_REQUIRED = ("dataset", "unit", "adjacency", "epsilon", "delta")  # the flags that every ledger needs
+FLAG_OF_TERM = {"names": "block", "count": "block_count"}  # the flag for the term that a kind of blocks needs (`BlockKind.needs`)
+# What a message tells the user to state, for each required flag.
+REQUIRED_FLAGS = {
+    "dataset": "the name of the dataset",
+    "unit": "the unit of privacy that every run will state (user, example, ...)",
+    "adjacency": "the adjacency that every run will state (add-remove, replace-one or zero-out)",
+    "epsilon": "the cap on the epsilon of all runs together",
+    "delta": "the delta of the cap",
+    "column": "the column that determines the block of a record",
+    "max_blocks": "the number of blocks in which the records of one unit may lie (1 if the unit lies in one block, as a user-day)",
+    "block": "the name of a block, once for each block",
+    "block_count": "the number of blocks",
+    "declare": "the file of a run, once for each run",
+}
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
@@ -53,7 +71,7 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
     common["ceiling"] = given.get("ceiling")
     terms = LedgerTerms(**common, blocks=_blocks_of(given), two_person=given.get("two_person") or None)
     terms.refuse_invalid()
-    terms = _MODES[given["mode"]](terms, given)
+    terms = _declared_terms_of(terms, given) if given["mode"] == "declared" else _adaptive_terms_of(terms, given)
     assert dataset is not None
     return init(url, dataset, replace(terms, fingerprint=_fingerprint(given)))
 
@@ -72,11 +90,13 @@ def _require_all(given: Mapping[str, Any]) -> None:
 
 
 def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
-    yield from ALWAYS
+    yield from ALWAYS_REQUIRED
     if given.get("blocks") is not None:
         yield from ("column", "max_blocks")
-        yield from FLAG_OF_TERM.get(known_kinds().get(given["blocks"], ""), ())
-    yield {"adaptive": "filter", "declared": "declare"}[given["mode"]]
+        term = known_kinds().get(given["blocks"], "")
+        if term in FLAG_OF_TERM:
+            yield FLAG_OF_TERM[term]
+    yield "declare" if given["mode"] == "declared" else "filter"
 
 
 def _flag(name: str) -> str:
@@ -120,7 +140,7 @@ def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
         raise InputError("--declare: only with --mode declared")
     parameters = {name: given[name] for name in ("order", "slack") if given[name] is not None}
     try:
-        rule = opened_filter(given["filter"], terms.epsilon, terms.delta, parameters)
+        rule = filter_for_cap(given["filter"], terms.epsilon, terms.delta, parameters)
     except TypeError:
         raise InputError(f"--{next(iter(parameters))} cannot be combined with --filter {given['filter']}") from None
     return replace(terms, filter=rule.name, parameters=dict(rule.parameters()))
@@ -149,30 +169,9 @@ def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
     from dpcli.file.pipeline.read import load
 
     path, separator, count = text.rpartition(":")
-    if separator and count.isascii() and count.isdigit() and len(count) < 10:
+    if separator and count.isascii() and count.isdigit() and len(count) < 10:  # a longer number is taken for a part of the path
         return load(path), int(count)
     return load(text), 1
-
-
-ALWAYS = ("dataset", "unit", "adjacency", "epsilon", "delta")  # the flags that every ledger needs
-FLAG_OF_TERM = {
-    "names": ["block"],
-    "count": ["block_count"],
-}  # the flag for the term that a kind of blocks needs (`BlockKind.needs`)
-# What a message tells the user to state, for each required flag.
-REQUIRED_FLAGS = {
-    "dataset": "the name of the dataset",
-    "unit": "the unit of privacy that every run will state (user, example, ...)",
-    "adjacency": "the adjacency that every run will state (add-remove, replace-one or zero-out)",
-    "epsilon": "the cap on the epsilon of all runs together",
-    "delta": "the delta of the cap",
-    "column": "the column that determines the block of a record",
-    "max_blocks": "the number of blocks in which the records of one unit may lie (1 if the unit lies in one block, as a user-day)",
-    "block": "the name of a block, once for each block",
-    "block_count": "the number of blocks",
-    "declare": "the file of a run, once for each run",
-}
-_MODES = {"adaptive": _adaptive_terms_of, "declared": _declared_terms_of}
 
 
 def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:

@@ -1,10 +1,11 @@
 """Access to the runs of a ledger in memory that does not grow with its history.
 
-A *run* is a charge with its key, its status and its cost (state.py). Most requests need only the run of their own key, so that not all of
-them have to be in memory.
+A *run* is a charge with its *key* (its name), its status and its cost (state.py). Most requests need only the run of their own key, so that
+not all of them have to be in memory. A *checkpoint* is a stored state of the ledger, from which a reader continues without the entries
+before it (checkpoint.py).
 
 `EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
-`recent_runs` reads the last runs of a chain.
+Both take the place of the dict `LedgerState.runs`. `recent_runs` reads the last runs of a chain, for `dpcli budget show`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_
 from dpcli.ledger.state import STATUS_AFTER, LedgerState, Run, UnderWay, payer
 from dpcli.ledger.stores.store import Store
 
-PAGE, LAST_PAGE = 1000, 64  # numbers of rows that are read at once, forwards from the first entry and backwards from the last one
+# Numbers of rows that are read at once, forwards from the first entry and backwards from the last one. They affect speed and memory alone.
+FORWARD_PAGE, BACKWARD_PAGE = 1000, 64
 ENDED = ("committed", "void")  # final statuses of a run
 
 
@@ -55,21 +57,21 @@ class EarlierRuns(Mapping[str, Run]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def beginning(self, start: str) -> list[Run]:
-        """Return the runs whose keys begin with `start`, in the order in which they were charged. Only their entries are read."""
+    def with_prefix(self, prefix: str) -> list[Run]:
+        """Return the runs whose keys begin with `prefix`, in the order in which they were charged. Only their entries are read."""
         if not self._complete:
-            self._look_up_beginning(start)
-        runs = [run for key, run in self._known.items() if run is not None and key.startswith(start)]
+            self._look_up_prefix(prefix)
+        runs = [run for key, run in self._known.items() if run is not None and key.startswith(prefix)]
         return sorted(runs, key=lambda run: run.seq)
 
-    def _look_up_beginning(self, start: str) -> None:
+    def _look_up_prefix(self, prefix: str) -> None:
         entries: dict[str, list[LedgerEntry]] = {}  # by key
-        for row in self._store.beginning(self._dataset, start):
+        for row in self._store.rows_of_prefix(self._dataset, prefix):
             entry = single_entry(row, self._dataset)
             if row.seq <= self._end.seq:
                 entries.setdefault(entry.key, []).append(entry)
         for key in (*entries, *self._under_way):
-            if key.startswith(start) and key not in self._known:
+            if key.startswith(prefix) and key not in self._known:
                 self._known[key] = self._look_up(key) if key in self._under_way else self._ended_run(key, entries[key])
 
     def _read_all(self) -> None:
@@ -85,7 +87,7 @@ class EarlierRuns(Mapping[str, Run]):
 
         Raises LedgerError if the entries about the key contradict the checkpoint or each other.
         """
-        rows = (row for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
+        rows = (row for row in self._store.rows_of_key(self._dataset, key) if row.seq <= self._end.seq)
         entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]
         reserved = self._under_way.get(key)
         if reserved is None:
@@ -181,7 +183,7 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
     runs: list[Run] = []
     status: dict[str, str] = {}  # the last status of each run, which is known before its charge is read
     while head.seq and len(runs) < count:
-        first = max(head.seq - LAST_PAGE, 0)
+        first = max(head.seq - BACKWARD_PAGE, 0)
         entries = _linked_entries(store.after(dataset, first, head.seq - first), dataset, head, store.place)
         for entry in reversed(entries):
             if entry.kind in STATUS_AFTER:
@@ -222,7 +224,7 @@ def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -
 def fold_entries(store: Store, dataset: str, end: int) -> LedgerState:
     """Return the state after all entries up to `end`, which are read from the first one. No checkpoint is used."""
     state = LedgerState(dataset)
-    for row in rows_up_to(store, dataset, end, PAGE):
+    for row in rows_up_to(store, dataset, end, FORWARD_PAGE):
         state.apply(next_entry(row, dataset, state.head))
     return state
 

@@ -16,10 +16,11 @@ BLOCKS: dict[str, str] = {
 }
 
 POLICIES = ("fcfs", "unlock", "dpack")  # the orders of runs in dpcli budget plan; the first is the order of the days
-MOST_IN_WINDOW = 2000  # largest number of blocks in one window
+# Two limits of blocks, the parts of a dataset with caps of their own (blocks/family.py). Neither makes a number false.
+MOST_IN_WINDOW = 2000  # largest number of blocks of one run, which limits the size of an entry and the time of a charge
 MOST_BLOCKS = 10**6  # limit of the blocks of one unit, and of the number of blocks by hash
 
-# The privacy filters, by the name that --filter takes.
+# The privacy filters, which add up runs even if they were chosen from earlier outputs, by the name that --filter takes.
 FILTERS: dict[str, str] = {
     "zcdp": "dpcli.ledger.filters.currencies:ZcdpFilter",
     "rdp": "dpcli.ledger.filters.currencies:RdpFilter",

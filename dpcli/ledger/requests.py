@@ -1,8 +1,14 @@
 """Requests to a ledger, except those that change its cap and quotas (dpcli.ledger.governance.amendments).
 
-A request says what a person wants, such as to charge a run. Its method `entry` decides: it reads the state of the ledger, and returns the
-content of the entry to append, or None if the request was granted before. `Ledger.append_all` appends it. dpcli/ledger/__init__.py explains
-the words.
+A request says what a person wants, such as to charge a run. Its method `entry` decides: it reads the *state* of the ledger, that is, what
+all entries add up to (state.py), and returns the content of the entry to append, or None if the request was granted before. `Ledger`
+(ledger.py) builds most requests, and `EntryLog.append_all` (entry_log.py) appends their entries.
+
+A *run* is charged under its *key*, its name: at once ("spend"), or in steps: "reserve" charges it, "start" permits its noise, "commit"
+records its end, and "void" refunds a reservation that was not started. A dataset may be cut into *blocks*, each with a cap of its own; a
+run is charged on the blocks of its *window*, and a block that was *retired* accepts no run. A *quota* limits what a person or a team may
+charge. A *session* (dpcli/sessions) is what one charge pays for; its answers, if it gives any, are counted. The *definitions* are the
+tables, triggers and SQL functions that guard the entries in their file or database.
 
 A dataset moves to another ledger in four steps. At no time can both ledgers be charged, because the dataset would then have two budgets:
 
@@ -47,7 +53,7 @@ def certificate_of(content: Mapping[str, Any]) -> str | None:
 
 
 class LedgerRequest(Protocol):
-    """A request to a ledger. It is asked in one state, and again in a later one if others have appended meanwhile."""
+    """A request to a ledger. It is asked in one state, and again in a later one if others have appended meanwhile (`HeadMoved`)."""
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         """Return the content of the entry to append; None if the request was granted before, or has nothing to change.

@@ -1,9 +1,14 @@
 """The state of a ledger, namely its terms, runs and spending, which is computed by applying the entries one after another.
 
-An entry is a line of the ledger that never changes (chain.py); its *kind*, such as "spend" or "amend", says what it does. `_CHANGES` has
+An *entry* is a line of the ledger that never changes (chain.py); its *kind*, such as "spend" or "amend", says what it does. `_CHANGES` has
 the method for each kind. `LedgerState.apply` refuses an entry that dpcli would not write in that state. So a ledger that was changed by
-hand is noticed when it is read. Costs and caps are decimals by name in the currency of the ledger's filter, such as {"rho": 0.1}
-(amounts.py). dpcli/ledger/__init__.py explains the other words.
+hand is noticed when it is read. entry_log.py applies the entries; requests decide from the state whether a run fits.
+
+A *run* is charged under its *key*, its name: at once ("spend"), or by a reservation that is started and committed, or voided before. Costs
+and caps are decimals by name in the currency of the ledger's *filter*, the theorem that adds up runs, such as {"rho": 0.1} (amounts.py). A
+dataset may be cut into *blocks*, each with a cap of its own; a run is charged on the blocks of its *window*. A *quota* limits what a person
+or a team may charge. In a *two-person* ledger some entries are only *proposals* until another person approves them (governance/). A
+*checkpoint* stores a state (checkpoint.py).
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from dpcli.ledger.terms import LedgerTerms
 # What messages say of a ledger without a guarantee, and of one whose cap is below its spending.
 UNGUARANTEED = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
 OVERSPENT = "more is spent than the cap allows, as the cap was lowered"
-LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms
+LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms; affects what is shown alone
 # The status of a run after each kind of entry. All runs except void ones are charged in full, including abandoned reservations.
 STATUS_AFTER = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
 # The kinds of entries that a two-person ledger accepts only if a second person approved them.
@@ -234,7 +239,7 @@ class LedgerState:
         The theorem of a privacy filter holds for a cap that does not depend on outputs. Caps below `largest` may depend on outputs, because
         they admit no run that `largest` would not admit. If a cap above `largest` is set because of outputs, neither the old nor the new
         cap is a bound. For example, if the cap is raised from 1 to 2, an adversary reaches 1.94 times the ledger's delta at epsilon 2, and
-        3,000 times this delta at epsilon 1.
+        3,000 times this delta at epsilon 1 (tests/ledger/blocks/test_raised_caps.py has such adversaries).
         """
         return None if self.unbounded else self.largest
 
@@ -361,7 +366,7 @@ class LedgerState:
         self._charge_person(entry.content, total, amounts.add)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, STATUS_AFTER[entry.kind], cost, entry.content)
-        if window and not total.keys() <= self.reserved.keys():
+        if window and not total.keys() <= self.reserved.keys():  # `reserved` gets the keys of `spent`
             self.reserved = {**dict.fromkeys(total, ZERO), **self.reserved}
         if entry.kind == "reserve":
             self.reserved = amounts.add(self.reserved, total)
@@ -372,9 +377,9 @@ class LedgerState:
         run = self.run(entry.key)
         if run.status not in STATUSES_BEFORE[entry.kind]:
             raise self._forged(entry, f"{entry.kind} of a run that is {run.status}")
-        moved = self.runs[entry.key] = replace(run, status=STATUS_AFTER[entry.kind])
+        after = self.runs[entry.key] = replace(run, status=STATUS_AFTER[entry.kind])
         if entry.kind == "start":
-            self.under_way[entry.key] = replace(self.under_way[entry.key], status=moved.status)
+            self.under_way[entry.key] = replace(self.under_way[entry.key], status=after.status)
             return
         del self.under_way[entry.key]
         self.reserved = amounts.subtract(self.reserved, run.total)

@@ -1,9 +1,13 @@
 """The terms that a ledger is opened with. They never change. An entry "amend" sets a new cap on epsilon, which state.py keeps.
 
 A *cap* is the epsilon and delta that all runs together may cost one unit. In adaptive mode a *filter* (a composition theorem for runs that
-are chosen from earlier outputs) decides on each run, in its own currency, such as rho; in declared mode the runs are fixed beforehand.
-`price` gives the cost of a run, rounded up. The opening entry holds these terms, and an attribute keeps its name and meaning for as long as
-a ledger may be read.
+are chosen from earlier outputs) decides on each run, in its own currency, such as rho; in declared mode the runs are fixed beforehand. A
+dataset may be cut into *blocks*, such as days, each with a cap of its own. In a *two-person* ledger some changes need a second person's
+approval. The *definitions* are the tables, triggers and SQL functions that guard the entries in their file or database.
+
+opening.py makes the terms from flags, and state.py reads them from the first entry. `price` gives the cost of a run, rounded up, and `caps`
+the caps, rounded down. The opening entry holds these terms, and an attribute keeps its name and meaning for as long as a ledger may be
+read.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotReprese
 from dpcli.ledger.blocks.block_kinds import kind_named
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.filters.declared_set import declared_cost, numbered_runs
-from dpcli.ledger.filters.filter import Cost, Filter, filter_named, opened_filter
+from dpcli.ledger.filters.filter import Cost, Filter, filter_for_cap, filter_named
 from dpcli.ledger.grammar import LONGEST_NAME, MOST_COUNT
 from dpcli.ledger.plugin import FILTERS, MOST_BLOCKS
 
@@ -125,7 +129,7 @@ class LedgerTerms:
     def _has_price_under(self, filter_name: str, pipeline: Pipeline, delta: float) -> bool:
         """Return whether a run has a cost under a filter, with the parameters that the filter chooses for the caps of this ledger."""
         try:
-            opened_filter(filter_name, self.epsilon, self.delta, {}).cost(pipeline, delta)
+            filter_for_cap(filter_name, self.epsilon, self.delta, {}).cost(pipeline, delta)
         except (CannotCertify, InputError, NotRepresentable):
             return False
         return True

@@ -2,8 +2,9 @@
 
 `dpcli budget verify` is for an auditor who trusts neither the people who charge nor the place where the ledger lies. A *problem* is a fault
 by which the ledger states less than was spent, or allows more than its epsilon (`verify` lists them). An *anchor* is the number and hash of
-an entry that somebody keeps elsewhere: a ledger that was restored from an older backup does not contain it. dpcli/ledger/__init__.py
-explains the other words.
+an entry that somebody keeps elsewhere: a ledger that was restored from an older backup does not contain it. The *definitions* are the
+tables, triggers and SQL functions that guard the entries, a *checkpoint* stores the sums of the entries up to one of them, and *terms* are
+the unit, adjacency, delta and filter that were fixed at the opening. A *correction* charges what an earlier price of a run lacks.
 
 The entries are read twice, one page at a time. The first pass checks the chain and applies the entries. The second pass computes every cost
 again, under the terms of the ledger even if an entry states other terms. It can take hours, so a broken chain is reported before it begins.
@@ -23,11 +24,12 @@ from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest, single_entry
 from dpcli.ledger.checkpoint import agrees_with, usable_content
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.filters.declared_set import compose
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance.proposals import Proposal, proposal_of
 from dpcli.ledger.grammar import visible_text
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
 
 
 ANCHOR = "dpcli/anchor/v1"  # value of "schema" in an anchor file
-CACHED_COSTS = 1_000  # number of different runs whose costs are cached; it limits the memory
-# Largest numbers of characters of a version of dpcli and of a fault in a finding. Whoever writes an entry chooses its texts, and an entry
-# that acknowledges the finding has to hold them.
-LONGEST_VERSION, LONGEST_PROBLEM = 40, 1_000
+CACHED_COSTS = 1_000  # number of different runs whose costs are cached; it affects speed and memory alone
+# Largest numbers of characters of a version of dpcli, of the message of an error, and of a fault in a finding. Whoever writes an entry
+# chooses its texts, and an entry that acknowledges the finding has to hold them.
+LONGEST_VERSION, LONGEST_ERROR, LONGEST_PROBLEM = 40, 300, 1_000
+NAMED_FAULTS = 3  # faults of the store that one message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     """
     damaged = ledger.store.check(ledger.dataset)
     if damaged:
-        raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
+        raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:NAMED_FAULTS])}")
     state = replay_all(ledger, anchor)
     require_unchanged_definitions(ledger.store, state)
     checks = EntryChecks(state.open_terms(), lambda key: charge_under(ledger, key))
@@ -105,7 +108,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
 def charge_under(ledger: Ledger, key: str) -> LedgerEntry:
     """Return the entry that charged a run. Its hash is checked."""
-    entries = (single_entry(row, ledger.dataset) for row in ledger.store.about(ledger.dataset, key))
+    entries = (single_entry(row, ledger.dataset) for row in ledger.store.rows_of_key(ledger.dataset, key))
     return next(entry for entry in entries if "cost" in entry.content)
 
 
@@ -195,7 +198,7 @@ def acknowledge(
             raise InputError(f"FINDING: expected a finding without an answer, found one that entry {answered} acknowledges")
         raise InputError(
             f"FINDING: expected a line of dpcli budget verify, word for word, found {finding[:60]!a}; open findings: "
-            f"{len(result.problems)}{'' if not result.problems else ', the first: ' + visible_text(result.problems[0])[:300]}"
+            f"{len(result.problems)}{'' if not result.problems else ', the first: ' + visible_text(result.problems[0])[:LONGEST_ERROR]}"
         )
     return ledger.acknowledge(text, why, expires)
 
@@ -366,13 +369,14 @@ class Prices:
         A charge whose cost cannot be computed is a problem as well.
 
         Args:
-            further: Other charges of the same run, whose costs are added to that of `entry`: those that it corrects, or that correct it.
+            further: Other charges of the same run, whose costs are added to the cost of `entry`: the ones that it corrects, or that correct
+            it.
         """
         place = f'entry {entry.row.seq} ("{entry.key}", dpcli {str(entry.content.get("dpcli"))[:LONGEST_VERSION]})'
         try:
             problem = " and ".join(_problems_of_charge(self, entry, further))
         except Exception as error:  # a forged run can cause any error
-            problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+            problem = f"its cost cannot be computed again: {str(error)[:LONGEST_ERROR] or type(error).__name__}"
         if problem:
             yield f"{place}: {problem[:LONGEST_PROBLEM]}"
 
@@ -393,7 +397,7 @@ def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
     try:
         yield from _excess_of_declared_set(terms)
     except Exception as error:  # a forged set can cause any error
-        yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+        yield f"the declared runs: their cost cannot be computed again: {str(error)[:LONGEST_ERROR] or type(error).__name__}"
 
 
 def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:

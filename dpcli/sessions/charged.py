@@ -1,10 +1,11 @@
 """The charge of a session, and the file in its folder that names the charged run.
 
-A *session* is everything that one charge pays for: a training run, a set of answers, or texts. In the ledger (dpcli/ledger) it is a *run*:
-`reserve` charges it in full, `start` permits its noise, and `commit` records its end. The order is the guarantee: the file is written
-first, then the run is reserved and started, then the first noise is drawn. So after a crash at any point, the folder names the run, and the
-ledger has it if it was charged. A session goes on only with the same fingerprint (priced.py) and inputs, and with a ledger if and only if
-it began with one.
+A *session* is everything that one charge pays for: a training run, a set of answers, or texts. In the *ledger* (dpcli/ledger), the account
+book of a dataset's privacy budget, it is a *run*: `reserve` charges it in full, `start` permits its noise, and `commit` records its end.
+The order is the guarantee: the file is written first, then the run is reserved and started, then the first noise is drawn. So after a crash
+at any point, the folder names the run, and the ledger has it if it was charged. A session goes on only with the same *fingerprint* (a hash
+of what must not change, priced.py) and inputs, and with a ledger if and only if it began with one. A *window* is the part of the dataset
+that a session reads; it consists of *blocks*, such as days.
 """
 
 from __future__ import annotations
@@ -128,11 +129,11 @@ def open_session(
             f"--resume: {path}: expected the file and the window with which the session began, found a change: begin a new session"
         )
     session.require_same(inputs, are_equal)
-    require_same_books("--resume", session.charged, ledger, "session")
+    require_same_ledger("--resume", session.charged, ledger, "session")
     return session
 
 
-def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
+def require_same_ledger(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
     """Check that a ledger is given if and only if the session has one. Raises InputError otherwise.
 
     Args:
@@ -147,10 +148,10 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
     raise InputError(f"{place}: expected {expected}, found {given}")
 
 
-def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
+def require_unfinished(place: str, run: str, ledger: Ledger, what: str) -> None:
     """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or if another person reserved it.
 
-    `place` and `what` are as in `require_same_books`.
+    `place` and `what` are as in `require_same_ledger`.
     """
     reserved = ledger.state().run(run)
     ends = {"committed": "has ended (this folder is a copy)", "void": "was voided"}
@@ -178,17 +179,16 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
         Denied, InputError, CannotCertify, NotRepresentable: As `charge_run`.
     """
     path = os.path.join(session.folder, RUN)
-    new = not os.path.lexists(path)
+    is_new = not os.path.lexists(path)
     session.write()
     if ledger is None:
         return session
-    entered = ledger.state().runs.get(session.run)
-    if entered is None and session.counted:
+    if session.counted and ledger.state().runs.get(session.run) is None:
         raise LedgerError(f'dataset "{ledger.dataset}": has no run {session.run[:12]}, but this session was charged under it')
     try:
         charge_run(ledger, session.run, pipeline, why)
     except REFUSALS:
-        if new and session.run not in ledger.state().runs:  # nothing was charged, so another session may use the folder
+        if is_new and session.run not in ledger.state().runs:  # nothing was charged, so another session may use the folder
             os.remove(path)
         raise
     return session
@@ -202,10 +202,10 @@ def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
         InputError, CannotCertify, NotRepresentable: The ledger cannot price the pipeline.
         LedgerError: The run was voided, so no noise may be drawn for it.
     """
-    entered = ledger.state().runs.get(run)
-    if entered is None:
-        entered = ledger.reserve(pipeline, run, why=why).run
-    if entered is not None and entered.status == "reserved":
+    charged = ledger.state().runs.get(run)
+    if charged is None:
+        charged = ledger.reserve(pipeline, run, why=why).run
+    if charged is not None and charged.status == "reserved":
         ledger.start(run)
     require_charged(ledger, run)
 

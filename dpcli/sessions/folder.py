@@ -15,7 +15,8 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import require_posix
 
 LOCK = ".lock"  # name of the lock file in a folder
-LOCK_ATTEMPTS = 100  # number of attempts to lock a folder that other processes repeatedly create and remove
+# The number of attempts to lock a folder that other processes repeatedly create and remove. It is arbitrary: after them nothing was done.
+LOCK_ATTEMPTS = 100
 
 _FORKS = 0  # number of forks between the first process and this one
 

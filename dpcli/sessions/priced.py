@@ -1,9 +1,10 @@
 """The plan of a session. It consists of a pipeline file, its privacy cost, and the entry of the file that the session performs.
 
 A *session* is what one charge pays for, such as a training run or a set of answers (charged.py). Its plan is made before private data are
-read. Its *fingerprint* covers everything that must be unchanged when the session goes on: keys that are left out of it (`free`) must affect
-neither the noise nor the cost. A *window* restricts the session to some blocks of the dataset (window.py): `over` and `on_rows` narrow the
-rows that are read; they never change the cost.
+read. An *entry* is a [[mechanism]] table of the file, and an *account* is the certified epsilon and delta of a file. The *fingerprint*
+covers everything that must be unchanged when the session goes on: keys that are left out of it (`free`) must affect neither the noise nor
+the cost. A *window* restricts the session to some *blocks* of the dataset, parts such as days (window.py): `on_blocks` and `on_rows` narrow
+the rows that are read; they never change the cost.
 
 The plans of train, release, pate, pmixed, prompt and generate are subclasses of these classes.
 """
@@ -35,10 +36,9 @@ class FilePlan:
     """A pipeline file that a command performs.
 
     Attributes:
-        accounts: Names of the fields of the class that hold an account (dpcli.analysis.account), whose pipeline `over` has to restrict too.
-        path: Path of the file.
-        pipeline: Pipeline of the file. A number replaces each "calibrate" of the file.
-        rows: Window of rows of the private data that may be read; None for all rows.
+        accounts: Names of the fields of the class that hold an account (dpcli.analysis.account), whose pipeline `on_blocks` has to restrict
+        too. path: Path of the file. pipeline: Pipeline of the file. A number replaces each "calibrate" of the file. rows: Window of rows of
+        the private data that may be read; None for all rows.
     """
 
     accounts: ClassVar[tuple[str, ...]] = ()
@@ -63,7 +63,7 @@ class FilePlan:
         """Return the plan restricted to these rows of its private data."""
         return replace(self, rows=rows)
 
-    def over(self, window: tuple[str, ...]) -> Self:
+    def on_blocks(self, window: tuple[str, ...]) -> Self:
         """Return the plan restricted to some blocks of its dataset. The cost does not change."""
         restricted = {}
         for name in self.accounts:
@@ -145,7 +145,7 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
     """Return a file with its account and the entry that the session performs. Each "calibrate" is replaced by a number first.
 
-    The other arguments are those of `one_entry`.
+    The other arguments are as in `one_entry`.
 
     Raises:
         InputError: The file cannot be read, or the entry is refused as in `one_entry`.

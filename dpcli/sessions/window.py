@@ -5,7 +5,8 @@ as days, weeks or values of a column (dpcli/ledger/blocks/family.py). Each block
 the file or, if the file has none, from --window. It is written into the pipeline before any record is read or charged, and is thus part of
 the fingerprint, of the charge, of a resumed session and of the statement.
 
-A command calls `over_window` once, between reading its file and its data.
+A command calls `over_window` once, between reading its file and its data. The *owner* of a record is the value of a column that a key of
+the file names; a command bounds what each owner contributes, and unit_check.py compares the column with the unit that the file protects.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import same_word
-from dpcli.ledger.blocks.family import spelled
+from dpcli.ledger.blocks.family import window_spelling
 from dpcli.ledger.blocks.rows import RowWindow, rows_from_content, rows_of_blocks
 from dpcli.sessions.unit_check import require_bounded
 
@@ -46,7 +47,7 @@ class Windowed(Protocol):
     @property
     def bounded(self) -> tuple[str, str] | None: ...
 
-    def over(self, window: tuple[str, ...]) -> Self: ...
+    def on_blocks(self, window: tuple[str, ...]) -> Self: ...
 
     def on_rows(self, rows: RowWindow | None) -> Self: ...
 
@@ -78,7 +79,7 @@ def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> 
         _require_bounded(plan, None)
         return plan
     if plan.pipeline.privacy.window is None:
-        plan = plan.over(spelled(family, blocks))
+        plan = plan.on_blocks(window_spelling(family, blocks))
     plan = plan.on_rows(rows_in_table(plan.private_file, plan.path, rows_of_blocks(family, blocks)))
     each_row_has_a_block = plan.rows is not None or len(blocks) == 1
     _require_bounded(plan, family if each_row_has_a_block else None)
@@ -111,7 +112,7 @@ def as_at_start(plan: Plan, window: Sequence[str], rows: object) -> Plan:
     """
     blocks = tuple(window)
     if blocks and plan.pipeline.privacy.window is None:
-        plan = plan.over(blocks)
+        plan = plan.on_blocks(blocks)
     return plan.on_rows(rows_from_content(rows, blocks))
 
 

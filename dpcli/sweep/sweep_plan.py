@@ -85,9 +85,9 @@ class Variant:
         """Return the different noise multipliers of the entries that training performs."""
         return tuple(dict.fromkeys(stage.noise_multiplier for stage in self.plan.stages))
 
-    def over(self, window: tuple[str, ...]) -> Variant:
+    def on_blocks(self, window: tuple[str, ...]) -> Variant:
         """Return the variant restricted to blocks of the dataset that its file does not name."""
-        return replace(self, plan=self.plan.over(window), fingerprint=fingerprint([self.fingerprint, *window]), window=window)
+        return replace(self, plan=self.plan.on_blocks(window), fingerprint=fingerprint([self.fingerprint, *window]), window=window)
 
     def on_rows(self, rows: RowWindow | None) -> Variant:
         """Return the variant on some rows of its private data; all rows if `rows` is None. Finished runs on other rows are not reused."""
@@ -123,9 +123,9 @@ class SweepPlan:
     def pipeline(self) -> Pipeline:
         return self.first.pipeline
 
-    def over(self, window: tuple[str, ...]) -> SweepPlan:
+    def on_blocks(self, window: tuple[str, ...]) -> SweepPlan:
         """Return the plan on some blocks of the dataset. Finished runs on other blocks are not reused."""
-        return replace(self, variants=tuple(variant.over(window) for variant in self.variants))
+        return replace(self, variants=tuple(variant.on_blocks(window) for variant in self.variants))
 
     @property
     def rows(self) -> RowWindow | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.toml.shown import first_names
-from dpcli.sessions.charged import charge_run, reason, require_same_books
+from dpcli.sessions.charged import charge_run, reason, require_same_ledger
 from dpcli.sessions.folder import exclusive
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, SweepPlan, Variant
 from dpcli.sweep.worker import Job, JobAnswer, saved_answers, serve
@@ -70,7 +70,7 @@ class SweepCharges:
 
     def require_same(self, charge: str | None, folder: str) -> None:
         """Check that an earlier run was charged to this ledger. Raises InputError, or LedgerError for another ledger."""
-        require_same_books(folder, charge is not None, self.ledger, "sweep")
+        require_same_ledger(folder, charge is not None, self.ledger, "sweep")
         if charge is not None and self.ledger is not None:
             self.ledger.state().run(charge)  # raises LedgerError if the ledger has no such run
 

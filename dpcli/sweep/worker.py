@@ -118,7 +118,7 @@ def perform(job: Job) -> dict[str, float]:
 
     shutil.rmtree(job.folder, ignore_errors=True)
     plan = plan_of(job.path, job.text.encode())
-    plan = (plan.over(job.window) if job.window else plan).on_rows(job.rows)
+    plan = (plan.on_blocks(job.window) if job.window else plan).on_rows(job.rows)
     os.makedirs(job.folder)
     replace_file(os.path.join(job.folder, PIPELINE_FILE), job.text.encode())
     outcome = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN_FOLDER))))

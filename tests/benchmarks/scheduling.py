@@ -27,7 +27,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from dpcli.file.pipeline.read import parse
-from dpcli.ledger.filters.filter import Cost, opened_filter
+from dpcli.ledger.filters.filter import Cost, filter_for_cap
 from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, PricedRun, rehearse
 from dpcli.ledger.planning.policies import plan_by_policy
 from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
@@ -98,7 +98,7 @@ def cost(shape: str, epsilon: float, name: str, order: float | None) -> Cost:
     """The cost of a run, as a ledger with this filter computes it."""
     if not shape:
         return Cost({"epsilon": repr(epsilon), "delta": "0"}, "stated")
-    found = opened_filter(name, EPSILON, DELTA, {} if order is None else {"order": order})
+    found = filter_for_cap(name, EPSILON, DELTA, {} if order is None else {"order": order})
     return found.cost(parse((FILE + SHAPES[shape](epsilon)).encode(), "run.toml"), 1e-8)
 
 

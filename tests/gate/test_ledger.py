@@ -17,7 +17,7 @@ from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, No
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import load
 from dpcli.gate.gate_terms import room
-from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.filters.filter import filter_for_cap
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
@@ -246,7 +246,7 @@ def test_files_pass_where_every_block_takes_all_their_runs(tmp_path: Path, by: s
     """Files, some of them named twice, with windows that overlap, in a ledger that was charged before: as spending them all in turn."""
     chance, url = random.Random(f"{by} {seed}"), str(tmp_path / "l.db")
     blocks = {"by": by, "column": "when", "max_blocks": 1, **CUT[by][0]} if by else None
-    rule = opened_filter("approx-dp", 2.0, 0.5, {})
+    rule = filter_for_cap("approx-dp", 2.0, 0.5, {})
     terms = LedgerTerms("user", "add-remove", 2.0, 0.5, filter=rule.name, parameters=dict(rule.parameters()), blocks=blocks)
     names = CUT[by][1] if by else ()
 

@@ -16,7 +16,7 @@ import pytest
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.chain import GENESIS, canonical, digest
-from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.filters.filter import filter_for_cap
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger
@@ -91,7 +91,7 @@ def test_terms_in_blank_words_are_refused_before_anything_is_written(tmp_path: P
 
 def test_what_underflows_is_not_free() -> None:
     def costs(name: str) -> None:
-        found = opened_filter(name, 1.0, 1e-200, {})
+        found = filter_for_cap(name, 1.0, 1e-200, {})
         assert any(Decimal(value) > 0 for value in found.cost(pure(1e-170), 0.0).amounts.values())
 
     every(["rdp", "zcdp", "advanced", "gdp", "approx-dp"], costs)

@@ -19,12 +19,13 @@ from dpcli.file.toml.confusables import skeleton
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, time_after, utc_now
 from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.governance.amendments import Proposable, SetRate
 from dpcli.ledger.governance.proposals import MOST_DAYS
 from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
-from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import APPROVED_KINDS
-from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.places import init, open_dataset, open_store
 from dpcli.ledger.verify import verify
 from tests.cases import of_each
 from tests.command import dpcli

@@ -11,7 +11,7 @@ import pytest
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
-from dpcli.ledger.filters.filter import Filter, opened_filter
+from dpcli.ledger.filters.filter import Filter, filter_for_cap
 from dpcli.ledger.plugin import FILTERS
 
 EPSILON, DELTA, EACH = 1.0, 1e-6, 0.05
@@ -51,7 +51,7 @@ def above_odometer(rule: Filter, runs: int, paid: int) -> float:
 @pytest.mark.parametrize("name", FILTERS)
 def test_what_is_not_charged_exceeds_the_cap(name: str) -> None:
     """Ten runs for each that is charged: the cap and the odometer are exceeded."""
-    rule = opened_filter(name, EPSILON, DELTA, {})
+    rule = filter_for_cap(name, EPSILON, DELTA, {})
     runs = charged(rule)
     assert profile(runs) <= DELTA < profile(10 * runs)
     assert above_odometer(rule, runs, runs) <= DELTA < above_odometer(rule, 10 * runs, runs)
@@ -61,7 +61,7 @@ def test_what_is_not_charged_exceeds_the_cap(name: str) -> None:
 def test_a_run_that_grows_by_its_own_output_exceeds_the_cap(name: str) -> None:
     """A run that is charged at what it began with, and asks on, as often again, as long as the answers point one way."""
     true = 1.0 / (1.0 + math.exp(-EACH))
-    runs, losses = charged(opened_filter(name, EPSILON, DELTA, {})), {0: 1.0}  # answers that point one way less those that do not
+    runs, losses = charged(filter_for_cap(name, EPSILON, DELTA, {})), {0: 1.0}  # answers that point one way less those that do not
     for asked in range(20 * runs):
         going = {lead: chance for lead, chance in losses.items() if lead > 0 or asked < runs}
         losses = {lead: chance for lead, chance in losses.items() if lead not in going}
@@ -75,7 +75,7 @@ def test_a_run_that_grows_by_its_own_output_exceeds_the_cap(name: str) -> None:
 def test_an_order_that_is_chosen_afterwards_bounds_no_divergence() -> None:
     """A coin decides between noise that just fits at a low order and an answer that just fits at a high one: whoever may choose the order
     afterwards calls each within epsilon, and both together are beyond the cap of either order."""
-    fitting = type(opened_filter("rdp", EPSILON, DELTA, {}))
+    fitting = type(filter_for_cap("rdp", EPSILON, DELTA, {}))
     caps = {order: float(fitting(order).caps(EPSILON, DELTA)["rdp"]) for order in (20.0, 200.0)}
     (low, least), (high, most) = caps.items()
 

@@ -122,7 +122,7 @@ def output(line: str, folder: Path) -> str:
 
 def own(line: str, folder: Path) -> str:
     words, _, saved = line.partition(" > ")
-    with mock.patch("dpcli.ledger.ledger.account_name", return_value="ana"):
+    with mock.patch("dpcli.ledger.entry_log.account_name", return_value="ana"):
         result = dpcli(*shlex.split(words)[1:], folder=folder)
     if saved:
         (folder / saved).write_text(result.out)

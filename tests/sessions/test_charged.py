@@ -11,7 +11,7 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.sessions.charged import RUN, Session, charge, commit, mark_counted, open_session, require_charged, require_going_on
+from dpcli.sessions.charged import RUN, Session, charge, commit, mark_counted, open_session, require_charged, require_unfinished
 from dpcli.sessions.folder import exclusive
 from tests.cases import of_each
 from tests.ledger.filters.setting import DATASET, run, terms
@@ -175,10 +175,10 @@ def test_more_noise_is_for_a_run_that_goes_on_and_its_owner(
     if who is not None:
         ledger.who = who
     if said is None:
-        require_going_on("--resume", "run", ledger, "run")
+        require_unfinished("--resume", "run", ledger, "run")
     else:
         with pytest.raises(InputError, match=said):
-            require_going_on("--resume", "run", ledger, "run")
+            require_unfinished("--resume", "run", ledger, "run")
     ledger.close()
 
 

@@ -376,7 +376,7 @@ def test_a_run_of_a_sweep_reads_the_rows_of_the_window(folder: Callable[..., Fol
         before = plan_sweep("file.toml")
         plan = over_window(before, books, WINDOW)
     one = plan.variants[0]
-    assert one.plan.rows is not None and one.fingerprint not in {v.fingerprint for v in before.over(WINDOW).variants}
+    assert one.plan.rows is not None and one.fingerprint not in {v.fingerprint for v in before.on_blocks(WINDOW).variants}
     perform(Job(plan.path, one.text, str(here.place / "1"), one.fingerprint, window=one.window, rows=one.plan.rows))
     assert WORDS in (here.place / "1" / "run" / "statement.md").read_text().replace("\\", "")
     with pytest.raises(InputError, match="expected numbers"):

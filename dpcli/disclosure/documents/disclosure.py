@@ -1,8 +1,13 @@
 """The document of dpcli report: plain words, every item, the tables behind the numbers, and pictures.
 
-statement.py says what is in a statement, and this module renders it. Every item of the form appears, also one that the file does not state
-(NOT STATED): a report must not look complete by silence. Without a date, equal inputs give equal bytes, so that a committed report can be
-compared.
+A *document* is what a command prints, before a format such as HTML or JSON is chosen (dpcli/document/document.py). statement.py says what
+is in a *statement*: answers to *items*, the questions that papers and registries ask about a private release (items.py), and *passages* in
+plain words. This module renders it. Every item that a key of the file could state appears, if need be as NOT STATED: a report must not look
+complete by silence. Without a date, equal inputs give equal bytes, so that a committed report can be compared.
+
+The numbers come from the *account*, the certified epsilon and delta of the file, and from its *meaning*, what an attacker can still do. A
+*curve* has an upper and a lower bound on delta at each epsilon. The *shares* of mechanisms are parts of the total cost, as the winning
+accountant measures it.
 """
 
 from __future__ import annotations
@@ -33,8 +38,9 @@ from dpcli.plots.trade_off_curve import complete_picture
 COLUMNS = ("item", "asked by", "answer")
 TRUST = "trusted parties, and the premises of each number: dpcli explain threats"
 
+# Limits of the pictures. They are arbitrary, and affect what is drawn alone.
 LOWEST_SHARE = 1e-3  # smallest delta in the picture of the privacy profile, as a share of the file's delta
-SMALLEST_AXIS = 1e-300  # smallest end of an axis of deltas
+SMALLEST_AXIS = 1e-300  # smallest end of an axis of deltas, which is a normal double
 MOST_BARS = 20  # largest number of bars in the picture of shares, without the bar of all others
 ROOM = 1.05  # factor by which an axis is longer than what is drawn
 

@@ -1,8 +1,9 @@
 """The document of dpcli explain FILE: attacks, beliefs and groups under the guarantee, and what it does not cover.
 
-The numbers come from analysis/meaning.py: the best rates of a membership attack, how far a belief may move, and the epsilon of several
-units together. Each is an upper bound on what an attacker can do and is rounded up; what an attacker misses is rounded down. Readers take
-these sentences for the guarantee, so what it does not cover is part of the document.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). The numbers come from
+analysis/meaning.py: the best rates of a membership attack, how far a belief may move, and the epsilon of several units together. A *unit*
+is what the guarantee protects, such as a user. Each number is an upper bound on what an attacker can do and is rounded up; what an attacker
+misses is rounded down. Readers take these sentences for the guarantee, so what it does not cover is part of the document.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.neighbours import Adjacency
 
+# Both are arbitrary, and affect what is shown alone.
 LARGEST_EXPONENT = 30.0  # e^x is written as a number only for smaller x
 SHOWN_RATES = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the JSON data have more
 

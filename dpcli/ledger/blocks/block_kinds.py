@@ -1,7 +1,9 @@
 """The kinds of blocks into which a dataset can be cut: days, weeks, listed parts, and parts by a hash of the unit.
 
-A *block* is a part of a dataset that has a cap of its own in the ledger (family.py has the proof). Each block has one name with exactly one
-spelling, so that no block can be charged under two names. A new kind is a subclass of `BlockKind`, which dpcli/ledger/plugin.py registers.
+A *block* is a part of a dataset that has a cap of its own in the ledger, a *unit* is what the guarantee protects, such as a user, and the
+*window* of a run is the set of blocks that it reads (family.py has the proof). Each block has one name with exactly one spelling, so that
+no block can be charged under two names. family.py and rows.py ask a kind which names are blocks, how they are ordered, and which values of
+the column lie in one. A new kind is a subclass of `BlockKind`, which dpcli/ledger/plugin.py registers.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from dpcli.base.lazy import load
 from dpcli.base.premise import Premise, Premises
 from dpcli.ledger.plugin import BLOCKS
 
-ColumnType = Literal["date", "text"]
-Part = Literal["value", "week"]
+ColumnType = Literal["date", "text"]  # how the values of the column that determines the block of a record are compared
+Part = Literal["value", "week"]  # the part of such a value that all records of a block share
 PARTS: tuple[Part, ...] = ("value", "week")
 
 # The assumptions of every ledger with blocks, in addition to the assumptions of its filter.

@@ -175,11 +175,11 @@ def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...
     return list(map(tuple, parts))
 
 
-def spelled(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:
+def window_spelling(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:
     """Return blocks as privacy.window and --window take them, with FIRST..LAST for each stretch of consecutive blocks."""
-    return tuple(map(spelled_stretch, stretches(family, blocks)))
+    return tuple(map(stretch_spelling, stretches(family, blocks)))
 
 
-def spelled_stretch(blocks: Sequence[str]) -> str:
+def stretch_spelling(blocks: Sequence[str]) -> str:
     """Return consecutive blocks as --window takes them: "2026-01-01..2026-01-28", or the name of a single block."""
     return blocks[0] if len(blocks) == 1 else f"{blocks[0]}..{blocks[-1]}"

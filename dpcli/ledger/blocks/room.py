@@ -1,7 +1,8 @@
 """The blocks in which a run still fits, as stretches of consecutive blocks, for `dpcli budget windows`. Nothing is charged.
 
-A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window* (family.py). What
-fits now may not fit when the run is charged, as others may be faster: the answer is advice, and the charge decides.
+A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window* (family.py). A
+block may be *retired*, after which it accepts no run. A *pipeline* is the file of a run. What fits now may not fit when the run is charged,
+as others may be faster: the answer is advice, and the charge decides.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import charged_blocks
-from dpcli.ledger.blocks.family import spelled, stretches
+from dpcli.ledger.blocks.family import stretches, window_spelling
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.plugin import MOST_IN_WINDOW
 
@@ -128,4 +129,4 @@ def _unused_sides(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None
 def window_words(state: LedgerState, window: Sequence[str]) -> str:
     """Return a window in the spelling of --window, with commas between its stretches; "" for an empty window."""
     family = state.open_terms().family
-    return ", ".join(window if family is None or not family.kind.ordered else spelled(family, window))
+    return ", ".join(window if family is None or not family.kind.ordered else window_spelling(family, window))

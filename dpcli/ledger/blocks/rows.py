@@ -1,8 +1,9 @@
 """The rows that a run may read: those whose value in one column lies in the blocks of the run's window.
 
 A ledger may cut a dataset into *blocks*, such as days, by the value of a column (family.py). A run is charged only on the blocks of its
-*window*, so it must read no other row. All commands that read rows use the condition of this module: `dpcli/sessions/window.py` puts a
-`RowWindow` into their plans.
+*window*, so it must read no other row. Train, release and the predictions read rows under the condition of this module:
+`dpcli/sessions/window.py` puts a `RowWindow` into their plans, and a session stores it in its folder. A *stretch* is a list of consecutive
+blocks. A *unit* is what the guarantee protects, such as a user; the bound on its rows may hold for each block.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 
 from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.ledger.blocks.block_kinds import PARTS, ColumnType, Part, week_of
-from dpcli.ledger.blocks.family import BlockFamily, spelled, stretches
+from dpcli.ledger.blocks.family import BlockFamily, stretches, window_spelling
 
-CACHED_VALUES = 2**16  # number of values of a column for which the result of the check is cached
+CACHED_VALUES = 2**16  # number of values of a column for which the result of the check is cached; affects speed and memory alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +56,21 @@ class RowWindow:
 
     def holds(self, value: object) -> bool:
         """Return whether a row with this value in the column is in the window. The engines of dpcli release make the same check in SQL."""
-        place = PLACES[self.type](value)
-        return place is not None and any(least <= place <= most for least, most in self.spans)
+        text = COMPARABLE_TEXTS[self.type](value)
+        return text is not None and any(least <= text <= most for least, most in self.spans)
 
-    def judge(self) -> Callable[[object], bool]:
+    def cached_holds(self) -> Callable[[object], bool]:
         """Return the function `holds` with a cache for texts. A column has few different days, and a window may have many stretches."""
         by_text = lru_cache(CACHED_VALUES)(self.holds)
         return lambda value: by_text(value) if isinstance(value, str) else self.holds(value)
 
-    def part(self, value: object) -> str:
+    def block_label(self, value: object) -> str:
         """Return a text that all rows of a block share and that differs between blocks.
 
         The row must be in the window, and `block_part` must not be None.
         """
-        place = PLACES[self.type](value) or ""
-        return place if self.block_part != "week" else week_of(date.fromisoformat(place))
+        text = COMPARABLE_TEXTS[self.type](value) or ""
+        return text if self.block_part != "week" else week_of(date.fromisoformat(text))
 
     def content(self) -> dict[str, Any]:
         """Return the condition as JSON values, for a file of a session. The blocks are left out, because the session stores its window."""
@@ -88,7 +89,7 @@ def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | 
         _, largest = kind.extent(stretch[-1])
         spans.append((smallest, largest))
     block_part = kind.shared if family.max_blocks == 1 else None
-    return RowWindow(family.column, kind.column_type, tuple(spans), spelled(family, blocks), family.content(), block_part)
+    return RowWindow(family.column, kind.column_type, tuple(spans), window_spelling(family, blocks), family.content(), block_part)
 
 
 def rows_from_content(content: object, window: object) -> RowWindow | None:
@@ -104,12 +105,12 @@ def rows_from_content(content: object, window: object) -> RowWindow | None:
     block_part = next((part for part in PARTS if part == content.get("each")), None)
     if block_part is None and content.get("each") is not None:
         raise ValueError("rows")
-    kind = next((type_ for type_ in PLACES if type_ == content.get("type")), None)
-    if not isinstance(column, str) or kind is None or not _are_texts(blocks):
+    column_type = next((known for known in COMPARABLE_TEXTS if known == content.get("type")), None)
+    if not isinstance(column, str) or column_type is None or not _are_texts(blocks):
         raise ValueError("rows")
     if not isinstance(spans, list) or not all(isinstance(span, list) and len(span) == 2 and _are_texts(span) for span in spans):
         raise ValueError("rows")
-    return RowWindow(column, kind, tuple((least, most) for least, most in spans), blocks, block_part=block_part)
+    return RowWindow(column, column_type, tuple((least, most) for least, most in spans), blocks, block_part=block_part)
 
 
 def _are_texts(values: Sequence[object]) -> bool:
@@ -142,4 +143,4 @@ def _text_of(value: object) -> str | None:
 
 
 # The function for each type of column that returns the comparable text of a value; None if the value is of another type.
-PLACES: Mapping[ColumnType, Callable[[object], str | None]] = {"date": day_of, "text": _text_of}
+COMPARABLE_TEXTS: Mapping[ColumnType, Callable[[object], str | None]] = {"date": day_of, "text": _text_of}

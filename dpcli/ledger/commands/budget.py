@@ -1,7 +1,10 @@
 """The command group `dpcli budget`, with the options and helpers that its subcommands share.
 
-The subcommands are in the other files of this folder: opening.py, spending.py, governing.py and reading.py. Most of them open a ledger
-(`opened_ledger`), call a method of `Ledger` (dpcli/ledger/ledger.py) and print the answer as a document (dpcli/ledger/documents).
+A *ledger* is the account book of a dataset's privacy budget. The subcommands are in the other files of this folder: opening.py,
+spending.py, governing.py and reading.py. Most of them open a ledger (`opened_ledger`), call a method of `Ledger` (dpcli/ledger/ledger.py)
+and print the answer as a *document* (dpcli/ledger/documents), which is turned into the format of the flag -f. A *receipt* is the answer to
+a granted request. A *window* is the list of *blocks* that a run reads, parts of the dataset with caps of their own. An *anchor* is the
+number and hash of an entry that somebody keeps elsewhere, to notice a restored backup.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
     from dpcli.document.document import Document
     from dpcli.file.pipeline.model import Pipeline
-    from dpcli.ledger.ledger import Ledger, Receipt
+    from dpcli.ledger.entry_log import Receipt
+    from dpcli.ledger.ledger import Ledger
 
 
 @click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Keep a ledger of what a dataset has spent and has left.")

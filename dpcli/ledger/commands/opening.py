@@ -1,7 +1,9 @@
 """The commands `dpcli budget init`, import, copy and upgrade, which open, fill, move or upgrade a ledger.
 
 The docstring of a command is its help. The work is done in dpcli/ledger/opening.py (init), history.py (import), stores/copying.py (copy)
-and stores/places.py (upgrade).
+and stores/places.py (upgrade). A *history* is a file of runs that were made before the ledger was opened. The *definitions* are the tables,
+triggers and SQL functions that guard the entries of a ledger in their file or database. The answer of a command is a *document*
+(dpcli/ledger/documents), which is turned into the format of the flag -f.
 """
 
 from __future__ import annotations

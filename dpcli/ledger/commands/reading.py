@@ -1,6 +1,8 @@
 """The `dpcli budget` commands that write nothing: show, log, export, anchor, verify, overview, windows and plan.
 
-The docstring of a command is its help. Each command reads a ledger and prints what it finds as a document (dpcli/ledger/documents).
+The docstring of a command is its help. Each command reads a ledger and prints what it finds as a *document* (dpcli/ledger/documents), which
+is turned into the format of the flag -f. A *block* is a part of a dataset with a cap of its own, and a *window* is the list of blocks that
+a run reads.
 """
 
 from __future__ import annotations

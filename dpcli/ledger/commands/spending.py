@@ -1,7 +1,8 @@
 """The commands `dpcli budget spend`, reserve, start, commit and void, which charge a run and record its progress.
 
 They are for programs that do not use dpcli's Python interface: a script calls `spend` before it draws noise, or `reserve`, `start` and
-`commit` around a long run. The docstring of a command is its help.
+`commit` around a long run. The *key* of a run is its name. An *anchor* is an earlier entry that somebody keeps elsewhere, and a *receipt*
+the answer of the ledger to a granted request. The docstring of a command is its help.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def spend(
     """
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.documents.ledger_answers import receipt
-    from dpcli.ledger.ledger import Receipt, require_first_charge
+    from dpcli.ledger.entry_log import Receipt
+    from dpcli.ledger.ledger import require_first_charge
 
     anchor, once, pipeline = options.pop("anchor"), options.pop("once"), load(file)
     certificate = checked_digest(options.pop("certificate"), pipeline, delta)

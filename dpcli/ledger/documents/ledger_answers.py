@@ -1,9 +1,14 @@
 """The answers of a ledger as documents: to a request, to the import of a history, to the opening, and to a dry run.
 
-A request charges a run, starts, commits or voids it, or changes the cap, a quota and the like; a *receipt* says what the ledger wrote, and
-a denial that it wrote nothing. In a ledger of two persons a request may become a *proposal*, which changes nothing until another person
-approves. The exit code is 1 if the request is denied. It is 0 if the request is granted, now or before, and also for a proposal, whose JSON
-says "granted": false.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). A request charges a run,
+starts, commits or voids it, or changes the cap, a quota and the like; a *receipt* says what the ledger wrote, and a denial that it wrote
+nothing. In a ledger of two persons a request may become a *proposal*, which changes nothing until another person approves. A *history* is a
+list of runs that were made before the ledger was opened, and a *certificate* a proof of an epsilon that a small program can check (`dpcli
+certify`). A dataset may be cut into *blocks*, each with a cap of its own; a run is charged on the blocks of its *window*, and the *fullest*
+block has the largest used share. In *declared mode* all runs were fixed at the opening. What is left is rounded down.
+
+The exit code is 1 if the request is denied. It is 0 if the request is granted, now or before, and also for a proposal, whose JSON says
+"granted": false.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from dpcli.file.pipeline.datasets import UNCHECKED
 from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.chain import LedgerEntry
-from dpcli.ledger.denial import OVER_QUOTA, costs
+from dpcli.ledger.denial import OVER_QUOTA, cost_words
 from dpcli.ledger.documents.ledger_balance import composition_words, delta_remark, delta_warning, guarantee_words, left_percent
 from dpcli.ledger.documents.ledger_data import (
     balance_data,
@@ -31,8 +36,9 @@ from dpcli.ledger.documents.ledger_data import (
     terms_data,
     uncharged_member_note,
 )
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.places import open_ledger
@@ -217,7 +223,7 @@ def _cap_words(state: LedgerState) -> str:
 
 
 def _run_words(result: Receipt, run: Run, left: str) -> str:
-    cost = costs(run.cost)
+    cost = cost_words(run.cost)
     if result.notes:
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
         return f"{before}; {cost} is {run.status}; {left}"

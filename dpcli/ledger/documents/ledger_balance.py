@@ -1,7 +1,14 @@
 """The balance of a ledger as a document: the used share of the cap, the runs, and what still fits, for `dpcli budget show`.
 
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py).
 dpcli/ledger/balance.py has the numbers, and explains the share of a cap. This module puts them in words: what is used of the cap is rounded
 up, and what is left of it is rounded down.
+
+A ledger adds up costs in the currency of its *filter*, a theorem for runs that are chosen from earlier outputs; the *conversion* of the cap
+into that currency uses up a part of epsilon. In *declared mode* all runs were fixed at the opening, and there is no filter. A dataset may
+be cut into *blocks*, such as days, each with a cap of its own. The *odometer* bounds what was spent so far, even at a moment that is chosen
+from outputs. The *ceiling* is the largest cap that may be set because of outputs; *guaranteed* is the epsilon that bounds all runs
+together, also after the cap was changed (`LedgerState.guaranteed`). A *quota* limits what a person or a team may charge.
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import ANY_NUMBER, Odometer, Remaining, odometer, remaining_room, share_of
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import (
     aligned_lines,
@@ -38,12 +45,15 @@ if TYPE_CHECKING:
     from dpcli.ledger.budget import DatasetBudget
     from dpcli.ledger.documents.ledger_pictures import Picture
 
+# Limits of the document. They are arbitrary, and affect what is shown alone.
 LEAST_TOLD_CONVERSION = 0.05  # share of the cap above which the balance tells what the conversion to delta uses up
 LITTLE_LEFT = 0.2  # share of the cap at or below which the verdict on what is left is a warning
 WIDTH = 50  # characters of the bar
 SHOWN_DIGITS = 16  # digits of a SHA-256 in the table, as of the head
 SHOWN_RUNS = 20  # largest number of runs in the table; the log shows all runs
 LONGEST_REASON = 80  # characters of a reason in the table
+# A spending far below any real one, at which a filter states the epsilon that its conversion to delta uses up.
+TINY_SPENDING = Decimal("1e-30")
 
 
 def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool = False) -> Document:
@@ -235,7 +245,7 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
             count = "any number of" if remaining.like_last == ANY_NUMBER else f"{remaining.like_last:,}"
             who = str(last.content["who"])
             whose = f", by {who}, whose quota counts" if any(quotas_of(state.quotas, who)) else ""
-            lines.append(f'still fits: {count} more like the last run, "{last.key}" ({costs(last.cost)} each){whose}')
+            lines.append(f'still fits: {count} more like the last run, "{last.key}" ({cost_words(last.cost)} each){whose}')
         if terms.family is not None:
             lines.append("dpcli budget windows LEDGER FILE shows the windows in which a run still fits")
         else:
@@ -258,7 +268,7 @@ def _conversion(state: LedgerState) -> float:
     stated = state.open_terms()
     if stated.mode == "declared":
         return 0.0
-    return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
+    return stated.the_filter.epsilon(dict.fromkeys(state.caps, TINY_SPENDING), stated.delta)
 
 
 def _bar(remaining: Remaining, subject: str) -> str:
@@ -302,7 +312,7 @@ def _run_row(state: LedgerState, run: Run) -> list[str]:
         status += f" until {run.content['expires']}"
     share = "-" if run.status == "void" else percent_used(share_of(state, run.cost))
     who, when = str(run.content.get("who", "")), str(run.content.get("when", ""))
-    return [run.key, status, share, costs(run.cost), who, when, run.name]
+    return [run.key, status, share, cost_words(run.cost), who, when, run.name]
 
 
 def _reason(run: Run) -> str:

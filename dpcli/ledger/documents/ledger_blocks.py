@@ -1,7 +1,9 @@
 """The blocks of a ledger as documents: a calendar of their used shares, and the windows in which a run still fits.
 
-A *block* is a part of the dataset, such as a day, with a cap of its own (dpcli/ledger/blocks/family.py). A *window* is the list of blocks
-that a run reads. The calendar is a part of the text of `dpcli budget show`; ledger_pictures.py draws it as a chart.
+A *document* is what a command prints, before a format is chosen. A *block* is a part of the dataset, such as a day, with a cap of its own
+(dpcli/ledger/blocks/family.py). A *window* is the list of blocks that a run reads, a *stretch* a list of consecutive blocks, and a
+*retired* block accepts no run. The calendar is a part of the text of `dpcli budget show`, and of `plan`; ledger_pictures.py draws it as a
+chart. The windows are the document of `dpcli budget windows`.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
-from dpcli.ledger.blocks.family import spelled_stretch
-from dpcli.ledger.denial import costs
+from dpcli.ledger.blocks.family import stretch_spelling
+from dpcli.ledger.denial import cost_words
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.room import BlockRoom
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import LedgerState
 
 LEGEND = "blocks by used share: 0 under 10 % ... 9 from 90 %, # used up, x retired, . never charged"
-SHOWN_LINES = 53  # largest number of lines of a calendar, a year of weeks
-BLOCKS_PER_LINE = 14  # number of blocks in a line of a calendar, if the blocks are not days
+SHOWN_LINES = 53  # largest number of lines of a calendar, a year of weeks; affects what is shown alone
+BLOCKS_PER_LINE = 14  # number of blocks in a line of a calendar, if the blocks are not days; arbitrary
 
 
 def calendar(state: LedgerState) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
 def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
     """Return the document of the windows in which one run fits. Its exit code is 1 if the run fits in no block."""
     widest, latest = room.widest, room.latest
-    amount, share = costs(amounts.read(room.cost.amounts)), percent_used(room.share)
+    amount, share = cost_words(amounts.read(room.cost.amounts)), percent_used(room.share)
     cost = f"the run costs {amount} on each block of its window, {share} of its cap"
     data = {
         "schema": "dpcli/windows/v1",
@@ -98,10 +100,10 @@ def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
         headline = f"{ledger.dataset}: the run fits in none of {len(room.within)} blocks; {cost}"
         why = f"the run fits in no block{' that was checked' if notes else ''}"
         return Document(headline, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
-    rows = tuple((spelled_stretch(stretch), str(len(stretch))) for stretch in room.stretches)
+    rows = tuple((stretch_spelling(stretch), str(len(stretch))) for stretch in room.stretches)
     records = [{"first": stretch[0], "last": stretch[-1], "blocks": len(stretch)} for stretch in room.stretches]
-    widest_words = f"widest --window {spelled_stretch(widest)} ({counted(len(widest), 'block')})"
-    headline = f"{ledger.dataset}: {widest_words}, latest --window {spelled_stretch(latest)}; {cost}"
+    widest_words = f"widest --window {stretch_spelling(widest)} ({counted(len(widest), 'block')})"
+    headline = f"{ledger.dataset}: {widest_words}, latest --window {stretch_spelling(latest)}; {cost}"
     return Document(
         headline,
         data,

@@ -1,8 +1,11 @@
 """Parts of a ledger's documents: the balance as JSON values, proposals and quotas in words, and tables for a terminal.
 
-A *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person
-(dpcli/ledger/governance). With blocks, the balance is that of the fullest block, since the cap holds for each block by itself. In the
-sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON values.
+A *document* is what a command prints (dpcli/document/document.py); the other files of this folder build documents from these parts. A
+*quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person
+(dpcli/ledger/governance). A dataset may be cut into *blocks*, such as days; the balance of the fullest block is then shown, since the cap
+holds for each block by itself. *Amounts* are costs or caps by name in the currency of the ledger's *filter*, the theorem that adds up runs,
+such as {"rho": 0.1}. In the sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON
+values.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from dpcli.ledger.state import LedgerState, Run
 LARGEST_SHOWN_SHARE = 100.0  # largest used share of a quota that is printed as a number, which is 10,000 %
 
 
-def change_of(proposal: Proposal, state: LedgerState) -> str:
+def change_words(proposal: Proposal, state: LedgerState) -> str:
     """Return the change that a proposal asks for, in words: "a cap of epsilon 2.0 instead of 1.0"."""
     asks = proposal.asks
     match asks["kind"]:
@@ -48,8 +51,8 @@ def proposal_answer(proposal: Proposal, state: LedgerState) -> str:
     raises_cap = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
     seen = ", who states whether an output was seen (--no-output-seen)" if raises_cap else ""
     return (
-        f"proposed in entry {proposal.seq}, until {proposal.expires}: {change_of(proposal, state)}; nothing changes before another person "
-        f"approves it{seen}: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
+        f"proposed in entry {proposal.seq}, until {proposal.expires}: {change_words(proposal, state)}; nothing changes before another "
+        f"person approves it{seen}: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
     )
 
 
@@ -57,7 +60,7 @@ def proposal_lines(state: LedgerState, now: str) -> tuple[str, ...]:
     """Return a line for each proposal that can still be approved."""
     return tuple(
         f"waits for another person's approval: entry {proposal.seq} of {proposal.who}, until {proposal.expires}: "
-        f"{change_of(proposal, state)} ({proposal.asks['why']})"
+        f"{change_words(proposal, state)} ({proposal.asks['why']})"
         for proposal in state.proposals.values()
         if proposal.expires > now
     )

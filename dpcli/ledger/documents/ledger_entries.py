@@ -1,7 +1,10 @@
 """The entries of a ledger as documents: the log, the export, the head, and the results of verification, upgrade and move.
 
-The *chain* is the list of entries, each with the hash of the one before, and the *head* is its end (dpcli/ledger/chain.py). For the log and
-the export the entries are read twice, first to check the chain, and again while the document is written. So they need not fit in memory.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). The *chain* is the list
+of entries, each with the hash of the one before, and the *head* is its end (dpcli/ledger/chain.py). A *proposal* is an entry that changes
+nothing until another person approves it. A *session* is what one charge pays for; entries of the kind "count" count its answers. For the
+log and the export the entries are read twice, first to check the chain, and again while the document is written. So they need not fit in
+memory.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.ledger.documents.ledger_balance import guarantee_words
 from dpcli.ledger.documents.ledger_data import entry_data
 from dpcli.ledger.ledger import Ledger
@@ -54,7 +57,7 @@ def log(ledger: Ledger) -> Document:
     columns = ("entry", "kind", "run", "cost", "who", "when", "why")
     return Document(
         headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guarantee_words(state)}",
-        data=_data("dpcli/budget-log/v1", state, _reread_entries(ledger, state, entry_data)),
+        data=_entries_data("dpcli/budget-log/v1", state, _reread_entries(ledger, state, entry_data)),
         tables=(Table("entries", columns, Walked(row_count, rows), frozenset({0})),),
         records=_reread_entries(ledger, state, lambda entry: entry_data(entry) or {}),
         log=Walked(row_count, lambda: map("  ".join, rows())),
@@ -70,7 +73,7 @@ def export(ledger: Ledger) -> Document:
     columns = ("entry", "kind", "run", "who", "when", "why", "body", "hash")
     return Document(
         headline=f"{ledger.dataset}: {state.head.seq} entries{guarantee_words(state)}",
-        data=_data("dpcli/budget-export/v1", state, entries),
+        data=_entries_data("dpcli/budget-export/v1", state, entries),
         tables=(Table("entries", columns, rows, frozenset({0})),),
         records=entries,
         long=True,
@@ -102,7 +105,7 @@ def _session(entry: LedgerEntry) -> tuple[str, str]:
     return entry.key, str(entry.content["of"])
 
 
-def _data(schema: str, state: LedgerState, entries: Sequence[Any]) -> dict[str, Any]:
+def _entries_data(schema: str, state: LedgerState, entries: Sequence[Any]) -> dict[str, Any]:
     guarantee = {"epsilon_guaranteed": state.guaranteed, "guarantee": state.guarantee}
     return {"schema": schema, "dataset": state.dataset, **guarantee, "entries": entries, "exit_code": 0}
 
@@ -207,14 +210,14 @@ def _moved_record(dataset: MovedDataset) -> dict[str, Any]:
 def _table_row(entry: LedgerEntry) -> tuple[str, ...]:
     """Return the number, kind, key, cost, author, time and reason of an entry as texts."""
     who, when = str(entry.content.get("who", "")), str(entry.content.get("when", ""))
-    return str(entry.row.seq), entry.kind, entry.key, _cost(entry), who, when, _reason(entry)
+    return str(entry.row.seq), entry.kind, entry.key, _cost_column(entry), who, when, _reason_column(entry)
 
 
-def _reason(entry: LedgerEntry) -> str:
+def _reason_column(entry: LedgerEntry) -> str:
     """Return the text of the column "why": the reason of an entry and, if stated, its origin or target, proposal and certificate."""
     content, why = entry.content, str(entry.content.get("why", ""))
     if entry.kind == "propose":
-        return f"{_change(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
+        return f"{_proposed_change_words(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
     if entry.kind == "refuse":
         return f"{why} (closes entry {content['proposal']})"
     if "proposal" in content:
@@ -226,10 +229,10 @@ def _reason(entry: LedgerEntry) -> str:
         why += f" (finding: {content['finding']})"
     digest = certificate_of(content)
     why += "" if digest is None else f"{' ' if why else ''}(certificate sha256:{digest})"
-    return ": ".join(filter(None, (_origin(content), why)))
+    return ": ".join(filter(None, (_origin_words(content), why)))
 
 
-def _origin(content: Mapping[str, Any]) -> str:
+def _origin_words(content: Mapping[str, Any]) -> str:
     """Return the origin or target of an entry in words, such as when an imported run was made, or which run is corrected; else ""."""
     if "corrects" in content:
         return f'corrects "{content["corrects"]}"'
@@ -239,32 +242,32 @@ def _origin(content: Mapping[str, Any]) -> str:
     return next((f"{word} {content[word]}" for word in ("to", "from") if word in content), "")
 
 
-def _change(asks: Mapping[str, Any]) -> str:
+def _proposed_change_words(asks: Mapping[str, Any]) -> str:
     match asks["kind"]:
         case "quota":
-            return _quota(asks)
+            return _quota_words(asks)
         case "moved":
             return f"move to {asks['to']}"
         case "acknowledge":
             return f"acknowledge: {asks['finding']}"
         case "rate":
-            return _rate(asks)
+            return _rate_words(asks)
         case "amend":
             return f"cap epsilon {asks['epsilon']!r}"
         case _:
             return f'cancel "{asks["key"]}"'
 
 
-def _quota(asks: Mapping[str, Any]) -> str:
+def _quota_words(asks: Mapping[str, Any]) -> str:
     members = f" ({', '.join(asks['members'])})" if asks["of"] == "team" else ""
     return f"{asks['share']} of the cap for {asks['of']} {asks['name']}{members}"
 
 
-def _rate(asks: Mapping[str, Any]) -> str:
+def _rate_words(asks: Mapping[str, Any]) -> str:
     return f"{asks['per_day']:,} entries without a cost a day"
 
 
-def _cost(entry: LedgerEntry) -> str:
+def _cost_column(entry: LedgerEntry) -> str:
     """Return the text of the column "cost": the cost of a charge, a cap, a quota, a rate or a number of answers; else ""."""
     content = entry.content
     if "caps" in content:  # an opening or an amendment
@@ -273,9 +276,9 @@ def _cost(entry: LedgerEntry) -> str:
         ceiling = "" if terms.get("ceiling") is None else f", ceiling {terms['ceiling']!r}"
         return f"cap: epsilon {content.get('epsilon', terms.get('epsilon'))!r}{ceiling}{unseen}"
     if entry.kind == "quota":
-        return _quota(content)
+        return _quota_words(content)
     if entry.kind == "rate":
-        return _rate(content)
+        return _rate_words(content)
     if entry.kind == "count":
         return f"{content['count']:,} {content['of']}"
-    return costs(amounts.read(content["cost"])) if "cost" in content else ""
+    return cost_words(amounts.read(content["cost"])) if "cost" in content else ""

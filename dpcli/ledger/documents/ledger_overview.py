@@ -1,7 +1,8 @@
 """The overview of all datasets of some ledgers as a document, for `dpcli budget overview`.
 
-dpcli/ledger/dataset_overview.py reads the datasets. The table begins with those that cannot be read. The others are sorted by the used
-share of their caps, in descending order, and datasets that have moved to another ledger come last.
+dpcli/ledger/dataset_overview.py reads the datasets, and explains the shares. A dataset may be cut into *blocks*, such as days, each with a
+cap of its own; the *fullest* block has the largest used share. The table begins with those that cannot be read. The others are sorted by
+the used share of their caps, in descending order, and datasets that have moved to another ledger come last.
 """
 
 from __future__ import annotations

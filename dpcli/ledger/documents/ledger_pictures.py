@@ -1,8 +1,10 @@
 """The charts of a ledger: the used share of each block, and the part of the cap that remains by date, also of planned runs.
 
-A *block* is a part of the dataset, such as a day, with a cap of its own (dpcli/ledger/blocks/family.py). A chart is data (`Chart`): squares
-with a column and a row, lines, and markers. dpcli/document/charts draws it. The layouts of blocks are a calendar for days, a row per year
-for weeks, and a plain grid with names for all others.
+`dpcli budget show` and `plan` draw them with -o x.svg, and on their HTML pages. A *block* is a part of the dataset, such as a day, with a
+cap of its own (dpcli/ledger/blocks/family.py). A *plan* is the result of a rehearsal, which charges the runs of a schedule to a copy of the
+ledger's state; a *policy* orders these runs (dpcli/ledger/planning). A chart is data (`Chart`): squares with a column and a row, lines, and
+markers. dpcli/document/charts draws it. The layouts of blocks are a calendar for days, a row per year for weeks, and a plain grid with
+names for all others. The numbers of this module affect what is drawn alone.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ STEPS = (
 EMPTY, CLOSED = "no charge", "retired"
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# A calendar of days consists of strips. Each has a column for each week, a row of months, seven rows of days, and an empty row.
+# A calendar of days consists of strips, each with the weeks of a year. A strip has a column for each week, a row of months, seven rows of
+# days, and an empty row.
 WEEKS_PER_STRIP, ROWS_PER_STRIP, MOST_STRIPS = 53, 9, 10
 MONTH_WIDTH = 3  # number of columns that the name of a month needs
 # A chart of weeks has a row for each year and a column for each week of the year, of which every fourth has a label.

@@ -1,8 +1,10 @@
 """The rehearsal of a schedule as a document, which shows the runs that fit in a ledger, for `dpcli budget plan`.
 
-A *schedule* is a file with planned runs, each [[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in
-that folder finds out which runs fit, plan_changes.py what would have to change, and policies.py orders the runs in another way than by
-their days.
+A *document* is what a command prints, before a format such as text or JSON is chosen. A *schedule* is a file with planned runs, each
+[[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in that folder finds out which runs fit, by
+charging them to a copy of the ledger's state; a run that does not fit is *refused*. plan_changes.py finds what would have to change, and
+policies.py orders the runs in another way than by their days. The *outlook* continues a schedule beyond its end. A *window* is the part of
+the dataset that a run reads; it consists of *blocks*, such as days, each with a cap of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.blocks.room import window_words
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import aligned_lines, block_data
 from dpcli.ledger.planning.schedule import Trailing
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.planning.plan_changes import PlanChange
     from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Outlook, PlannedRun, PricedRun
 
+# Notes of the document.
 ENFORCED = (
     "a ledger grants runs in the order in which they are requested: to keep this order, reserve each run on the day on which it is granted "
     "here (dpcli budget reserve), before others request what is left"
@@ -155,7 +158,7 @@ def _schedule_table(plan: BudgetPlan) -> Table:
             _window_words(plan, run),
             str(planned),
             str(fitting),
-            costs(cost),
+            cost_words(cost),
             percent_used(share_of(plan.before, cost)),
         )
         rows.append(row)

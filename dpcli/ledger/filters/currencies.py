@@ -1,7 +1,11 @@
 """The privacy filters, one for each currency: (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence, and mu^2 of GDP.
 
-A ledger in adaptive mode has one of these filters, which its terms name. `Filter` (filter.py) describes the attributes and methods.
-Factors such as 1 + 1e-14 make up for the rounding of the floating-point operations, so that each cost and each epsilon is an upper bound.
+A *filter* is a theorem that bounds the total loss of runs even if a run was chosen from the outputs of earlier ones. A ledger in adaptive
+mode has one of these filters, which its terms name (dpcli/ledger/terms.py). `Filter` (filter.py) describes the attributes and methods: in
+short, `caps` converts the ledger's (epsilon, delta) into caps in the currency, rounded down, and `cost` a run into a cost, rounded up.
+
+Factors such as 1 + 1e-14 make up for the rounding of floating-point operations, each of which errs by about 1e-16 of its result. They
+are a matter of soundness: without them a cost or an epsilon might not be an upper bound.
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ from dpcli.numerics.roots import minimise_scalar
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-HIGHEST_CAP = 1e9  # end of the search for a cap, far above every cap in use; a cap that is too small errs on the safe side
+# The end of the search for a cap, far above every cap in use. It affects accuracy alone, as a cap that is too small errs on the safe side.
+HIGHEST_CAP = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +82,12 @@ class AdvancedFilter(Filter):
     name: ClassVar[str] = "advanced"
     source: ClassVar[str] = "Whitehouse et al. 2023, arXiv:2203.05481"
     currency: ClassVar[tuple[str, ...]] = ("half_squares", "delta")
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"slack": (5e-324, 1.0 - 2.0**-53)}
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"slack": (5e-324, 1.0 - 2.0**-53)}  # the doubles in (0, 1)
     summary: ClassVar[str] = "squares of epsilon; any run, many small ones"
     labels: ClassVar[Mapping[str, str]] = {"half_squares": "epsilon^2/2"}
 
     @classmethod
-    def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
+    def for_cap(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
         """Return the filter whose conversion uses up `slack` of delta; half of delta if None.
 
         Raises InputError if the slack is not in (0, delta].
@@ -181,11 +186,12 @@ class RdpFilter(Filter):
     labels: ClassVar[Mapping[str, str]] = {"rdp": "Renyi divergence"}
 
     @classmethod
-    def chosen(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:
+    def for_cap(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:
         """Return the filter at `order`; if None, at the order with the largest cap for runs with Gaussian noise."""
         cls.refuse_delta(delta)
         if order is None:
-            order = float(f"{1.0 + _best_order_minus_one(epsilon, math.log(delta)):.4g}")
+            best = 1.0 + _best_order_minus_one(epsilon, math.log(delta))
+            order = float(f"{best:.4g}")  # a short number to state and compare; the ledger is sound at every order
         lowest, highest = cls.ranges["order"]
         if not lowest <= order <= highest:
             raise InputError(f"--order: expected a number from 1.000001 to 10^6, found {order!r}")
@@ -229,6 +235,7 @@ class RdpFilter(Filter):
         return loss_at_one_order(self.order - 1.0, float_above(amounts["rdp"]), delta)
 
     def _epsilon(self, rdp: float, delta: float) -> float:
+        # The terms of the conversion may cancel: a factor alone would not make up for their rounding.
         return renyi_epsilon(self.order - 1.0, rdp, math.log(delta)) * (1.0 + 1e-14) + 1e-15
 
 
@@ -236,7 +243,8 @@ def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
     """Return order - 1 for the order at which cap / order is largest, in [1e-5, 1e5].
 
     This quotient is the rho that Gaussian mechanisms could spend, because their Renyi divergence at an order is the order times rho. The
-    result need not be exact, because the ledger is sound at every order.
+    cap is the divergence at which the conversion to (epsilon, delta) gives epsilon (Balle et al. 2020, Theorem 21). The result need not be
+    exact, and its limits are arbitrary within `RdpFilter.ranges`: the ledger is sound at every order.
     """
     tried: list[tuple[float, float]] = []
 
@@ -268,7 +276,7 @@ class GdpFilter(Filter):
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         steps = steps_of(pipeline)
-        squares = [count * mu_of(mechanism) ** 2 for mechanism, count in steps]
+        squares = [count * mu_of(mechanism) ** 2 for mechanism, count in steps]  # mu^2 adds up in a composition
         total = require_finite(at_least_smallest(math.fsum(squares) * (1.0 + 4e-15), steps), "mu")
         return Cost({"mu_squared": cost_text(total)}, "sum of mu^2")
 

@@ -5,7 +5,8 @@ is fixed before the first run, so that no run depends on an output. Any sound ac
 epsilon. The operator may freely choose which runs are made and in which order. The outputs of some runs are a function of the outputs of
 all runs, and such post-processing reveals nothing more.
 
-In such a ledger an amount is a number of runs: the cap of "run 1" is how often the first declared run may be made.
+In such a ledger an amount is a number of runs: the cap of "run 1" is how often the first declared run may be made. opening.py composes the
+set when the ledger is opened, verify.py composes it again, and terms.py asks for the cost of a run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 DeclaredRuns = Sequence[Mapping[str, Any]]  # the runs as in the opening entry, each {"pipeline": tables, "runs": number of runs}
-MOST_RUNS = 10**6  # largest number of runs of one pipeline
+# The largest number of runs of one pipeline. It is arbitrary, and a part of the SQL definitions that guard a ledger in a database.
+MOST_RUNS = 10**6
 
 
 def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:

@@ -1,7 +1,9 @@
 """Privacy filters, which bound the total loss of runs even if a later run is chosen from the outputs of earlier ones.
 
 A filter has a currency, for example rho of zCDP. When a ledger is opened, the filter converts the cap (epsilon, delta) into caps in its
-currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon.
+currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon. The terms of a ledger
+(dpcli/ledger/terms.py) ask it. This module has the interface and what the filters of currencies.py share. A ledger in *declared mode* has
+no filter, because all of its runs are fixed at the opening (declared_set.py).
 
 A privacy-loss distribution may describe one run, because its parameters were fixed in advance. Distributions are not composed across runs
 (arXiv:2602.06756, arXiv:2602.15815). The costs of runs that overlap in time add up like the costs of consecutive runs (Haney et al. 2023,
@@ -101,7 +103,7 @@ class Filter(Protocol):
     group_power: ClassVar[int | None] = None
 
     @classmethod
-    def chosen(cls, epsilon: float, delta: float) -> Self:
+    def for_cap(cls, epsilon: float, delta: float) -> Self:
         """Return the filter for a cap. The parameters of a filter are further arguments. If one is None, this method chooses its value."""
         cls.refuse_delta(delta)
         return cls()
@@ -149,11 +151,11 @@ def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
     return rule
 
 
-def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
+def filter_for_cap(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
     """Return the filter for a new ledger, with parameters that suit the cap. Raises InputError if the filter does not support the cap."""
     if name not in FILTERS:
         raise InputError(f"--filter: expected {filter_choices()}, found {repr(name) if name else 'none'}")
-    rule: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
+    rule: Filter = load(FILTERS[name]).for_cap(epsilon, delta, **parameters)
     return rule
 
 
@@ -214,7 +216,8 @@ def require_finite(cost: float, what: str) -> float:
 def pure_within(cost: Callable[[float], float], left: float) -> float:
     """Return the largest pure epsilon in [0, 1e5] whose `cost` is at most `left`, rounded down so far that the rounded cost still fits.
 
-    The factors 1 - 1e-12 exceed the rounding errors of a cost. An epsilon of 1e5 is far above every cap in use.
+    The factors 1 - 1e-12 exceed the rounding errors of a cost. An epsilon of 1e5 is far above every cap in use. Both affect only the advice
+    to users: the cost of a run is computed by `Filter.cost`.
     """
     return largest_within(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 

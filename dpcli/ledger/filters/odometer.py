@@ -1,5 +1,8 @@
 """An odometer: a bound on what was spent so far that holds at every moment, also at one that is chosen from the outputs.
 
+`dpcli budget show --odometer` prints it. In the proofs approx-dp, advanced, rdp, zcdp and gdp are the filters of currencies.py, which add
+up the costs of runs against a cap, and *slack* is the part of delta that advanced uses up. All but approx-dp call the functions below.
+
 The statement. Let delta be the ledger's, and u the number at a moment, from the costs that are charged by then. For each pair of
 neighbouring datasets D and D' there is an event G, the same for all moments, whose probability on D is at least 1 - delta. Stop by any rule
 that looks at the outputs, and let A be any set of outputs at which u is at most x, a number that was fixed beforehand. Then "A and G" is at
@@ -51,8 +54,9 @@ import math
 
 from dpcli.ledger.filters.filter import largest_within
 
-# The orders of the mixture, less 1, of equal weight. They are constants, so that nothing that was seen can choose them. The best order of
-# an epsilon of 0.01 at delta = 1e-10 is near 4,600, that of an epsilon of 100 at 1e-6 near 1.5.
+# The orders of the mixture, less 1, of equal weight. Soundness needs that they are constants, so that nothing that was seen can choose
+# them. Which orders they are affects accuracy alone. The best order of an epsilon of 0.01 at delta = 1e-10 is near 4,600, that of an
+# epsilon of 100 at 1e-6 near 1.5.
 ORDERS_ABOVE_ONE = tuple(2.0**k for k in range(-2, 13))
 
 

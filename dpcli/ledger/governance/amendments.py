@@ -1,7 +1,9 @@
 """Requests that change the cap or the quotas of a ledger, and the proposals and approvals of a two-person ledger.
 
-A request (dpcli/ledger/requests.py) returns the content of the entry that grants it. In a two-person ledger such an entry needs a second
-person: `Proposable` turns the request into a proposal (proposals.py), and `Approve` writes the entry that the proposal asks for.
+The *cap* is the epsilon that all runs on a dataset together may cost; a *quota* is the share of it that a person or a team may charge. A
+request (dpcli/ledger/requests.py) returns the content of the entry that grants it; `Ledger` (dpcli/ledger/ledger.py) builds and appends it.
+In a two-person ledger such an entry needs a second person: `Proposable` turns the request into a proposal (proposals.py), and `Approve`
+writes the entry that the proposal asks for.
 
 A cap that is raised because of an output bounds nothing any more (`LedgerState.guaranteed`). So, after the first charge, whoever raises it
 above what is guaranteed states either that nobody who decides on it had seen an output ("unseen"), or that they know that no epsilon is

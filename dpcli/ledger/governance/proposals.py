@@ -22,7 +22,8 @@ from dpcli.base.errors import LedgerError
 from dpcli.file.toml.confusables import skeleton
 from dpcli.ledger.chain import LedgerEntry, is_stamp
 
-DAYS, MOST_DAYS = 7, 31  # days for which a proposal is open, by default and at most
+# The days for which a proposal is open, by default and at most. They are arbitrary; a database enforces the second.
+DAYS, MOST_DAYS = 7, 31
 
 
 @dataclass(frozen=True, slots=True)

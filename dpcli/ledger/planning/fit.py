@@ -1,8 +1,11 @@
 """Proposals for a run that does not fit in the ledger. Each proposal is the smallest change of one parameter with which the run fits.
 
-A run fits if its cost, in the currency of the ledger's filter, is at most what is left of the cap (dpcli/ledger/state.py). The message of a
-denial shows the proposals: "would fit: noise_multiplier = 1.913 in train (now 1.1); or 810 steps of train (now 1,000)". They are found by
-bisection over changed pipelines, each priced as the ledger would price it. A proposal is "" if no value was found.
+A run fits if its *cost*, in the currency of the ledger's *filter* (the theorem that adds up runs, dpcli/ledger/filters/filter.py), is at
+most what is left of the cap. The message of a denial (denial.py), a quote (quote.py) and a plan (plan_changes.py) show the proposals:
+"would fit: noise_multiplier = 1.913 in train (now 1.1); or 810 steps of train (now 1,000)". They are found by bisection over changed
+pipelines, each priced as the ledger would price it. A *pipeline* is the content of a file, an *entry* is a [[mechanism]] table of it, and a
+*query* is a [[query]] table, which becomes one or more entries. A proposal is "" if no value was found. A proposed value is rounded to the
+side on which the run fits. No charge depends on it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dpcli.file.pipeline.section import contradictions
 from dpcli.ledger.amounts import read
 from dpcli.ledger.state import LedgerState
 
+# Limits of the search. They are arbitrary, and affect the proposals and the time alone, as each trial prices a pipeline.
 DIGITS = 4  # significant digits of a proposed value
 DOUBLINGS = 14  # the search for more noise stops before 2^14 times the current noise
 BISECTIONS = 12  # largest number of halvings of the last interval of this search

@@ -1,8 +1,9 @@
 """The cap within which charges would fit that a ledger denies: a history, or what a wrong price lacks.
 
-For most denied runs the advice is to change the run (fit.py). A history is a list of runs that were made before the ledger was opened, and
-a correction charges what is missing from the price of a run: both have happened, so only the cap or a quota can change. It is in epsilon,
-while costs add up in the currency of the ledger's filter: so it is searched by bisection. Nothing is charged here.
+For most denied runs the advice is to change the run (fit.py). A *history* is a list of runs that were made before the ledger was opened
+(history.py), and a *correction* charges what is missing from the price of a run: both have happened, so only the cap or a quota can change.
+The cap is in epsilon, while costs add up in the currency of the ledger's *filter*, the theorem that adds up runs: so the cap is searched by
+bisection. The result is rounded up, and each candidate is checked, so that the charges fit it. Nothing is charged here.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from copy import copy
 from dpcli.base.errors import InputError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import cost_on_blocks
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
+# Limits of the search. They are arbitrary, and affect the advice and the time alone.
 LARGEST_CAP = 1e6  # largest epsilon that a message proposes as a cap
 DOUBLINGS = 40  # largest number of doublings of the cap in the search for a cap that suffices
-SEARCH_RATIO = 1.000001  # the search ends when the two ends of its interval are this close
+SEARCH_RATIO = 1.000001  # the search ends when the two ends of its interval are this close; the proposal has four digits
 
 
 def after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState:
@@ -36,7 +38,7 @@ def after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState
 
 def correction_denial(state: LedgerState, request: Charge, seq: int) -> str:
     """Return the message for a correction of the run in entry `seq` that does not fit. It states which cap would suffice."""
-    lacks = f"denied, and nothing was written: entry {seq} lacks {costs(amounts.read(request.cost.amounts))}, "
+    lacks = f"denied, and nothing was written: entry {seq} lacks {cost_words(amounts.read(request.cost.amounts))}, "
     after = after_charges(state, [request])
     is_over_cap = after.open_terms().mode != "declared" and not after.fullest().fits({})
     epsilon = smallest_cap(after) if is_over_cap else None

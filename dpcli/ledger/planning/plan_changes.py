@@ -1,8 +1,10 @@
 """Proposals for a schedule whose runs do not all fit.
 
 A *schedule* is a file with planned runs, each [[run]] table for one pipeline file (schedule.py), and a *window* is the part of the dataset
-that a run reads, such as the last 28 days. Each proposal changes one thing: the number of runs, the time between them, the length of their
-windows, or the cost of their file. It is tried by rehearsing the whole schedule again (plan_rehearsal.py).
+that a run reads, such as the last 28 days; it consists of *blocks*, such as days, each with a cap of its own. Each proposal changes one
+thing: the number of runs, the time between them, the length of their windows, or the cost of their file. It is tried by rehearsing the
+whole schedule again, that is, by charging its runs to a copy of the ledger's state (plan_rehearsal.py). `dpcli budget plan` prints the
+proposals.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
-LARGEST_FACTOR = 60  # the search for a longer time between two runs stops at this multiple of the current time
+# The search for a longer time between two runs stops at this multiple of the current time. It is arbitrary, and affects the time alone, as
+# each trial is a rehearsal.
+LARGEST_FACTOR = 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """The rehearsal of a schedule on a copy of a ledger's state. It shows which runs fit and how much of the cap they use. Nothing is written.
 
-A *schedule* is a file with planned runs and their days (schedule.py). A *window* is the list of blocks that a run reads, such as days; it
-may be *trailing*, such as "last 7 days", and then differs from day to day.
+`dpcli budget plan` calls `plan_of`. A *schedule* is a file with planned runs and their days (schedule.py). The *state* of a ledger is what
+its entries add up to (dpcli/ledger/state.py). A *window* is the list of *blocks* that a run reads, such as days, each with a cap of its
+own; it may be *trailing*, such as "last 7 days", and then differs from day to day. A *policy* orders the runs in another way than by their
+days (policies.py).
 
 The rehearsal applies the rules of the ledger. Each run is requested as `dpcli budget spend` requests it, and each granted entry is applied
 to the copy as a reader of the chain applies it. A denied run costs nothing, and the runs after it are still requested.
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
+# Limits of a rehearsal. They are arbitrary, and affect its time and its messages alone.
 MOST_NAMED = 100  # number of denied runs whose messages name the full blocks, because the look-up takes time
 MOST_CHARGED = 2_000_000  # largest sum of the numbers of blocks of all runs in a schedule
 BEYOND = 1000  # number of runs that are rehearsed beyond the end of a schedule
@@ -161,14 +164,14 @@ def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[Price
 def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
     """Return the rehearsal of a schedule whose runs have costs."""
     after = spendable_copy(before)
-    runs = tuple(_walk(after, schedule.days(), priced))
+    runs = tuple(_charge_in_order(after, schedule.days(), priced))
     return BudgetPlan(schedule, priced, runs, before, after)
 
 
 def count_if_all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int | None:
     """Return the number of runs of a schedule if all of them fit; None as soon as a run does not fit."""
     runs = 0
-    for run in _walk(spendable_copy(before), schedule.days(), priced):
+    for run in _charge_in_order(spendable_copy(before), schedule.days(), priced):
         if not run.fits:
             return None
         runs += 1
@@ -195,7 +198,7 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
     walked = 0
     try:
-        for run in _walk(spendable_copy(plan.before), days, plan.priced):
+        for run in _charge_in_order(spendable_copy(plan.before), days, plan.priced):
             walked += 1
             if not run.fits:
                 return Outlook(run, walked - 1)
@@ -262,7 +265,7 @@ def offers(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRu
         yield Offer(day, position, Charge("spend", f"run {number}", tables[position], run.delta, run.cost, "", window=window))
 
 
-def _walk(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
+def _charge_in_order(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
     """Yield each run in order. A run that fits is charged to `state`."""
     denied = 0
     for offer in offers(state, days, priced):

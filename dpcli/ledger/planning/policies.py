@@ -1,7 +1,9 @@
 """The policies of `dpcli budget plan`, each of which orders the runs of a schedule (schedule.py) for the rehearsal in plan_rehearsal.py.
 
-A policy chooses only the order in which waiting runs are offered to the ledger, so that no run is granted that the ledger would deny. It is
-computed from the schedule and the state of the ledger, and from no output of a run.
+A *schedule* is a file with planned runs and their days, and the rehearsal charges them to a copy of the ledger's state. A dataset may be
+cut into *blocks*, such as days, each with a cap of its own; a run takes its cost from every block that it reads. A policy chooses only the
+order in which waiting runs are offered to the ledger, so that no run is granted that the ledger would deny. It is computed from the
+schedule and the state of the ledger, and from no output of a run.
 
 * "fcfs": the order of the days, which is the order of the ledger itself. A run that does not fit is left out.
 * "unlock": Luo et al. 2021, arXiv:2106.15335, Algorithm 1 (DPF). What is left of each block is divided into N fair shares. Each run that
@@ -41,8 +43,10 @@ from dpcli.ledger.planning.plan_rehearsal import (
 from dpcli.ledger.plugin import POLICIES
 from dpcli.ledger.state import LedgerState
 
-FIRST_COME, _, PACK = POLICIES
-ABOVE_ALL = 1e300  # a part of what is left that is above every one that fits, and whose sums are doubles
+FIRST_COME, _, PACK = POLICIES  # "fcfs", "unlock", "dpack"
+# A finite number in place of an infinite part of what is left. It is above every part that fits, which is at most 1, and the sums of such
+# numbers over the blocks of a run are doubles. It affects the order of runs that do not fit alone.
+ABOVE_ALL = 1e300
 
 
 class Verdict(NamedTuple):

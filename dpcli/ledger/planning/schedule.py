@@ -15,7 +15,8 @@
     window = ["2026-01-01..2026-02-28"]
 
 Runs are made in the order of their days, and on one day in the order of the file. `dpcli budget plan` reads a schedule and shows which of
-its runs would fit in a ledger. It writes nothing.
+its runs would fit in a ledger. It writes nothing. A *window* is the part of the dataset that a run reads. It consists of *blocks*, such as
+days, each with a cap of its own in the ledger. A *trailing* window moves with the day of the run.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ from dpcli.file.toml.findings import Findings, Problem, TooMany
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.block_kinds import BlockKind
 
-MOST = 10_000  # largest number of runs in a schedule, which limits the time of a rehearsal: more than 27 years of daily runs
+# The largest number of runs in a schedule, which is more than 27 years of daily runs. It limits the time of a rehearsal.
+MOST_SCHEDULED = 10_000
+# The limits of the numbers are arbitrary: up to 9,999 days, weeks or months between two runs, and 99,999 in a window.
 _RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
 DAYS = {"day": 1, "week": 7}  # number of days in a unit; a month has no fixed number
 
@@ -209,8 +212,8 @@ def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
     return None if match is None else Trailing(int(match[1]), match[2])
 
 
-WORDS = {"first": "from", "last": "to"}  # the key of a field in a file, if it is not the name of the attribute
-FIELDS = {word: name for name, word in WORDS.items()}
+KEY_OF_FIELD = {"first": "from", "last": "to"}  # the key of a field in a file, if it is not the name of the attribute
+FIELD_OF_KEY = {key: name for name, key in KEY_OF_FIELD.items()}
 
 
 class StatedRun:
@@ -222,14 +225,14 @@ class StatedRun:
     @property
     def run(self) -> ScheduledRun:
         """The run whose keys are stated."""
-        return ScheduledRun(**{FIELDS.get(key, key): value for key, value in self.stated.items()})
+        return ScheduledRun(**{FIELD_OF_KEY.get(key, key): value for key, value in self.stated.items()})
 
 
 def _run_members(_: type) -> Members:
     """Return the keys of a [[run]] table, under the names that a file uses."""
     members = {}
     for name, member in members_of(ScheduledRun).items():
-        key = WORDS.get(name, name)
+        key = KEY_OF_FIELD.get(name, name)
         members[key] = replace(member, name=key)
     return members
 
@@ -272,6 +275,6 @@ def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, 
             findings.add("DP005", ("run", index, *key), expected, value)
     if "run" not in tables or tables["run"] == []:
         findings.add("DP005", ("run",), "at least one [[run]] table", "none")
-    elif not findings.items and next(islice(Schedule(runs).days(), MOST, None), None) is not None:
-        findings.add("DP004", ("run",), f"at most {MOST:,} runs in all", "more")
+    elif not findings.items and next(islice(Schedule(runs).days(), MOST_SCHEDULED, None), None) is not None:
+        findings.add("DP004", ("run",), f"at most {MOST_SCHEDULED:,} runs in all", "more")
     return runs

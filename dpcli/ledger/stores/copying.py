@@ -27,16 +27,19 @@ from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_entry
+from dpcli.ledger.entry_log import PAGE, KeyedRequest
 from dpcli.ledger.grammar import LONGEST_TEXT, is_a, visible_text
-from dpcli.ledger.ledger import PAGE, Ledger, refuse_known_data
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.requests import OpenCopy, PrepareCopy
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store
+from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store, refuse_known_data
 from dpcli.ledger.stores.store import Store, Tail
-from dpcli.ledger.verify import Verified, require_unchanged_definitions, verify
+from dpcli.ledger.verify import NAMED_FAULTS, Verified, require_unchanged_definitions, verify
 
-DAY = 86_400.0  # longest time, in seconds, of the transaction in which a database appends all entries
+# The longest time, in seconds, of the transaction in which a database appends all entries. It is far longer than other transactions may
+# take (WORK in postgres_connection.py), because a chain may be long. It affects waiting alone.
+DAY = 86_400.0
 Progress = Callable[[int, int], None]  # called with the number of entries that were copied, and the number of all entries
 
 
@@ -111,7 +114,7 @@ class DatasetMove:
         request = OpenCopy(
             copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why)
         )
-        target.append_all([(request, "")], even_moved=True)
+        target.append_all([KeyedRequest(request)], even_moved=True)
 
     def _require_movable(self, target: Store, to: str) -> None:
         """Check that the dataset can move to `target`.
@@ -129,7 +132,7 @@ class DatasetMove:
                 )
         damaged = store.check(self.ledger.dataset)
         if damaged:
-            raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:3])}")
+            raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:NAMED_FAULTS])}")
         require_unchanged_definitions(store, state)
         if state.departure is not None and (state.departure.prepared or state.departure.to != to):
             state.refuse_moved()
@@ -207,7 +210,7 @@ class DatasetMove:
                 )
             state.apply(next_entry(row, dataset, state.head))
             if present is None:
-                tail.take(row)
+                tail.append_copied(row)
             if self.progress is not None:
                 self.progress(state.head.seq, end.seq)
         if state.head != end:
@@ -215,7 +218,7 @@ class DatasetMove:
 
     def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
         """Append the copy's first own entry. A random word makes its hash, which is the name of the copy, unique."""
-        tail.take(Ledger(target, self.ledger.dataset).first_own_entry(state, PrepareCopy(secrets.token_hex(16))).row)
+        tail.append_copied(Ledger(target, self.ledger.dataset).first_own_entry(state, PrepareCopy(secrets.token_hex(16))).row)
 
     def check_written(self, target: Store, end: Head) -> None:
         """Read the chain of the copy. Raises LedgerError if it does not end at `end`."""

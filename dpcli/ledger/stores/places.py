@@ -1,8 +1,13 @@
 """Access to ledgers by the path or URL that a user gives: a path, sqlite:///path or postgresql://...
 
-This module decides which store a text names, opens or creates it, and keeps passwords out of messages (`without_secrets`). A misspelt URL
-must not become the name of a new file, as a new ledger has its whole budget left: so a URL of another scheme, the parameters of a
-connection, and a text that may contain a password are refused.
+The commands and `dpcli.budget` call `open_ledger`, `dpcli budget init` calls `init`, and `upgrade` and copying.py the rest. A *store* keeps
+the entries of one or more datasets in a file or a database (store.py). This module decides which store a text names, opens or creates it,
+and keeps passwords out of messages (`without_secrets`). A misspelt URL must not become the name of a new file, as a new ledger has its
+whole budget left: so a URL of another scheme, the parameters of a connection, and a text that may contain a password are refused. For the
+same reason a new dataset is refused if another dataset in the store has its *fingerprint*, a hash of the data.
+
+The *definitions* are the tables, triggers and SQL functions that guard the entries; every dataset records their hash and version. A dataset
+in a copy that is *not open* has not arrived yet, and still records the definitions of its origin (copying.py).
 """
 
 from __future__ import annotations
@@ -15,9 +20,11 @@ from dataclasses import replace
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.file.toml.shown import first_names
-from dpcli.ledger.chain import digest
+from dpcli.ledger.chain import digest, next_entry
+from dpcli.ledger.filters.declared_set import declared_caps
 from dpcli.ledger.grammar import LONGEST_NAME, WORDS, is_a
-from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store, error_after_write
 from dpcli.ledger.terms import LedgerTerms
 
@@ -116,6 +123,48 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
         raise error_after_write(error) from None
     ledger.store.wrote = True
     return ledger
+
+
+def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
+    """Append the opening entry of a new dataset.
+
+    Raises LedgerError if the dataset, or a dataset with the same fingerprint, has a ledger already.
+    """
+    ledger = Ledger(store, dataset, who, now)
+    caps = declared_caps(terms.declared) if terms.mode == "declared" else terms.caps(terms.epsilon)
+    with store.writing(dataset) as tail:
+        if tail.after(0):
+            raise LedgerError(
+                f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms cannot be changed)'
+            )
+        refuse_known_data(store, dataset, terms)
+        opening = {"kind": "open", "terms": terms.content(), "caps": caps}
+        tail.append(ledger._seal_and_apply(opening, ledger.now(), LedgerState(dataset)).row)
+    return ledger
+
+
+def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
+    """Check that no other dataset has the same fingerprint, because the same data under a second name would get a second budget.
+
+    Raises LedgerError if another dataset has the fingerprint.
+    """
+    if not terms.fingerprint:
+        return
+    for other in store.datasets():
+        known = None if other == dataset else _terms_of(store, other)
+        # Hexadecimal digits may be capitals.
+        if known is not None and (known.fingerprint or "").lower() == terms.fingerprint.lower():
+            raise LedgerError(
+                f'{store.place}: expected new data, found the fingerprint of dataset "{other}": charge the runs there'
+            )
+
+
+def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
+    """Return the terms of another dataset. Only its opening entry is read, so that damage in later entries does not matter."""
+    state = LedgerState(dataset)
+    for row in store.after(dataset, 0, 1):
+        state.apply(next_entry(row, dataset, state.head))
+    return state.terms
 
 
 def upgrade(url: str) -> tuple[str, ...]:

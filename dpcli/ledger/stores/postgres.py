@@ -1,15 +1,17 @@
 """A ledger store in a PostgreSQL database, for teams. The server enforces roles, row-level security and the rules of entries.
 
-store.py explains the methods. The tables and functions of the server are in the .sql files of this folder.
+A store keeps the entries of datasets as *rows*: number, text and SHA-256. Each text contains the hash of the row before it, so that the
+rows of a dataset are a hash *chain*, whose end is its *head* (dpcli/ledger/chain.py). stores/places.py opens, creates and upgrades a store;
+dpcli/ledger/entry_log.py reads and appends through the interface in store.py. The *definitions* are the tables, triggers and SQL functions
+in the .sql files of this folder. They have a version number, because a database keeps the ones that an earlier dpcli installed. Only the
+SQL functions append, append_all and take write rows, and they check each row again, whatever client sends it.
 
 A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops blocks nobody. The SQL
-function `dpcli.append_all` locks the row of the dataset. If others have appended since the writer read, it puts the writer's rows after
+function `dpcli.append_all` locks the head of the dataset. If others have appended since the writer read, it puts the writer's rows after
 theirs and computes the hashes again. So a slow writer is not refused over and over. The writer must read and decide again (HeadMoved) in
 four cases: others wrote about the same run; both wrote entries that belong to no run; the rows raise or lower the cap and the first charge
 came in between; or the rows are no longer valid. At the isolation level READ COMMITTED, what the function reads after the lock includes all
 commits before it. At a stricter level the server itself refuses the rows.
-
-Only the SQL functions `dpcli.append` and `dpcli.take` write rows. They check each row again.
 
 Source: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
 https://www.postgresql.org/docs/current/wal-async-commit.html.
@@ -42,14 +44,20 @@ from dpcli.ledger.stores.postgres_connection import (
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, OLDEST_READ, VERSION, CreatedByOther, install, installed_version, renew
 from dpcli.ledger.stores.store import NOT_READ_BACK, HeadMoved, StoredCheckpoint, error_after_write
 
-KEY_SCOPES = 8  # the first version of the definitions in which a name with "//" belongs to the login before it
-BUSY_SECONDS = 30.0  # longest wait for a lock, in seconds
+# The first version of the definitions in which the name of a run may begin with its login, as in "ada//week-7".
+LOGIN_IN_NAMES = 8
+# The times are arbitrary, and affect waiting alone: after an error nothing is written, or the message says that it is uncertain.
+BUSY_SECONDS = (
+    30.0  # longest wait for a lock, in seconds; the SQL function append_all gives up after 25 s, because clients wait for 30
+)
 LONGEST_CONNECT = 600  # seconds; a larger connect_timeout in a URL is reduced to this value
+IDLE = 0  # the value of libpq for a connection on which no transaction is open (psycopg.pq.TransactionStatus.IDLE)
 SERVER_IDENTITY = (
     "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
     "WHERE datname = pg_catalog.current_database()"
 )
 SERVER_TIME = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+# The parameters of append_all: the dataset, the number of the first row, the texts, the hashes, and the wait for a lock in ms.
 APPEND = "SELECT seq, body, hash FROM dpcli.append_all(%s, %s, %s, %s, %s)"
 HEAD = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 ROWS_AFTER = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
@@ -81,7 +89,7 @@ class PostgresRows:
 
         Raises LedgerError if the last entries are missing, so that the spending would seem smaller than it is.
         """
-        # The head is read before the rows, so that an entry that is written in between cannot seem missing.
+        # The head is read before the rows, so that an entry that is appended in between cannot seem missing.
         head = self.connection.execute(HEAD, (self.dataset,)).fetchone()
         rows = self.rows(ROWS_AFTER, seq, most)
         ends_below_head = head is not None and head[0] > seq and len(rows) != most
@@ -115,18 +123,19 @@ class PostgresTail:
     def append(self, row: StoredRow) -> None:
         self.new.append(row)
 
-    def take(self, row: StoredRow) -> None:
+    def append_copied(self, row: StoredRow) -> None:
         # The caller has opened a transaction (`create`), so that others see all copied rows at once.
         self.store.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
-    def note(self, checkpoint: StoredCheckpoint) -> None:
+    def put_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
         """Do nothing, because the server makes its own checkpoints and accepts none from a login."""
 
 
 class PostgresStore:
     """A store in the schema dpcli of the database at `url`. The schema must exist. The function `create` makes it.
 
-    If the connection is lost, the next call opens a new connection.
+    `Store` (store.py) describes the attributes and methods: `after`, `rows_of_key` and `rows_of_prefix` read rows, `writing` appends, and
+    `schema` and `check` are for `dpcli budget verify`. If the connection is lost, the next call opens a new connection.
 
     Args:
         url: URL of the database.
@@ -135,7 +144,7 @@ class PostgresStore:
         installing: Whether the database may lack the schema, because the caller creates it.
     """
 
-    hides = True
+    hides = True  # row-level security hides the datasets of teams that the login is not in
 
     def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False, work: float = WORK) -> None:
         settings = settings_of(url)
@@ -165,7 +174,7 @@ class PostgresStore:
     @property
     def who(self) -> str | None:
         """The login. The database refuses entries that are signed by another name."""
-        return self._text("SELECT session_user::text")
+        return self._one_text("SELECT session_user::text")
 
     @property
     def version(self) -> int:
@@ -174,7 +183,7 @@ class PostgresStore:
 
     @property
     def scopes_keys(self) -> bool:
-        return self._version >= KEY_SCOPES
+        return self._version >= LOGIN_IN_NAMES
 
     @property
     def outdated(self) -> str:
@@ -183,7 +192,7 @@ class PostgresStore:
         return f"the database has the definitions of version {self._version}"
 
     def now(self) -> str:
-        return self._text(SERVER_TIME)
+        return self._one_text(SERVER_TIME)
 
     @property
     def connection(self) -> Any:
@@ -200,13 +209,13 @@ class PostgresStore:
         with self._transaction() as connection:
             return PostgresRows(connection, dataset, self._place).page(seq, most)
 
-    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+    def rows_of_key(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._transaction() as connection:
             return PostgresRows(connection, dataset, self._place).rows(ROWS_OF_KEY, key)
 
-    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
+    def rows_of_prefix(self, dataset: str, prefix: str) -> Sequence[StoredRow]:
         with self._transaction() as connection:
-            return PostgresRows(connection, dataset, self._place).rows(ROWS_OF_PREFIX, start)
+            return PostgresRows(connection, dataset, self._place).rows(ROWS_OF_PREFIX, prefix)
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         with self._transaction() as connection:
@@ -222,23 +231,26 @@ class PostgresStore:
 
     def _append(self, dataset: str, rows: Sequence[StoredRow]) -> Sequence[StoredRow]:
         """Append rows in one statement, and return them as the database has them. Raises HeadMoved if the chain must be read again."""
-        wait = round(1000 * self._limits.lock)
+        milliseconds = round(1000 * self._limits.lock)
         if self._version < VERSION:
             self._read_version()  # somebody may have upgraded the database since, and taken away dpcli.hold
         if self._version < VERSION:
-            self._append_under_lock(dataset, rows, wait)
+            self._append_under_lock(dataset, rows, milliseconds)
             return rows
-        values = (dataset, rows[0].seq, [row.body for row in rows], [row.hash for row in rows], wait)
-        with self._transaction(writes=True, alone=True) as connection:
+        values = (dataset, rows[0].seq, [row.body for row in rows], [row.hash for row in rows], milliseconds)
+        with self._transaction(writes=True, single_statement=True) as connection:
             stored = [StoredRow(*row) for row in connection.execute(APPEND, values).fetchall()]
         if len(stored) != len(rows) or not all(map(is_sealed_again, rows, stored)):
             raise LedgerError(f"{self._place}: {NOT_READ_BACK}")
         return stored
 
-    def _append_under_lock(self, dataset: str, rows: Sequence[StoredRow], wait: int) -> None:
-        """Append rows to a database with earlier definitions, which lock the dataset until the end of a transaction."""
+    def _append_under_lock(self, dataset: str, rows: Sequence[StoredRow], milliseconds: int) -> None:
+        """Append rows to a database with definitions of version 7, whose function `hold` locks the dataset until a transaction ends.
+
+        `milliseconds` is the longest wait for this lock.
+        """
         with self._transaction(writes=True) as connection:
-            connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, wait))
+            connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, milliseconds))
             if PostgresRows(connection, dataset, self._place).page(rows[0].seq - 1, None):
                 raise HeadMoved(f"{self._place}: {MEANINGS[MOVED]}")
             for row in rows:
@@ -260,22 +272,22 @@ class PostgresStore:
     def close(self) -> None:
         self._last_connection.close()
 
-    def _text(self, query: str) -> str:
+    def _one_text(self, query: str) -> str:
         with self._transaction() as connection:
             text: str = connection.execute(query).fetchone()[0]
         return text
 
     @contextmanager
-    def _transaction(self, writes: bool = False, alone: bool = False) -> Iterator[Any]:
+    def _transaction(self, writes: bool = False, single_statement: bool = False) -> Iterator[Any]:
         """Yield the connection in a transaction with bounded waits, or in a savepoint if a transaction is open already.
 
         Args:
             writes: Whether the transaction may write.
-            alone: Whether it is one statement, which commits by itself unless a transaction is open.
+            single_statement: Whether it is one statement, which commits by itself unless a transaction is open.
         """
         try:
             connection = self.connection
-            if alone and connection.info.transaction_status == 0:
+            if single_statement and connection.info.transaction_status == IDLE:
                 bounded = bounded_statement(connection, self._place, self._limits)
             else:
                 bounded = bounded_transaction(connection, self._place, self._limits, writes=writes)
@@ -285,7 +297,7 @@ class PostgresStore:
             if self.wrote:
                 raise error_after_write(error) from error.__context__
             raise
-        is_idle = connection.info.transaction_status == 0  # False after a savepoint, whose transaction is not committed yet
+        is_idle = connection.info.transaction_status == IDLE  # False after a savepoint, whose transaction is not committed yet
         self.wrote |= writes and is_idle
 
     def _new_connection(self) -> Any:

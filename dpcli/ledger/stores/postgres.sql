@@ -1,4 +1,6 @@
 -- The tables of a ledger that is kept in a PostgreSQL database (13 and later), and who sees which rows. Run once, for a new ledger.
+-- An entry is a JSON text; body is the text, hash its SHA-256, and each text contains the hash of the entry before it: the entries of a
+-- dataset are a chain (dpcli.ledger.chain). kind says what an entry does, key names the run that it is about, and cost is what it charges.
 -- Entries are only ever added, and only by the functions append, append_all (postgres_functions.sql) and take (postgres_moving.sql).
 -- No backslash here, as a session's settings change its meaning. Parameters have other names than columns: PL/pgSQL would confuse the two.
 

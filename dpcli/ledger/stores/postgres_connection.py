@@ -1,10 +1,11 @@
 """Connections to PostgreSQL with bounded waits, and with error messages that never contain a password.
 
-A writer must learn whether its entry was written: a charge that is lost, or made twice, would be wrong. So errors of psycopg become a
-LedgerError. After a commit without an answer, or with a warning, its message says that the entry may be written or not; the same request,
-repeated under its key, is then charged once. The server's own timeouts do not help if the server is stopped or the network drops packets,
-so a timer shuts the socket. In a transaction, names are looked up in pg_catalog only, as another role may have made functions of the same
-names. `place` is the name of the database in messages.
+postgres.py, which keeps a ledger's entries, calls this module, and so do the counts of predictions (predict/postgres_queries.py) and the
+tables of releases (release/engines/postgres_engine.py). A writer must learn whether its entry was written: a charge that is lost, or made
+twice, would be wrong. So errors of psycopg become a LedgerError. After a commit without an answer, or with a warning, its message says that
+the entry may be written or not; the same request, repeated under its key, is then charged once. The server's own timeouts do not help if
+the server is stopped or the network drops packets, so a timer shuts the socket. In a transaction, names are looked up in pg_catalog only,
+as another role may have made functions of the same names. `place` is the name of the database in messages.
 """
 
 from __future__ import annotations
@@ -67,8 +68,10 @@ REFUSALS = (
     (r"too many (clients|connections)|remaining connection slots", "the server accepts no more connections"),
     (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
 )
-CONNECT_SECONDS = 10  # longest wait for a connection, in seconds, unless the URL states connect_timeout
-WORK = 60.0  # longest time of a transaction, in seconds, without its wait for a lock
+# Longest times in seconds. They are arbitrary, and affect waiting alone, as an error says what is certain about the entry.
+CONNECT_SECONDS = 10  # for a connection, unless the URL states connect_timeout
+WORK = 60.0  # for a transaction, without its wait for a lock
+STATEMENT_WORK = 30.0  # for one statement, without its wait for a lock
 HOLDER = "; held by "  # begins the part of a message that names the holder of a lock
 # Names are looked up in pg_catalog only. Otherwise another login could define a better matching function in a schema that it can write.
 SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
@@ -97,7 +100,7 @@ class Limits:
     @property
     def statement(self) -> float:
         """The longest time of one statement in seconds, including its wait for a lock."""
-        return self.lock + 30.0
+        return self.lock + STATEMENT_WORK
 
     @property
     def answer(self) -> float:
@@ -220,7 +223,8 @@ def bounded_transaction(
         LedgerError: The transaction failed. After a lock timeout the message names the login that holds the lock. If the server does not
             answer, the message says whether something may have been written, which is possible only during the commit.
     """
-    certainty = [NOTHING]  # the last item states what is certain if the server does not answer now
+    # The last item states what is certain if the server does not answer now. It is a list, because the commit comes after `yield`.
+    certainty = [NOTHING]
     with (
         _name_holders(connection, place, limits, schema.schema),
         _refuse_warnings(connection, place, schema.unsure) as warnings,
@@ -324,6 +328,6 @@ def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> s
             connection.execute(SEARCH_PATH)
             rows = connection.execute(HOLDERS, (schema,)).fetchall()
         if rows:
-            names = ", ".join(f"{name} (server process {number})" for name, number in rows)
+            names = ", ".join(f"{login} (server process {process})" for login, process in rows)
             return f"{HOLDER}{names}; an administrator of the server can end it: SELECT pg_terminate_backend({rows[0][1]})"
     return ""

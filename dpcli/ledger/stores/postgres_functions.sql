@@ -1,5 +1,19 @@
 -- The checks that the server makes of every entry, whatever client sends it. Run for a new ledger, and again by dpcli budget upgrade.
 -- No backslash here, as a session's settings change its meaning. A comment inside a function belongs to its text, which upgrades compare.
+--
+-- An entry is a JSON text in a dataset's hash chain (dpcli.ledger.chain), signed by a login ("who"). Its kind says what it does: 'spend'
+-- and 'reserve' charge a run under a key, its name; 'start', 'commit' and 'void' are the further steps of a reserved run. A cost and a cap
+-- map the names of amounts to decimals, such as rho to 0.1. If the terms of the opening entry cut the dataset into blocks, each block has
+-- the caps for itself, and a run is charged on the blocks of its window. A quota limits what a person or a team may be charged. With the
+-- two-person rule some kinds need an entry 'propose' and another person's approval. dpcli/ledger/__init__.py has the other words.
+--
+-- In order: the rules and errors; the one spelling of an entry; amounts; names that look alike; the totals of all entries (standing),
+-- checkpoints, caps and quotas; blocks and windows; the types of values; a check for each kind of entry; the lock on the end of a chain;
+-- appending; indexes and rights.
+--
+-- found and noted are totals in the form that standing returns. more is a further cost. base is the name of an amount without its block.
+-- Every dataset records a hash of these functions with the names of their parameters, so that a better name, or one function less, is a new
+-- version, which every database would have to install.
 
 -- The rules of dpcli.ledger.grammar as JSON: which fields an entry of each kind has, and of which type.
 
@@ -349,6 +363,7 @@ BEGIN
   END IF;
 END $$;
 
+-- The caps of the ledger, or of each block, by amount, as the opening or the last amendment set them.
 CREATE OR REPLACE FUNCTION dpcli.caps(of_dataset text) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT dpcli.standing(of_dataset) -> 'caps'
 $$;
@@ -372,6 +387,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   GROUP BY part.name, cap.most HAVING (sum(part.cost) <= cap.most) IS NOT TRUE ORDER BY part.name LIMIT 1
 $$;
 
+-- As above, against the totals of all entries. No other function here calls it: the top says why it stays.
 CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb, blocks jsonb DEFAULT NULL) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT dpcli.above(dpcli.standing(of_dataset, blocks), more, blocks)
@@ -401,6 +417,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   HAVING (sum(part.cost) <= q.share * (found -> 'caps' ->> part.base)::numeric) IS NOT TRUE ORDER BY q.seq, part.name LIMIT 1
 $$;
 
+-- The time by the server's clock, in UTC, in the form of entries.
 CREATE OR REPLACE FUNCTION dpcli.now() RETURNS text LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 $$;
@@ -463,6 +480,7 @@ END $$;
 
 -- The types of the fields of entries, as in dpcli.ledger.grammar.
 
+-- Whether a string has at most this many characters, none of them invisible.
 CREATE OR REPLACE FUNCTION dpcli.is_text(string text, longest integer) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -474,6 +492,7 @@ BEGIN
     WHERE ascii(c) BETWEEN (r ->> 0)::integer AND (r ->> 1)::integer);
 END $$;
 
+-- Whether a text also has a visible character.
 CREATE OR REPLACE FUNCTION dpcli.is_said(string text, longest integer) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -505,6 +524,7 @@ BEGIN
   RETURN make_date(left(spelled, 4)::integer, substr(spelled, 6, 2)::integer, substr(spelled, 9, 2)::integer) IS NOT NULL;
 END $$;
 
+-- Whether a value is of a type of the grammar.
 CREATE OR REPLACE FUNCTION dpcli.is_a(of_type text, value jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -616,6 +636,7 @@ BEGIN
   END IF;
 END $$;
 
+-- Refuse an opening whose terms or caps contradict each other, or whose data are known, and register the dataset.
 CREATE OR REPLACE FUNCTION dpcli.check_open(of_dataset text, content jsonb, new_hash text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -682,6 +703,8 @@ BEGIN
     'commit or void one first', dpcli.most_open(), so_far, session_user));
 END $$;
 
+-- Refuse a charge that exceeds a cap or quota, is on a retired block, takes the key of another run or login, or states other terms than
+-- the ledger.
 CREATE OR REPLACE FUNCTION dpcli.check_charge(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -743,6 +766,7 @@ BEGIN
   END IF;
 END $$;
 
+-- Refuse a quota in declared mode, and the quota of a person with another member.
 CREATE OR REPLACE FUNCTION dpcli.check_quota(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -752,6 +776,7 @@ BEGIN
     'expected one member of a person''s quota');
 END $$;
 
+-- Refuse blocks that the dataset does not have.
 CREATE OR REPLACE FUNCTION dpcli.check_retire(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -808,6 +833,7 @@ BEGIN
   PERFORM dpcli.require((content ->> 'count')::bigint > coalesce(so_far, 0), 'expected a count that goes on');
 END $$;
 
+-- Refuse a new cap in declared mode, and caps of other amounts. Clients compute the caps from epsilon; dpcli budget verify checks them.
 CREATE OR REPLACE FUNCTION dpcli.check_amend(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -904,6 +930,7 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
     AND l.relation = 'dpcli.format'::regclass AND l.pid <> pg_backend_pid()
 $$;
 
+-- Take the lock by which writers() finds a transaction that has appended.
 CREATE OR REPLACE FUNCTION dpcli.mark() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
   LOCK TABLE dpcli.format IN ROW EXCLUSIVE MODE;
@@ -1032,6 +1059,7 @@ BEGIN
   PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
+-- Append one entry, in the transaction of the caller.
 CREATE OR REPLACE FUNCTION dpcli.append(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN

@@ -1,8 +1,9 @@
 """Installation and upgrade of the ledger's schema and roles in PostgreSQL.
 
 `dpcli budget init` or `copy` installs them in a database without a ledger, and `dpcli budget upgrade` replaces the functions of an earlier
-version of dpcli. The tables and functions are in the .sql files of this folder; postgres.py calls them. `place` is the name of the database
-in messages, without a password.
+version of dpcli; postgres.py calls `install` and `renew` for them. The *definitions* are the tables and functions in the .sql files of this
+folder. The rules of entries (dpcli/ledger/grammar.py) are inserted into them as JSON, so that the server checks an entry by the rules of
+the dpcli that installed it. `place` is the name of the database in messages, without a password.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from dpcli.file.toml.confusables import letters
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
-VERSION = 8  # version number of the definitions; it must grow when they change
+# The version number of the definitions. It must grow when they change, as every dataset records it with their hash.
+VERSION = 8
 OLDEST_READ = 7  # oldest version of the definitions that dpcli reads, which dpcli 0.1.0 made
 OLDEST_SERVER = 130000  # oldest accepted server, PostgreSQL 13, in the notation of libpq
 # Each role includes the rights of the role before it.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
-ATTEMPTS = 5  # number of attempts to create the schema while other logins create it too
+ATTEMPTS = 5  # number of attempts to create the schema while other logins create it too; arbitrary, as a failed one writes nothing
 REPLACED_FILES = ("postgres_moving.sql", "postgres_functions.sql")  # files whose definitions every upgrade replaces
 
 
@@ -102,7 +104,7 @@ def _create_roles(connection: Any, place: str) -> None:
         for role in ROLES:
             if connection.execute("SELECT FROM pg_catalog.pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
                 connection.execute(f"CREATE ROLE {role} NOLOGIN")
-        for role, member in ((ROLES[0], ROLES[1]), (ROLES[1], ROLES[2]), (ROLES[2], None)):
+        for role, member in ((ROLES[0], ROLES[1]), (ROLES[1], ROLES[2]), (ROLES[2], None)):  # None is the user
             name = member or connection.execute("SELECT session_user::text").fetchone()[0]
             if not connection.execute("SELECT pg_catalog.pg_has_role(%s::name, %s::name, 'MEMBER')", (name, role)).fetchone()[0]:
                 connection.execute(f"GRANT {role} TO {member or 'SESSION_USER'}")

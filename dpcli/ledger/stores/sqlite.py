@@ -1,5 +1,8 @@
 """A ledger store in one SQLite file. store.py explains the methods, and sqlite_file.py has the tables.
 
+The file has the *rows* of one or more datasets: the entries of a ledger as texts, each with its number and its hash. places.py opens or
+creates the store. A *checkpoint* is a stored sum of the entries up to one of them (dpcli/ledger/checkpoint.py).
+
 For durability the file has a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed. With
 FULL, the removed journal can reappear after a power failure and undo an acknowledged commit. (A write-ahead log with FULL is as durable,
 but only since SQLite 3.51.3.)
@@ -39,20 +42,21 @@ from dpcli.ledger.stores.sqlite_file import (
 )
 from dpcli.ledger.stores.store import NOT_READ_BACK, StoredCheckpoint, error_after_write
 
-BUSY_SECONDS = 30.0  # longest wait for the lock of another process, in seconds
+# The longest wait for the lock of another process, in seconds. It is arbitrary, as nothing is written before the lock is taken.
+BUSY_SECONDS = 30.0
 SETTINGS = (
     "PRAGMA journal_mode = DELETE",
     "PRAGMA synchronous = EXTRA",
-    "PRAGMA fullfsync = ON",
-    "PRAGMA trusted_schema = OFF",
-    "PRAGMA cell_size_check = ON",
+    "PRAGMA fullfsync = ON",  # on macOS, fsync alone does not empty the cache of the disk
+    "PRAGMA trusted_schema = OFF",  # definitions that somebody put into the file may call only functions marked innocuous
+    "PRAGMA cell_size_check = ON",  # notices some damage of a page when it is read
 )
 # The datasets whose first entry is not entry 1. Such an entry may be the last entry of another dataset, moved to another name.
 STRAY_ENTRIES = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
 NOT_TEXT = "Could not decode"  # start of the message of sqlite3 about text that is not UTF-8
 ROWS_AFTER = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
 NO_LIMIT = -1  # a value for LIMIT that returns all rows
-MOST_FAULTS = 20  # number of faults after which a check of the file stops
+MOST_FAULTS = 20  # number of faults after which a check of the file stops; arbitrary, as one fault is enough to refuse the file
 ROWS_OF_KEY = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
 ROWS_OF_PREFIX = (
     f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
@@ -123,16 +127,19 @@ class SqliteTail:
         row = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
         return int(row[0]) if row else 0
 
-    def note(self, checkpoint: StoredCheckpoint) -> None:
+    def put_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
         self.connection.execute(NEW_CHECKPOINT, (self.dataset, checkpoint.body, checkpoint.digest))
 
     def append(self, row: StoredRow) -> None:
-        self.take(row)
-        if self.after(row.seq - 1) != [row]:
+        self._insert(row)
+        if self.after(row.seq - 1) != [row]:  # definitions that somebody changed may drop or alter a row
             raise LedgerError(f'dataset "{self.dataset}": {NOT_READ_BACK}')
         self.new.append(row)
 
-    def take(self, row: StoredRow) -> None:
+    def append_copied(self, row: StoredRow) -> None:
+        self._insert(row)  # copying.py reads all copied rows back at the end
+
+    def _insert(self, row: StoredRow) -> None:
         self.connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", (self.dataset, row.seq, row.body, row.hash))
 
 
@@ -251,12 +258,12 @@ class SqliteStore:
     def _tail(self, dataset: str) -> SqliteTail:
         return SqliteTail(self.connection, dataset)
 
-    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+    def rows_of_key(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._explain_errors():
             return self._tail(dataset).rows(ROWS_OF_KEY, key_in_entry(key))
 
-    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
-        least = key_in_entry(start)
+    def rows_of_prefix(self, dataset: str, prefix: str) -> Sequence[StoredRow]:
+        least = key_in_entry(prefix)
         first_beyond = f"{least[:-1]}{chr(ord(least[-1]) + 1)}"  # the smallest text above all texts that begin with `least`
         with self._explain_errors():
             return self._tail(dataset).rows(ROWS_OF_PREFIX, least, first_beyond)

@@ -1,10 +1,11 @@
 """The file of a ledger: the checks before a path is opened as a ledger, and the definitions of its tables.
 
-sqlite.py reads and writes the entries. Each fault of a path has its own message, as a user who sees "no ledger here" may open a new one,
-with a new budget. The checks write nothing.
+sqlite.py reads and writes the entries of the ledger, which are the rows of the file. Each fault of a path has its own message, as a user
+who sees "no ledger here" may open a new one, with a new budget. The checks write nothing.
 
 The table `entry` contains the entries. A trigger keeps the number of the last entry in `head`, so that a reader notices if damage hides the
-last entries. The index `entry_by_key` finds the entries of a run. The table `checkpoint` holds the checkpoints of dpcli.ledger.checkpoint.
+last entries. The index `entry_by_key` finds the entries of a run by its *key*, the name of the run. The table `checkpoint` holds stored
+sums of the entries (dpcli.ledger.checkpoint).
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def _refuse_foreign_log(path: str, header: bytes) -> None:
     SQLite would apply the pages of the log, which belong to another file or to an older copy.
     """
     log = f"{path}-wal"
-    if header[18] == 1 and os.path.lexists(log) and os.lstat(log).st_size:
+    has_journal = header[18] == 1  # byte 18 is 1 in a file with a rollback journal, and 2 in one with a write-ahead log
+    if has_journal and os.path.lexists(log) and os.lstat(log).st_size:
         raise LedgerError(
             f"{path}: expected only a journal next to it, found {log}, which belongs to another file or an older copy: move it away"
         )
@@ -139,7 +141,8 @@ def _stated_size(header: bytes) -> int:
 def _header_problem(header: bytes) -> str | None:
     """Return why the first 100 bytes of a file are not the header of a ledger; None if they are such a header.
 
-    Source: https://www.sqlite.org/fileformat2.html, page size at 16, number of pages at 28, user_version at 60, application_id at 68.
+    Source: https://www.sqlite.org/fileformat2.html, page size at 16, write version at 18, number of pages at 28, user_version at 60,
+    application_id at 68.
     """
     if not header.startswith(MAGIC):
         return "not a ledger: the file is not a SQLite database"

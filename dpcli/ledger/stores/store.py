@@ -2,7 +2,8 @@
 
 A row is an entry of a ledger as text, with its number and its hash (dpcli/ledger/chain.py). A store knows nothing about privacy. It returns
 rows in order, and appends those that follow the end of a chain. `writing` ends only when the appended rows would survive a power failure.
-sqlite.py and postgres.py have a store each, and both pass the same tests.
+The *definitions* that guard the rows are the tables, triggers and functions in the file or database. sqlite.py and postgres.py have a store
+each, and both pass the same tests. dpcli/ledger/entry_log.py reads and appends through this interface.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ class Tail(Protocol):
     def append(self, row: StoredRow) -> None:
         """Append a new row. It is written at the latest when `Store.writing` ends."""
 
-    def take(self, row: StoredRow) -> None:
+    def append_copied(self, row: StoredRow) -> None:
         """Append a row that is copied from another store (dpcli.ledger.stores.copying)."""
 
-    def note(self, checkpoint: StoredCheckpoint) -> None:
+    def put_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
         """Replace the checkpoint of the dataset. A store that makes its own checkpoints does nothing."""
 
 
@@ -108,11 +109,11 @@ class Store(Protocol):
         All rows are read at one moment. An unknown dataset has no rows.
         """
 
-    def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
+    def rows_of_key(self, dataset: str, key: str) -> Sequence[StoredRow]:
         """Return the rows that name a key, in ascending order. Other rows are not read."""
 
-    def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
-        """Return the rows whose key begins with `start`, as `about` does. The last character of `start` must be ASCII."""
+    def rows_of_prefix(self, dataset: str, prefix: str) -> Sequence[StoredRow]:
+        """Return the rows whose key begins with `prefix`, as `rows_of_key` does. The last character of `prefix` must be ASCII."""
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         """Return the last checkpoint of a dataset, without a check of it; None if there is none."""

@@ -15,7 +15,7 @@ from dpcli.base.errors import InputError
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options, working
 from dpcli.cli.printing import progress
-from dpcli.sessions.commands.ledger_options import charged_ledger
+from dpcli.sessions.commands.ledger_options import charging_options
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
@@ -69,7 +69,7 @@ def fit(file: str, jobs: int | None, format_: str, outputs: tuple[str, ...]) -> 
 
 @click.command(short_help=SUBCOMMANDS["label"][1])
 @click.argument("file")
-@charged_ledger("Charge this ledger before the first noise.")
+@charging_options("Charge this ledger before the first noise.")
 @click.option("--moved", is_flag=True, help="Confirm that the folder was moved here and that no copy of it is left elsewhere.")
 @click.option(
     "--insecure-seed", type=click.IntRange(min=0), help="Draw reproducible noise from this seed, for debugging: NOT PRIVATE."
@@ -97,11 +97,11 @@ def label(
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.pate_session import hold_session
     from dpcli.predict.pate.student import predictor
-    from dpcli.sessions.commands.ledger_options import on_window, opened_or_none
+    from dpcli.sessions.commands.ledger_options import opened_or_none, restrict_run
 
     plan = plan_of(file)
     with opened_or_none(ledger, dataset) as opened_ledger, progress("queries") as report:
-        plan = on_window(plan, opened_ledger, window)
+        plan = restrict_run(plan, opened_ledger, window)
         try:
             outcome = hold_session(plan, opened_ledger, insecure_seed, report, lambda: predictor(plan), moved)
         except KeyboardInterrupt:

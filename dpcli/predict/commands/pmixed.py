@@ -17,7 +17,7 @@ from dpcli.base.extras import require
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.printing import complain, progress
-from dpcli.sessions.commands.ledger_options import charged_ledger, charged_to, on_window, opened_or_none
+from dpcli.sessions.commands.ledger_options import charging_options, opened_or_none, opened_or_warned, restrict_run
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("dpcli.predict.commands.pmixed:fit", "Fine-tune a model on each shard, and charge for all tokens."),
@@ -49,7 +49,7 @@ def command() -> None:
 @click.command(short_help=SUBCOMMANDS["fit"][1])
 @click.argument("file")
 @click.option("--resume", is_flag=True, help="Continue a fit that was interrupted.")
-@charged_ledger("Charge this ledger for all tokens before the first model is fitted.")
+@charging_options("Charge this ledger for all tokens before the first model is fitted.")
 @output_options("text")
 def fit(
     file: str,
@@ -71,9 +71,9 @@ def fit(
 
     plan = plan_of(file)
     unpriced = ledger is None and plan.account is None  # a plan without a guarantee has no cost to charge
-    with nullcontext() if unpriced else charged_to(ledger, dataset) as opened_ledger, progress("models") as report:
+    with nullcontext() if unpriced else opened_or_warned(ledger, dataset) as opened_ledger, progress("models") as report:
         try:
-            outcome = fit(on_window(plan, opened_ledger, window), opened_ledger, resume, report)
+            outcome = fit(restrict_run(plan, opened_ledger, window), opened_ledger, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models fitted so far are in {plan.folder}; --resume continues from there", err=True)
             raise
@@ -120,14 +120,14 @@ def predict(
     from dpcli.predict.pmixed.ensemble_fit import queries_of
     from dpcli.predict.pmixed.model_ensemble import answer_prompt, ensemble
     from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE, plan_of
-    from dpcli.sessions.charged import require_same_books
+    from dpcli.sessions.charged import require_same_ledger
 
     plan = plan_of(file)
     text = _standard_input() if prompt is None else prompt
     models = ensemble(plan)
     session = models.fit.session
     with opened_or_none(ledger, dataset) as opened_ledger:
-        require_same_books(plan.folder, session.charged, opened_ledger, "fit")
+        require_same_ledger(plan.folder, session.charged, opened_ledger, "fit")
         result = answer_prompt(models, queries_of(plan, session, opened_ledger, moved), text, max_tokens or plan.pmixed.max_tokens)
     if plan.account is None:
         complain(NO_GUARANTEE)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from dpcli.cli.options import composed, emit, output_options
-from dpcli.sessions.commands.ledger_options import charged_ledger
+from dpcli.sessions.commands.ledger_options import charging_options
 
 
 def session_options(resume: str) -> Callable[..., Any]:
@@ -25,7 +25,7 @@ def session_options(resume: str) -> Callable[..., Any]:
         click.option(
             "--moved", is_flag=True, help="Confirm that the folder was moved here and that no copy of it is left elsewhere."
         ),
-        charged_ledger("Charge this ledger before the first noise is drawn."),
+        charging_options("Charge this ledger before the first noise is drawn."),
         output_options("text", "total"),
     )
 
@@ -51,15 +51,15 @@ def run_session(
         outcome_document: Function that returns the document of an outcome.
     """
     from dpcli.cli.printing import progress
-    from dpcli.sessions.commands.ledger_options import charged_to, on_window, windowed
+    from dpcli.sessions.commands.ledger_options import opened_or_warned, restrict_dry_run, restrict_run
 
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
 
-        plan = windowed(plan, ledger, dataset, window)
+        plan = restrict_dry_run(plan, ledger, dataset, window)
         return emit(with_quote(plan_document(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
-    with charged_to(ledger, dataset) as opened_ledger, progress("text") as report:
-        outcome = run(on_window(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)
+    with opened_or_warned(ledger, dataset) as opened_ledger, progress("text") as report:
+        outcome = run(restrict_run(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)
     return emit(outcome_document(outcome), format_, outputs)
 
 

@@ -112,7 +112,7 @@ def _texts_and_owners(source: TextSource, units: str) -> tuple[list[Any], Sequen
         return texts, owners
     texts, owners, blocks = read_columns(source, [source.column, units, rows.column], (".txt", *READERS))
     pairs = zip(require_owners(owners, source), blocks, strict=True)
-    return texts, [json.dumps([owner, rows.part(block)]) for owner, block in pairs]
+    return texts, [json.dumps([owner, rows.block_label(block)]) for owner, block in pairs]
 
 
 def public_texts(source: str, path: str, key: str, record: str = "line") -> list[str]:

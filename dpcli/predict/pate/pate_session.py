@@ -20,7 +20,7 @@ from dpcli.predict.pate.transcript import Transcript, TranscriptFile, open_trans
 from dpcli.predict.pate.vote_files import read_votes
 from dpcli.predict.pate.vote_release import require_sanitisable, sanitise, sanitised
 from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
-from dpcli.sessions.charged import commit, existing_session, require_same_books
+from dpcli.sessions.charged import commit, existing_session, require_same_ledger
 from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _require_same(plan: VotingPlan, transcript: Transcript, ledger: Ledger | Non
     if transcript.private != private:
         expected = "no --insecure-seed" if transcript.private else "--insecure-seed"
         raise InputError(f"{plan.folder}: expected {expected}, as when the session began")
-    require_same_books(plan.folder, transcript.session.charged, ledger, "session")
+    require_same_ledger(plan.folder, transcript.session.charged, ledger, "session")
 
 
 def _continue_session(

@@ -14,7 +14,7 @@ from dpcli.cli.document_files import write
 from dpcli.cli.options import each_once, emit, output_options
 from dpcli.cli.outputs import ledger_files, protect, require_writable, split_pictures
 from dpcli.cli.printing import show
-from dpcli.sessions.commands.ledger_options import charged_ledger
+from dpcli.sessions.commands.ledger_options import charging_options
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     help="Print mechanisms, cost, expected errors, and whether --ledger has room for them; no data are read and nothing is charged.",
 )
 @click.option("--key", metavar="KEY", help="Key of the charge in the ledger, unique for each release. The default is a random key.")
-@charged_ledger("Charge this ledger before the data are read.")
+@charging_options("Charge this ledger before the data are read.")
 @click.option("--parquet", metavar="PATH", help="Also write the answers to PATH as parquet.")
 @output_options("table", "total", "records", "pictures", spares_data=True)
 def command(

@@ -1,8 +1,10 @@
 """The options --ledger, --dataset and --window of the commands that charge a ledger, and the messages of these commands about it.
 
 A *ledger* (dpcli/ledger) is the account book of a dataset: it records what each run cost, and refuses a run that does not fit in the rest
-of the budget. The options are those of train, sweep, release, pate, pmixed, prompt and generate. Without --ledger nothing is charged, and
-nobody adds the cost of the run to that of other runs. A *window* is the part of the dataset that a run reads (dpcli/sessions/window.py).
+of the budget. The commands train, sweep, release, pate, pmixed, prompt and generate have the options. Without --ledger nothing is charged,
+and nobody adds the cost of the run to that of other runs. A *plan* is what a command is about to do, with its cost
+(dpcli/sessions/priced.py). A *window* is the part of the dataset that a run reads (dpcli/sessions/window.py). It consists of *blocks*, such
+as days.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 UNCHARGED = "charged to no ledger: the costs of runs on the same data add up, and only a ledger counts them (--ledger)"
 
 
-def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
+def opened_or_warned(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
     """Return a context manager that yields the open ledger, or None if no ledger is named.
 
     If no ledger is named, a line on standard error says that nothing is charged, unless --quiet is given.
@@ -42,16 +44,16 @@ def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextMa
     return nullcontext() if ledger is None else opened_ledger(ledger, dataset)
 
 
-def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
-    """Return the plan of a dry run, restricted to its window as `over_window` does. The other arguments are the values of the options."""
+def restrict_dry_run(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
+    """Return the plan of a dry run, restricted to its window (`over_window`). The other arguments are the values of the options."""
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as book:
         return over_window(plan, book, window)
 
 
-def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
-    """Return the plan of a run, restricted to its window as `over_window` does.
+def restrict_run(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
+    """Return the plan of a run, restricted to its window (`over_window`).
 
     If it has a window, print on standard error which rows are read, unless --quiet is given. If --window counts the last blocks ("last 7
     days"), print first which blocks these are.
@@ -83,7 +85,7 @@ def warn_after_run(ledger: Ledger | None, run: str) -> None:
         complain(warning)
 
 
-def charged_ledger(ledger_help: str) -> Callable[..., Any]:
+def charging_options(ledger_help: str) -> Callable[..., Any]:
     """Return a decorator that adds --ledger, --dataset and --window to a command. `ledger_help` is the help of --ledger."""
     return composed(
         click.option("--ledger", metavar="LEDGER", help=ledger_help),

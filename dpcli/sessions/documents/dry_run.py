@@ -1,8 +1,10 @@
 """The document of a dry run, and the lines and JSON values that the documents of all sessions share.
 
 A dry run (--dry-run) shows the actions of a command, their cost, whether the budget in the file allows them, and the rows that the command
-would read. A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). A plan may
-have a *window*, the blocks of a dataset to which it is restricted (dpcli/sessions/window.py): "rows" below are the rows of these blocks.
+would read. A *plan* is what a command is about to do, with its *account*, the certified epsilon and delta (dpcli/sessions/priced.py). A
+*document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). A plan may have a
+*window*, the *blocks* (parts such as days) of a dataset to which it is restricted (dpcli/sessions/window.py): "rows" below are the rows of
+these blocks. The *fingerprint* of a plan is a hash of what must not change while a session goes on.
 """
 
 from __future__ import annotations

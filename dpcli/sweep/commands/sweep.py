@@ -20,7 +20,7 @@ from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import show
 from dpcli.cli.printing import progress
 from dpcli.ledger.commands.budget import opened_ledger
-from dpcli.sessions.commands.ledger_options import charged_ledger
+from dpcli.sessions.commands.ledger_options import charging_options
 
 if TYPE_CHECKING:
     from dpcli.document.document import Document
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.argument("file")
 @click.option("--dry-run", is_flag=True, help="Print the points, their noise and the number of runs, without making a run.")
 @click.option("--jobs", type=click.IntRange(1), help="Number of processes, each with one thread [default: one for each core].")
-@charged_ledger("Charge this ledger: each run, or a private search as a whole.")
+@charging_options("Charge this ledger: each run, or a private search as a whole.")
 @click.option(
     "--picture",
     "pictures",
@@ -69,9 +69,9 @@ def command(
     plan = plan_sweep(file)
     if dry_run:
         if window:
-            from dpcli.sessions.commands.ledger_options import windowed
+            from dpcli.sessions.commands.ledger_options import restrict_dry_run
 
-            plan = windowed(plan, ledger, dataset, window)
+            plan = restrict_dry_run(plan, ledger, dataset, window)
         return emit(plan_document(plan), format_, outputs)
     return emit(run_sweep(plan, jobs, ledger, dataset, window, pictures), format_, outputs)
 
@@ -80,7 +80,7 @@ def run_sweep(
     plan: SweepPlan, jobs: int | None, ledger: str | None, dataset: str | None, window: Sequence[str], pictures: tuple[str, ...]
 ) -> Document:
     """Make the runs, draw the requested pictures, and return the document of the result."""
-    from dpcli.sessions.commands.ledger_options import on_window
+    from dpcli.sessions.commands.ledger_options import restrict_run
     from dpcli.sweep.documents.sweep import chart, result_document, search_document
     from dpcli.sweep.private_search import search
     from dpcli.sweep.sweep_runs import measure
@@ -88,7 +88,7 @@ def run_sweep(
     require("torch", "safetensors")
     processes = jobs or os.cpu_count() or 1
     with nullcontext() if ledger is None else opened_ledger(ledger, dataset) as books, _hint_after_interrupt(plan):
-        plan = on_window(plan, books, window)
+        plan = restrict_run(plan, books, window)
         if plan.trials is not None:
             if pictures:
                 raise InputError("--picture: expected a sweep with public tuning, found a private search, which releases one point")

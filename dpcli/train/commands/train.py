@@ -20,7 +20,7 @@ import click
 
 from dpcli.cli.options import emit, output_options
 from dpcli.ledger.commands.budget import opened_ledger
-from dpcli.sessions.commands.ledger_options import charged_ledger
+from dpcli.sessions.commands.ledger_options import charging_options
 from dpcli.train.run.outcome import DESCRIPTION, STATE
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ FILE_PAUSE, FILE_SHARE = 10.0, 0.1
     help="Print what one step computes, in order, with shapes, clipping, noise and divisor, without training.",
 )
 @click.option("--resume", is_flag=True, help="Continue an unfinished run from its last saved state.")
-@charged_ledger("Charge this ledger before the first step.")
+@charging_options("Charge this ledger before the first step.")
 @click.option(
     "--insecure-seed",
     type=click.IntRange(min=0),
@@ -81,9 +81,9 @@ def command(
         return emit(step_document(plan), format_, outputs)
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
-        from dpcli.sessions.commands.ledger_options import windowed
+        from dpcli.sessions.commands.ledger_options import restrict_dry_run
 
-        plan = windowed(plan, ledger, dataset, window)
+        plan = restrict_dry_run(plan, ledger, dataset, window)
         return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     result = run_with_progress(plan, ledger, dataset, window, resume, insecure_seed)
     return emit(outcome(result), format_, outputs) if first_process() else 0
@@ -93,7 +93,7 @@ def run_with_progress(
     plan: TrainingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], resume: bool, seed: int | None
 ) -> Outcome:
     """Train with progress on standard error, and return the outcome. The arguments are those of the command."""
-    from dpcli.sessions.commands.ledger_options import on_window
+    from dpcli.sessions.commands.ledger_options import restrict_run
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.training_run import train
 
@@ -102,7 +102,7 @@ def run_with_progress(
     logging.getLogger("dpcli").setLevel(logging.ERROR if quiet else logging.WARNING)
     with opened_ledger(ledger, dataset) if ledger is not None and is_first else nullcontext() as opened:
         if is_first:
-            plan = on_window(plan, opened, window)
+            plan = restrict_run(plan, opened, window)
         try:
             return train(plan, opened, resume, seed, Progress(plan))
         except KeyboardInterrupt:

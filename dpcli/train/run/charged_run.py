@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import Denied, DpcliError, InputError
 from dpcli.file.toml.shown import first_names
 from dpcli.random.streams import Streams, insecure_seed, system_entropy
-from dpcli.sessions.charged import charge_run, reason, require_going_on, require_same_books
+from dpcli.sessions.charged import charge_run, reason, require_same_ledger, require_unfinished
 from dpcli.sessions.priced import require_budget
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
@@ -88,9 +88,9 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
     saved = matching_checkpoint(state, plan.parts())
     if not 0 <= saved.step <= plan.steps:
         raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {saved.step}")
-    require_same_books("--resume", saved.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
+    require_same_ledger("--resume", saved.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
     if ledger is not None:
-        require_going_on("--resume", saved.run, ledger, "run")
+        require_unfinished("--resume", saved.run, ledger, "run")
     has_steps_to_repeat = saved.step < plan.steps and not never_started(ledger, saved)
     if has_steps_to_repeat:
         stage = plan.stage_at(saved.step)

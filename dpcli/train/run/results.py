@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli import __version__
 from dpcli.base.errors import InputError
-from dpcli.ledger.blocks.family import spelled
+from dpcli.ledger.blocks.family import window_spelling
 from dpcli.sessions.folder import replace_file
 from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_run_file
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, CANARIES, DESCRIPTION, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
@@ -88,7 +88,7 @@ def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
         "head": head.hash,
     }
     if family is not None:
-        position["window"] = list(spelled(family, charged.window))
+        position["window"] = list(window_spelling(family, charged.window))
     return position
 
 
@@ -133,13 +133,13 @@ def remove_state(folder: str) -> None:
 def _charged(state: LedgerState, key: str) -> str:
     """Return the charges of a run in words, including those of repeated steps."""
     from dpcli.ledger import amounts
-    from dpcli.ledger.denial import costs
+    from dpcli.ledger.denial import cost_words
 
     total: amounts.Amounts = {}
     for run in state.runs.values():
         if run.key == key or run.key.startswith(f"{key} resumed "):
             total = amounts.add(total, run.cost)
-    return costs(total)
+    return cost_words(total)
 
 
 def _outcome(prepared: Prepared, folder: str, initial: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:

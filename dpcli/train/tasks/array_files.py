@@ -149,7 +149,7 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
         shown[label] = f"column {label!r}"
     blocks = None
     if only is not None and only.block_part is not None:
-        blocks = [only.part(value) for value in columns[only.column]]
+        blocks = [only.block_label(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
     raw_labels = columns.pop(label, [])
     if train.labels is None:

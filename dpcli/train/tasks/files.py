@@ -76,7 +76,7 @@ def csv_table(place: str, only: RowWindow | None = None) -> ColumnTable:
     require_distinct(names, place)
     if only is None:
         return ColumnTable(names, rows)
-    block_index, is_in_window = _block_column(names, only, place), only.judge()
+    block_index, is_in_window = _block_column(names, only, place), only.cached_holds()
     return ColumnTable(names, require_rows([row for row in rows if is_in_window(row[block_index])], only, place))
 
 
@@ -175,7 +175,7 @@ def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
     is_text = types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_null(arrow_type)
     if not is_text and (by_date or not types.is_integer(arrow_type)):
         raise InputError(f'{place}: expected values of type {only.type} in the column "{only.column}", found {arrow_type}')
-    return list(map(only.judge(), column.to_pylist()))
+    return list(map(only.cached_holds(), column.to_pylist()))
 
 
 def days(column: Any, arrow_type: Any) -> list[int | None]:
@@ -246,7 +246,7 @@ def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
                 raise InputError(f"{place}: a line is not JSON (its number is private)") from None
     if only is None:
         return result
-    in_window = only.judge()
+    in_window = only.cached_holds()
     return require_rows([row for row in result if isinstance(row, dict) and in_window(row.get(only.column))], only, place)
 
 

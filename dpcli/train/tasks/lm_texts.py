@@ -162,7 +162,7 @@ def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) 
                 raise InputError(f"{place}: expected {name!r} in every row, found a row without it{meant_in(row, [name])}")
     blocks = None
     if only is not None and only.block_part is not None:
-        blocks = [only.part(row[only.column]) for row in rows]
+        blocks = [only.block_label(row[only.column]) for row in rows]
     return Texts(
         texts=[row[train.text] for row in rows],
         labels=[row[label] for row in rows] if label else None,

@@ -123,7 +123,7 @@ def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan
         raise InputError(
             f"{description.path(DESCRIPTION)}: guarantee.window: expected {charged}, which the ledger charged, found {stated}"
         )
-    return plan.over(tuple(charged))
+    return plan.on_blocks(tuple(charged))
 
 
 def _resource(name: str, digest: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.read import load, parse
-from dpcli.ledger.blocks.family import spelled_stretch
+from dpcli.ledger.blocks.family import stretch_spelling
 from dpcli.ledger.blocks.room import block_room, window_words
 from dpcli.ledger.budget import budget
 from dpcli.ledger.documents.ledger_answers import receipt
@@ -60,14 +60,14 @@ def test_a_window_that_is_said_to_have_room_has(
     rank = ledger.state().open_terms().family.kind.rank  # type: ignore[union-attr]
     for stretch in found.stretches:
         assert [rank(block) for block in stretch] == list(range(rank(stretch[0]), rank(stretch[-1]) + 1))
-        assert ledger.window([spelled_stretch(stretch)]) == tuple(sorted(stretch))
+        assert ledger.window([stretch_spelling(stretch)]) == tuple(sorted(stretch))
     assert (found.widest is None) == (found.latest is None) == (not room)
     if found.widest is not None and found.latest is not None:
         assert len(found.widest) == max(len(stretch) for stretch in found.stretches)
         assert found.latest[-1] == max(room, key=rank)
         with pytest.raises(Denied):
             ledger.spend(run(cost / 10), "too wide", window=blocks if len(room) < 6 else [blocks[retired]])
-        ledger.spend(run(cost / 10), "widest", window=[spelled_stretch(found.widest)])
+        ledger.spend(run(cost / 10), "widest", window=[stretch_spelling(found.widest)])
     ledger.close()
 
 

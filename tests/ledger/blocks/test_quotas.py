@@ -19,7 +19,8 @@ from dpcli.ledger import checkpoint
 from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.checkpoint import checkpoint_content
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.entry_log import Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.opening import quota_from_flags
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify

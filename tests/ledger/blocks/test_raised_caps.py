@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.ledger import amounts
 from dpcli.ledger.documents.ledger_balance import guarantee_words
-from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.filters.filter import filter_for_cap
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.stores.places import init, open_ledger
@@ -30,7 +30,7 @@ WAYS = ("cap", "ceiling", "stated", "none")
 
 def attempts(name: str) -> list[Attempt]:
     """What an adversary may run: priced by the filter itself, small parts of the first cap, and what the second one adds."""
-    rule = opened_filter(name, CAPS[0], DELTA, {})
+    rule = filter_for_cap(name, CAPS[0], DELTA, {})
     first, second = (amounts.read(rule.caps(cap, DELTA)) for cap in CAPS)
     if name in ("approx-dp", "advanced"):
         runs = [
@@ -50,7 +50,7 @@ def attempts(name: str) -> list[Attempt]:
 
 def realised(name: str, epsilons: tuple[float, float], raised: bool) -> float:
     """The delta of the best adversary, at the epsilon that is claimed where the first or the second cap is in force in the end."""
-    rule = opened_filter(name, CAPS[0], DELTA, {})
+    rule = filter_for_cap(name, CAPS[0], DELTA, {})
     caps = [amounts.read(rule.caps(cap, DELTA)) for cap in CAPS]
     found = attempts(name)
     scaled = [Attempt({k: v * Decimal("0.999999") for k, v in a.cost.items()}, a.first, a.chances, a.infinite) for a in found]
@@ -61,7 +61,7 @@ def amended(name: str, way: str, place: Path) -> Ledger:
     """A ledger whose cap went from the first to the second in that way, after a charge."""
     ceiling = CAPS[1] if way == "ceiling" else None
     terms = LedgerTerms("user", "add-remove", CAPS[0], DELTA, filter=name, ceiling=ceiling)
-    terms = LedgerTerms(**{**terms.content(), "parameters": dict(opened_filter(name, CAPS[0], DELTA, {}).parameters())})
+    terms = LedgerTerms(**{**terms.content(), "parameters": dict(filter_for_cap(name, CAPS[0], DELTA, {}).parameters())})
     ledger = init(str(place), DATASET, terms)
     ledger.spend(pure(0.01), "first", 0.0)
     if way != "cap":
@@ -109,7 +109,7 @@ RAISED = {
 def test_what_a_ledger_says_where_caps_were_raised_step_by_step(caps: tuple[float, ...], way: str, tmp_path: Path) -> None:
     """It guarantees no epsilon, or the last cap (with a ceiling or a statement), which holds for every stopping rule."""
     delta, in_force, first = RAISED[caps]
-    rule = opened_filter("gdp", caps[0], delta, {})
+    rule = filter_for_cap("gdp", caps[0], delta, {})
     squares = [float(rule.caps(cap, delta)["mu_squared"]) for cap in caps]
     steps = [[of_gaussian(math.sqrt(b - a), {})] for a, b in zip((0.0, *squares), squares, strict=False)]
     assert staged(steps, caps, 24.0) > in_force * delta and staged(steps, (caps[0],) * len(caps), 24.0) > first
@@ -130,7 +130,7 @@ def test_what_a_ledger_says_where_caps_were_raised_step_by_step(caps: tuple[floa
 @pytest.mark.parametrize("name", [name for name, target in FILTERS.items() if "delta" in load(target).currency])
 def test_the_delta_of_an_entry_is_the_one_that_it_states(name: str) -> None:
     """However many mechanisms share it: splitting a delta by file would let outputs choose the split."""
-    rule = opened_filter(name, CAPS[1], 1e-4, {})
+    rule = filter_for_cap(name, CAPS[1], 1e-4, {})
     for delta in (1e-6, 3e-7):
         for count in (1, 2, 7):
             several = gaussian(9.0)

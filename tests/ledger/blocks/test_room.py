@@ -18,7 +18,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import remaining_room
-from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.filters.filter import filter_for_cap
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.fit import changes_that_fit_now
 from dpcli.ledger.planning.quote import quote
@@ -35,7 +35,7 @@ NOW = "2030-01-01T00:00:00Z"
 
 
 def opened(path: str, name: str, epsilon: float, delta: float = 1e-6, unit: str = "user") -> Ledger:
-    found = opened_filter(name, epsilon, delta, {})
+    found = filter_for_cap(name, epsilon, delta, {})
     ledger = init(path, "visits", LedgerTerms(unit, "add-remove", epsilon, delta, filter=name, parameters=dict(found.parameters())))
     ledger.now = lambda: NOW
     return ledger
@@ -44,7 +44,7 @@ def opened(path: str, name: str, epsilon: float, delta: float = 1e-6, unit: str 
 @pytest.mark.parametrize("name", FILTERS)
 @given(epsilon=st.floats(0.05, 8.0), spent=st.floats(0.0, 0.95))
 def test_the_pure_epsilon_that_is_said_to_fit_does(name: str, epsilon: float, spent: float) -> None:
-    found = opened_filter(name, epsilon, 1e-6, {})
+    found = filter_for_cap(name, epsilon, 1e-6, {})
     caps = amounts.read(found.caps(epsilon, 1e-6))
     left = {key: value * Decimal(1.0 - spent) for key, value in caps.items()}
     fits = found.pure_room(float(left[found.currency[0]]))
@@ -59,7 +59,7 @@ def test_the_pure_epsilon_that_is_said_to_fit_does(name: str, epsilon: float, sp
 @given(spent=st.decimals(Decimal("1e-20"), Decimal("0.9"), places=20))
 def test_the_pure_epsilon_that_is_said_fits_to_the_last_digit(name: str, spent: Decimal) -> None:
     """Also if the rest of the budget has more digits than a double."""
-    found = opened_filter(name, 1.0, 1e-6, {})
+    found = filter_for_cap(name, 1.0, 1e-6, {})
     caps = amounts.read(found.caps(1.0, 1e-6))
     terms = LedgerTerms("example", "add-remove", 1.0, 1e-6, filter=name, parameters=dict(found.parameters()))
     state = LedgerState(
@@ -231,7 +231,7 @@ def test_what_would_fit_of_queries_is_said_of_all_of_them_and_fits(label: str, c
     """A file cannot make one query or one mechanism of a query noisier, so the factor is for all of them."""
     tables = (TABLES[label],) * count
     try:
-        opened_filter("zcdp", 0.2, 1e-2, {}).cost(asked_of(0.3, *tables), 1e-3)
+        filter_for_cap("zcdp", 0.2, 1e-2, {}).cost(asked_of(0.3, *tables), 1e-3)
     except DpcliError:
         assert_that_all_fit("approx-dp", tables, tmp_path)
     else:

@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.key_places import schedule_schema
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.ledger.planning import schedule as module
-from dpcli.ledger.planning.schedule import EVERY, KEYS, MOST, Rhythm, Schedule, ScheduledRun, read_schedule, rhythm_of
+from dpcli.ledger.planning.schedule import EVERY, KEYS, MOST_SCHEDULED, Rhythm, Schedule, ScheduledRun, read_schedule, rhythm_of
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.samples import GATE
@@ -63,7 +63,10 @@ def test_the_example_of_the_manual_is_read(tmp_path: Path) -> None:
         (HEAD + 'from = 2026-02-02\nevery = "day"\nto = 2026-02-01\n', "expected a day from 2026-02-02 on, found 2026-02-01"),
         (HEAD + 'from = "2026-02-02"\n', "expected a date (2030-12-31, without quotes)"),
         (HEAD + 'from = 2026-02-02\nwindwo = "last 28 days"\n', "did you mean 'window'"),
-        (HEAD + f'from = 2026-02-02\nevery = "day"\ncount = {MOST + 1}\n', "expected at most 10,000 runs in all, found more"),
+        (
+            HEAD + f'from = 2026-02-02\nevery = "day"\ncount = {MOST_SCHEDULED + 1}\n',
+            "expected at most 10,000 runs in all, found more",
+        ),
         (HEAD + f'from = 2026-02-02\nevery = "day"\ncount = {10**18}\n', "expected at most 10,000 runs in all, found more"),
         ("run = 1", "format"),
     ],

@@ -51,8 +51,8 @@ class DeadlyTail:
         self.inner.append(row)
         self.store.die("written")
 
-    def note(self, checkpoint: StoredCheckpoint) -> None:
-        self.inner.note(checkpoint)
+    def put_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
+        self.inner.put_checkpoint(checkpoint)
         self.store.die("noted")
 
 

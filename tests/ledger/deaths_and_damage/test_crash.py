@@ -16,8 +16,9 @@ import pytest
 apsw = pytest.importorskip("apsw", reason="the crash enumeration records SQLite through apsw")
 
 from dpcli.base.errors import LedgerError  # noqa: E402
-from dpcli.ledger.ledger import Ledger, open_dataset  # noqa: E402
+from dpcli.ledger.ledger import Ledger  # noqa: E402
 from dpcli.ledger.stores import sqlite  # noqa: E402
+from dpcli.ledger.stores.places import open_dataset  # noqa: E402
 from dpcli.ledger.stores.sqlite import SqliteStore, create  # noqa: E402
 from tests.ledger.deaths_and_damage.recording_vfs import Disk, Log, Names, RecordingSystem, RecordingVFS, Translated  # noqa: E402
 from tests.ledger.filters.setting import DATASET, charge, terms  # noqa: E402

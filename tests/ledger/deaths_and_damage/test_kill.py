@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores import sqlite
-from dpcli.ledger.stores.places import init, open_ledger, open_store
+from dpcli.ledger.stores.places import init, open_dataset, open_ledger, open_store
 from dpcli.ledger.stores.sqlite import SqliteStore
 from tests.ledger.conftest import Place
 from tests.ledger.deaths_and_damage.deaths import Deadly, killed

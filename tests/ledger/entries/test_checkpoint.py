@@ -297,8 +297,8 @@ def test_a_move_that_the_index_has_lost_is_not_undone(lost: str, key: str, moves
     truth = whole(place).spent
 
     class Blind(SqliteStore):
-        def about(self, dataset: str, key: str) -> Any:
-            return [row for row in super().about(dataset, key) if json.loads(row.body)["kind"] != lost]
+        def rows_of_key(self, dataset: str, key: str) -> Any:
+            return [row for row in super().rows_of_key(dataset, key) if json.loads(row.body)["kind"] != lost]
 
     with Ledger(Blind(place), DATASET) as ledger, pytest.raises(LedgerError):
         ledger.void(key, "a reason") if moves == "void" else getattr(ledger, moves)(key)

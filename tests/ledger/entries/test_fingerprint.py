@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.ledger import ledger, opening
-from dpcli.ledger.ledger import refuse_known_data
+from dpcli.ledger import opening
 from dpcli.ledger.opening import fingerprint_of
+from dpcli.ledger.stores import places
 from dpcli.ledger.stores.places import init as opened
-from dpcli.ledger.stores.places import open_store
+from dpcli.ledger.stores.places import open_store, refuse_known_data
 from tests.cases import fresh_random
 from tests.command import Result, dpcli
 from tests.ledger.cases import every
@@ -154,7 +154,7 @@ def test_the_server_knows_the_data_of_a_team_whose_member_nobody_is(database: Da
     """The person who opens the ledger cannot see the team's dataset, but the server compares fingerprints with it."""
     opened(database.url, "clicks", replace(terms(), fingerprint="a" * 64)).close()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ledger, "refuse_known_data", lambda *_: None)
+        patched.setattr(places, "refuse_known_data", lambda *_: None)
         with pytest.raises(LedgerError, match="expected new data, found the fingerprint"):
             opened(database.url, "visits", replace(terms(), fingerprint="A" * 64)).close()
     store = open_store(database.url)

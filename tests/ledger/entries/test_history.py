@@ -19,9 +19,10 @@ import pytest
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger.blocks.family import BlockFamily
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.history import charge_history
 from dpcli.ledger.history_file import COLUMNS, read_history
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.terms import LedgerTerms
@@ -138,9 +139,9 @@ def test_death_leaves_all_or_nothing_and_the_same_history_goes_on(place: Place, 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FILTERS)
 def test_what_does_not_fit_is_refused_as_a_whole_and_the_cap_that_is_named_holds_it(name: str, tmp_path: Path) -> None:
-    from dpcli.ledger.filters.filter import opened_filter
+    from dpcli.ledger.filters.filter import filter_for_cap
 
-    chosen = opened_filter(name, 3.0, 1e-6, {})
+    chosen = filter_for_cap(name, 3.0, 1e-6, {})
     terms = replace(USERS, filter=name, parameters=dict(chosen.parameters()) or None)
     lines = [{"date": "2024-01-01", "key": f"run {i}", "epsilon": "0.9", **STATED} for i in range(12)]
     with init(str(tmp_path / "l.db"), "d", terms) as ledger:

@@ -57,7 +57,7 @@ def _unnamed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
 
 def _older(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    monkeypatch.setattr("dpcli.ledger.ledger.__version__", "0.0.9")
+    monkeypatch.setattr("dpcli.ledger.entry_log.__version__", "0.0.9")
     ledger = opened(folder)
     ledger.spend(pure(0.1), "a", 0.0)
     return ledger

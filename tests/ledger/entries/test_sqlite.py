@@ -14,9 +14,9 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.currencies import ApproxFilter
-from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores import sqlite
-from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.stores.places import init, open_dataset, open_ledger
 from dpcli.ledger.stores.sqlite import SqliteStore
 from tests.ledger.filters.setting import DATASET, charge, run, terms
 

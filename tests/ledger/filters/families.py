@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from dpcli.ledger.chain import seal
-from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.filters.filter import filter_for_cap
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.terms import LedgerTerms
 from tests.ledger.filters.folding import NOW, rehearsed
@@ -26,7 +26,7 @@ def family(by: str = "day", max_blocks: int = 1) -> dict[str, Any]:
 
 
 def terms(by: str = "day", max_blocks: int = 1, name: str = "approx-dp", delta: float = 0.0, epsilon: float = 1.0) -> LedgerTerms:
-    found = opened_filter(name, epsilon, delta, {})
+    found = filter_for_cap(name, epsilon, delta, {})
     parameters = dict(found.parameters()) or None
     return LedgerTerms(
         "example", "add-remove", epsilon, delta, filter=name, parameters=parameters, schema="0" * 64, blocks=family(by, max_blocks)

@@ -56,7 +56,7 @@ def alike(found: LedgerState, truth: LedgerState) -> None:
 def begin_alike(ledger: Ledger, truth: LedgerState) -> None:
     """Assert that runs are found by the start of their keys as by reading all runs."""
     for start in STARTS:
-        assert list(ledger.runs_beginning(start)) == [run for run in truth.runs.values() if run.key.startswith(start)], start
+        assert list(ledger.runs_with_prefix(start)) == [run for run in truth.runs.values() if run.key.startswith(start)], start
 
 
 class Counting:

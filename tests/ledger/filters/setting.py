@@ -9,8 +9,9 @@ from contextlib import closing
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
+from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.terms import LedgerTerms
 

@@ -13,7 +13,7 @@ from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.currencies import mu_of
-from dpcli.ledger.filters.filter import filter_named, opened_filter
+from dpcli.ledger.filters.filter import filter_for_cap, filter_named
 from dpcli.ledger.plugin import FILTERS
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
 from dpcli.numerics.closed.normal import gaussian_epsilon
@@ -26,7 +26,7 @@ DELTAS = st.sampled_from([1e-12, 1e-9, 1e-6, 1e-3, 0.1])
 
 
 def opened(name: str, epsilon: float = 3.0, delta: float = DELTA):
-    return opened_filter(name, epsilon, delta, {})
+    return filter_for_cap(name, epsilon, delta, {})
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -73,7 +73,7 @@ def test_zcdp_costs_are_rho() -> None:
 
 
 def test_rdp_costs_are_the_divergence_at_the_order_of_the_ledger() -> None:
-    found = opened_filter("rdp", 3.0, DELTA, {"order": 10.0})
+    found = filter_for_cap("rdp", 3.0, DELTA, {"order": 10.0})
     assert float(found.cost(gaussian(2.0, 8), DELTA).amounts["rdp"]) == pytest.approx(10.0, rel=1e-12)  # a / (2 sigma^2) each
 
 
@@ -82,7 +82,7 @@ def test_the_order_is_the_one_that_lets_a_gaussian_spend_the_most() -> None:
     order = best.parameters()["order"]
 
     def rho(at: float) -> float:
-        return float(opened_filter("rdp", 3.0, DELTA, {"order": at}).caps(3.0, DELTA)["rdp"]) / at
+        return float(filter_for_cap("rdp", 3.0, DELTA, {"order": at}).caps(3.0, DELTA)["rdp"]) / at
 
     assert rho(order) >= max(rho(order * factor) for factor in (0.8, 0.95, 1.05, 1.25)) * (1 - 1e-9)
     # The zCDP filter converts at the best order for its own cap: the fixed order loses next to nothing there.
@@ -127,7 +127,7 @@ def test_approx_takes_the_tightest_accountant_for_the_run_itself() -> None:
 
 
 def test_advanced_is_the_closed_form() -> None:
-    found = opened_filter("advanced", 3.0, DELTA, {"slack": 1e-7})
+    found = filter_for_cap("advanced", 3.0, DELTA, {"slack": 1e-7})
     half_squares = 0.5 * 40 * 0.1**2
     assert float(found.cost(pure(0.1), 0.0).amounts["half_squares"]) == pytest.approx(0.005, rel=1e-12)
     expected = half_squares + math.sqrt(4.0 * half_squares * math.log(1e7))
@@ -171,19 +171,19 @@ def test_a_run_without_a_cost_is_refused_with_the_reason() -> None:
 def test_filters_that_convert_need_a_delta() -> None:
     for name in ("zcdp", "rdp", "gdp", "advanced"):
         with pytest.raises(InputError, match="--delta"):
-            opened_filter(name, 1.0, 0.0, {})
+            filter_for_cap(name, 1.0, 0.0, {})
 
 
 def test_an_order_that_the_conversion_eats_up_is_refused() -> None:
     with pytest.raises(InputError, match="conversion"):
-        opened_filter("rdp", 0.01, 1e-9, {"order": 2.0}).caps(0.01, 1e-9)
+        filter_for_cap("rdp", 0.01, 1e-9, {"order": 2.0}).caps(0.01, 1e-9)
     with pytest.raises(InputError, match="--order"):
-        opened_filter("rdp", 1.0, 1e-9, {"order": 1.0})
+        filter_for_cap("rdp", 1.0, 1e-9, {"order": 1.0})
 
 
 def test_an_unknown_filter_names_them_all() -> None:
     with pytest.raises(InputError, match=r"approx-dp.*advanced"):
-        opened_filter("pld", 1.0, 1e-6, {})
+        filter_for_cap("pld", 1.0, 1e-6, {})
 
 
 @given(st.lists(st.floats(0.0, 1e6), max_size=30))

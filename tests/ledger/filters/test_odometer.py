@@ -18,7 +18,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import Amounts, float_above
 from dpcli.ledger.balance import odometer
 from dpcli.ledger.documents.ledger_balance import balance_document
-from dpcli.ledger.filters.filter import Filter, opened_filter
+from dpcli.ledger.filters.filter import Filter, filter_for_cap
 from dpcli.ledger.filters.odometer import loss_at_any_moment, loss_at_one_order
 from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.state import MovedAway
@@ -45,7 +45,7 @@ def of_rho(name: str, rho: float) -> Amounts:
 
 def shown(name: str, epsilon: float = 3.0) -> tuple[Filter, Callable[[Amounts], float], Callable[[Amounts], float]]:
     """A filter with what its odometer says of costs, and what holds at a moment that was fixed beforehand."""
-    rule = opened_filter(name, epsilon, DELTA, {})
+    rule = filter_for_cap(name, epsilon, DELTA, {})
     return rule, lambda spent: rule.odometer(spent, DELTA), lambda spent: rule.epsilon(spent, DELTA)
 
 

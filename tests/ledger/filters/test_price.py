@@ -15,7 +15,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import seal
-from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.filters.filter import filter_for_cap
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init
@@ -49,7 +49,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 def terms(name: str) -> LedgerTerms:
-    found = opened_filter(name, 100.0, 1e-5, {})
+    found = filter_for_cap(name, 100.0, 1e-5, {})
     return LedgerTerms("user", "replace-one", 100.0, 1e-5, filter=name, parameters=dict(found.parameters()), dataset_size=1000)
 
 

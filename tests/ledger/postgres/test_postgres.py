@@ -16,9 +16,9 @@ import pytest
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.gate.gate_terms import ledger_conditions
-from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores import postgres_connection
-from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.places import init, open_dataset, open_store
 from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
 from tests.command import dpcli

@@ -14,9 +14,9 @@ import pytest
 
 from dpcli.base.errors import DpcliError
 from dpcli.ledger.grammar import rules
-from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores import postgres
-from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores.places import init, open_dataset, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres_install import VERSION
 from dpcli.ledger.stores.store import NOTHING, STANDS, UNSURE
 from tests.cases import of_each

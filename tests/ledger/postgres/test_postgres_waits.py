@@ -17,10 +17,10 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, is_sealed_again, seal
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.stores import postgres_connection
-from dpcli.ledger.stores.places import init, open_store
+from dpcli.ledger.stores.places import init, open_dataset, open_store
 from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
 from tests.cases import of_each

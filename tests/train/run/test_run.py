@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.ledger.denial import costs
+from dpcli.ledger.denial import cost_words
 from dpcli.sessions.folder import exclusive
 from dpcli.train.documents.training import outcome
 from dpcli.train.plan.plan import plan_of
@@ -420,7 +420,7 @@ def test_what_was_charged_is_printed_and_no_ledger_is_advised(file: Path, tmp_pa
     books = ledger(tmp_path, 30.0)
     for run in (1, 2):
         found = train(plan_of(str(file)), books)
-        (cost,) = {costs(one.cost) for one in books.state().runs.values()}
+        (cost,) = {cost_words(one.cost) for one in books.state().runs.values()}
         said = outcome(found).details
         assert f"charged to the ledger: {cost}" in said, run
         assert not any("--ledger" in words for words in said)
