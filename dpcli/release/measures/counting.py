@@ -33,7 +33,7 @@ from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryMechanism, QuerySetting, error_text, shown_problems
+from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryMechanism, QuerySetting, error_text, key_type_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
@@ -172,9 +172,9 @@ class DistinctQuery(NoisyQuery):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
-        yield from self.own_key_problems()
+        yield from self.column_in_by_problems()
         if self.column in source.columns:
-            yield from shown_problems(source.columns[self.column], self.column, ("column",))
+            yield from key_type_problems(source.columns[self.column], self.column, ("column",))
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         contribution = Contribution(self.groups, self.rows, one_key=not self.by, noun="different value")

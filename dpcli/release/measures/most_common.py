@@ -26,7 +26,7 @@ from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, changed_keys, changed_words, column_key, group_keys, totals_by_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key
-from dpcli.release.query import BY, MEASURE, Query, QueryMechanism, QuerySetting, shown_problems, undeclared
+from dpcli.release.query import BY, MEASURE, Query, QueryMechanism, QuerySetting, key_type_problems, undeclared_problem
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ChoiceQuery(Query):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         yield from self.key_problems(source)
-        yield from self.own_key_problems()
+        yield from self.column_in_by_problems()
 
     def score_range(self, setting: QuerySetting) -> int:
         """Return the largest change of the difference of two counts when one unit changes."""
@@ -152,10 +152,10 @@ def choice_problems(source: Source, column: str, otherwise: str = "") -> Iterato
     """
     if column not in source.columns:
         return
-    type_problems = tuple(shown_problems(source.columns[column], column, ("column",)))
+    type_problems = tuple(key_type_problems(source.columns[column], column, ("column",)))
     yield from type_problems
     if not (type_problems or source.columns[column].declares_keys):
-        yield undeclared(source.columns[column], column, ("column",), "values", otherwise)
+        yield undeclared_problem(source.columns[column], column, ("column",), "values", otherwise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ class ModeQuery(ChoiceQuery):
         if not self.tests:
             yield from choice_problems(source, self.column, "" if self.by else ADVISED_TEST)
         elif self.column in source.columns:
-            yield from shown_problems(source.columns[self.column], self.column, ("column",))
+            yield from key_type_problems(source.columns[self.column], self.column, ("column",))
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None

@@ -41,7 +41,7 @@ class OpenKeysQuery(NoisyQuery):
     """
 
     independent_choice: ClassVar[bool] = False  # whether the noises of the intervals are independent of the choice of shown keys
-    undeclared: ClassVar[str] = 'keys = "threshold" in the query, which shows a key if enough units have it'
+    undeclared_advice: ClassVar[str] = 'keys = "threshold" in the query, which shows a key if enough units have it'
 
     keys: Annotated[
         Literal["declared", "threshold"],

@@ -80,7 +80,7 @@ class QuantileQuery(Query):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
-        yield from self.own_key_problems()
+        yield from self.column_in_by_problems()
         problems = (*value_problems(source, "column", self.column, self.rows), *self.key_problems(source))
         yield from problems
         if problems or any(name not in source.columns for name in (self.column, *self.by)):
