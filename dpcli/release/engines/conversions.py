@@ -24,11 +24,9 @@ Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp
 WHOLE = "[+-]?[0-9]{1,19}"
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?"
 DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-MOST_DIGITS = (
-    300  # characters; longer texts are not converted to doubles, so that the engines agree. Arbitrary: no double needs as many
-)
+MOST_DIGITS = 300  # characters; longer texts are not converted to doubles. Arbitrary, as no double needs as many
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
-FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"  # the years that every engine has, and that four digits can state
+FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"  # the years that four digits can state
 Convert = Callable[[Term, Layers], Term]  # function that returns a converted term
 
 
