@@ -1,8 +1,10 @@
 """The layout of a chart as a scene: polylines, polygons, dots and texts. The formats svg and png paint scenes (shapes.py).
 
-A chart with axes is laid out here, and one of squares in grid_scene.py. Coordinates are pixels, and y increases downwards. The order of
-drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover as little as possible (`Placement`).
-No number is changed here: a curve that bounds something is drawn through the points that it was given.
+A chart with axes is laid out here, and one of squares in grid_scene.py. *Ink* is what names must not cover: points of lines and dots. A
+*span* is a vertical interval at one x, such as an error bar, and a *band* the area between two curves. Coordinates are pixels, and y
+increases downwards. The order of drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover as
+little as possible (`Placement`). Distances and sizes were chosen by eye. No number of the chart is changed here: a curve that bounds
+something is drawn through the points that it was given.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ def scene(chart: Chart) -> Scene:
 
 
 def labels(chart: Chart, width: float, height: float) -> list[Words]:
-    """Return only the labels inside and next to a plot of this size. The upper left corner of the plot is (0, 0)."""
+    """Return only the labels inside and next to a plot of this size, for vega.py. The upper left corner of the plot is (0, 0)."""
     result, frame = Scene(width, height), Frame(Box(0.0, 0.0, width, height), chart.x, chart.y)
     _shapes(result, chart, frame)
     _names(result, chart, frame)
@@ -118,6 +120,7 @@ def _right_room(chart: Chart) -> float:
 
 
 def _axes(scene: Scene, frame: Frame) -> None:
+    """Draw the axes with their ticks and titles, and the lines of the grid."""
     box = frame.box
     for value, words in ticks(frame.x, 9):
         x, _ = frame.at(value, frame.y.low)
@@ -135,6 +138,7 @@ def _axes(scene: Scene, frame: Frame) -> None:
 
 
 def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
+    """Draw bands, spans, clouds, lines, bars with their numbers, and markers. The first line is on top of the others."""
     for band in chart.bands:
         scene.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, 0.13))
     for span in chart.spans:

@@ -1,7 +1,9 @@
 """terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille.
 
-A plot is drawn on a `Canvas` of its own (terminal_canvas.py), which is then copied between the axis on the left and the names on the right.
-Labels are placed by labels.py as in the other formats, with the cells of the screen converted to its pixels.
+A *cell* is the place of one character on the screen. A plot is drawn on a `Canvas` of its own (terminal_canvas.py), which is then copied
+between the axis on the left and the names on the right. Labels are placed by labels.py as in the other formats, with cells converted to its
+pixels: next to an *anchor*, a point of what they name, and over as little *ink* as possible, the points of all lines. Sizes were chosen by
+eye; a chart in text is a picture, whose numbers can be read in the format csv.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dpcli.document.charts.ticks import Tick, ticks
 from dpcli.document.document import visible
 
 ROWS = 20  # height of a plot, in lines
-ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py
+ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py; a cell is about twice as high as wide
 NAMES = 24  # largest number of columns for the names at the ends of lines
 
 At = Callable[[float, float], Point]  # function that returns the position of a point of the chart in cells
@@ -63,7 +65,7 @@ def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     canvas = Canvas(width, ROWS, glyphs)
     inside = Canvas(columns, ROWS, glyphs)
 
-    def at(x: float, y: float) -> Point:
+    def at(x: float, y: float) -> Point:  # 0.01 keeps a point at the end of an axis in the last cell
         return chart.x.share(x) * (columns - 0.01), (1.0 - chart.y.share(y)) * (ROWS - 0.01)
 
     _draw(inside, chart, at)
@@ -75,6 +77,7 @@ def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
 
 
 def _draw(canvas: Canvas, chart: Chart, at: At) -> None:
+    """Draw the lines, spans and clouds of a chart in dots. Bands have no area in a terminal."""
     for line in chart.lines:
         for start, end in pairwise([at(x, y) for x, y in line.points]):
             canvas.line(start, end, line.tone, line.dashed)

@@ -14,7 +14,7 @@ from dpcli.document.chart import Axis, date_of, moment
 from dpcli.document.charts.labels import multiples
 
 Tick = tuple[float, str]  # the value and its label
-# Round numbers of each decade, from many to few.
+# Sets of round numbers of each decade, from many to few. The first set is used whose ticks fit.
 ROUND_MANTISSAS = ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
 
