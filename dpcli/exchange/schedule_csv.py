@@ -28,9 +28,8 @@ Number = int | float
 Row = tuple[Number, ...]  # the values of the known columns, in the order of the header
 Stage = Mapping[str, Number]  # the values of a stage, by the keys of an entry
 
-MOST_BYTES = (
-    64 * 1024 * 1024
-)  # largest size of a csv, to bound memory; more than a new file may have, as equal rows become one stage
+# Largest size of a csv, to bound memory; more than a new file may have, as equal rows become one stage
+MOST_BYTES = 64 * 1024 * 1024
 WIDTH = 120  # largest width of lines with lists in the new file; layout alone
 NO_BREAK_SPACE = "\xa0"
 LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # beginnings of lines that may hold long lists of numbers

@@ -33,10 +33,8 @@ BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
     "ApproxDPBudget": ("epsilon", "delta"),
     "RhoZCDPBudget": ("rho",),
 }
-ROWS, IDENTIFIERS = (
-    "rows of all tables together",
-    "identifiers: one record is all rows of one",
-)  # meanings of a record, for comments
+# Meanings of a record, for comments
+ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is all rows of one"
 
 REFUSED = {  # classes of protected changes that a pipeline file cannot state, with the reason
     "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"

@@ -19,10 +19,8 @@ from dpcli.plots.epsilons import EpsilonCurve, Question, accuracy_notes, curves
 # Choices of what is drawn. They change the picture and the time, and no bound.
 POINTS = 49  # number of deltas
 REACH = (1e-3, 0.5)  # lowest delta, relative to the file's; highest delta
-LOWEST = (
-    1e-300,
-    1e-9,
-)  # range of the lowest delta of the axis: a positive double, and small enough to show small deltas in every picture
+# Range of the lowest delta of the axis: a positive double, and small enough to show small deltas in every picture
+LOWEST = 1e-300, 1e-9
 ROOM = 1.05  # factor by which the epsilon axis is longer than the curves, so that they do not touch the frame
 GUARANTEES = (
     "each computed point is an (epsilon, delta) guarantee, and so is every point above it; the line between points is only a guide"

@@ -2,7 +2,7 @@
 
 The kinds of chart (epsilon_over.py, delta_epsilon.py, trade_off_curve.py) call `curves` with a `Question` and a function that gives the
 pipeline and delta for each *value*, such as a number of steps. An *accountant* computes bounds on epsilon for a pipeline; it is *sound* if
-its numbers are upper bounds and no approximations. The accountants of a *group* share a line, which shows the smallest bound of theirs; the
+its numbers are upper bounds and no approximations. The accountants of a *group* share a line, which shows their smallest bound; the
 accountant that has it is the *winner*. The *headline* is the winning bound of the pipeline as its file states it.
 
 A *probe* is a value at which all accountants of a group may be tried, until the bounds of one are NARROW; in between, only the winners at
@@ -32,9 +32,8 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import steps_of
 
 # Time against accuracy. Each point is an upper bound whatever these values are.
-NARROW = (
-    2e-3  # relative gap between certified bounds at which no other accountant is tried; it is too small to be seen in a picture
-)
+# Relative gap between certified bounds at which no other accountant is tried; it is too small to be seen in a picture
+NARROW = 2e-3
 PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
 DIFFERENT = 250  # most different mechanisms of one account; more are rounded to that many, at a cost of less than 1 % of epsilon
 

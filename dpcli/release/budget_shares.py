@@ -16,12 +16,10 @@ from dpcli.file.pipeline.model import Budget, Privacy
 from dpcli.release.cost import QueryCost
 from dpcli.release.query import Query
 
-SHARE_ROUNDING = (
-    1.0 - 1e-12
-)  # allows for rounding in the shares of the budget, whose sum must not exceed 1; the account decides in the end
-HALVINGS = (
-    60  # the bisection divides the interval by 2^60, which is more than a double resolves; fewer would give a little more noise
-)
+# Allows for rounding in the shares of the budget, whose sum must not exceed 1; the account decides in the end
+SHARE_ROUNDING = 1.0 - 1e-12
+# The bisection divides the interval by 2^60, which is more than a double resolves; fewer would give a little more noise
+HALVINGS = 60
 
 
 def query_costs(queries: Sequence[Query], privacy: Privacy, budget: Budget | None) -> list[QueryCost | None]:

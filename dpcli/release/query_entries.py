@@ -28,9 +28,8 @@ from dpcli.release.query import Query, QueryMechanism, QuerySetting
 
 # Paths of the settings that default to 1 if a unit has one row (max_contributions = 1). The engine leaves out further rows and keys.
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
-DELTA_ROUNDING = (
-    1.0 + 1e-12
-)  # allows for rounding in a sum of deltas. It affects whether a file is refused; the account adds up the deltas
+# Allows for rounding in a sum of deltas. It affects whether a file is refused; the account adds up the deltas
+DELTA_ROUNDING = 1.0 + 1e-12
 
 
 @dataclass(frozen=True, slots=True)

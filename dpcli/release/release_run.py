@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
-KEY_BYTES = (
-    16  # of the secret of the hash that draws which rows count: 128 bits cannot be guessed, and short rows fit a block of SHA-256
-)
+# Length of the secret of the hash that draws which rows count. 16 bytes cannot be guessed, and short names then fit into one block of
+# SHA-256.
+KEY_BYTES = 16
 Progress = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
     "was charged, but no answer was stored: the answer was lost before anybody saw it; a release in another folder is charged again"

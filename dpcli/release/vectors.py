@@ -3,8 +3,8 @@
 The measures (measures/) call it for their mechanisms. The vector has one number (a count or a sum, in whole steps) for each *key* of an
 answer; a *unit* is whom the release protects, with all of its rows. A *contribution* bounds what one unit adds: to how many keys, with how
 many rows, and how much per row. `sensitivity` turns it into upper bounds on the L1 and squared L2 norms under the adjacency, as exact
-integers, with a derivation in words that users read (`why`). Noise for a cost is rounded up. The engine must enforce the same contribution
-(aggregate.py): if it let a unit add more, the noise would be too small.
+integers, with a derivation in words that users read (`why`). Noise for a cost is rounded up (cost.py). The engine must enforce the same
+contribution (aggregate.py): if it let a unit add more, the noise would be too small.
 """
 
 from __future__ import annotations

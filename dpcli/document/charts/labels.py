@@ -213,9 +213,8 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
 
 
 Block = tuple[str, ...]  # lines of a label
-TRIED = (
-    20  # at least this many positions for a label are tried in each direction if they exist, and at most about twice as many: time
-)
+# At least this many positions for a label are tried in each direction if they exist, and at most about twice as many: time
+TRIED = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from dpcli.release.engines.source_table import ActualColumn, ActualTable, Source
 from dpcli.release.engines.spill_folder import SpillFolder, spill_folder
 from dpcli.release.engines.sql_engine import SqlEngine, numbered_names, refused_join, require_once
 
-# Choices of speed against memory. They change no result.
+# Choices of speed against memory. They change no answer; a csv with a longer row is refused.
 MEMORY = "256MB"  # memory of queries, beyond which rows are spilled; the process takes about 100 MB in addition
 THREADS = 4  # largest number of threads, since each takes memory
 LONGEST_ROW, BUFFER = 2**24, 2**25  # largest size of a csv row, and size of the read buffer, which holds two rows, in bytes

@@ -22,9 +22,8 @@ from dpcli.release.engines.dialects import COLLATIONS
 
 PART_ROWS = 100_000  # rows of a pandas or polars table that are converted at once, since the converted texts take much memory
 LARGEST_WHOLE = 2**63  # a whole number of any type below this is written with its digits alone, as it may be an integer of 64 bits
-LARGEST_BITS = (
-    1_000  # more bits make a whole number of more than 300 digits, which counts as missing in a csv as well (conversions.py)
-)
+# More bits make a whole number of more than 300 digits, which counts as missing in a csv as well (conversions.py)
+LARGEST_BITS = 1_000
 PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look at the values: numbers, booleans, timestamps
 # Types of pandas whose columns have a mask of missing values. DuckDB reads them as the numbers and booleans that they hold.
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})

@@ -3,7 +3,7 @@
 A *scalar* is an expression with one value per row, of the type that [source.columns] would call integer, decimal (a double), text, boolean
 or date. It is written as SQL only when a statement is built, by its `write`: the result is a *term*, a piece of SQL over the names that
 exist in one *layer*. The layers are nested SELECTs that give names to terms, so that no term is repeated (`Layers`). sql_nodes.py makes
-scalars of the expressions in a file, and engines/row_terms.py makes those of keys and sums.
+scalars of the expressions in a file, and engines/row_terms.py writes them into a statement.
 
 Three rules hold for every function here: it has the same value in every engine, no value of a row makes it fail (it is null instead), and
 the length of its SQL does not multiply by nesting. If a function broke the second rule, one private row would decide whether a release
@@ -25,9 +25,8 @@ UPPER, LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 # infinite, NaN or too small for a double. One of the three engines would raise an error for such results.
 FARTHEST, NEAREST = 1e150, 1e-150
 LARGEST_WHOLE = 9.2e18  # just below 2^63, so that a whole-number double below it fits into 64 bits
-LONGEST_JOINED = (
-    1_000_000  # characters of a text made of others. A bound is needed, as an engine could fail; its value is arbitrary
-)
+# Characters of a text made of others. A bound is needed, as an engine could fail; its value is arbitrary
+LONGEST_JOINED = 1_000_000
 ESCAPE = "!"  # character that makes the next one of a pattern stand for itself, in every engine
 
 

@@ -8,7 +8,8 @@ A *unit* is whom the release protects, with all of its rows; a *key* is a combin
 at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); a `Contribution` states these bounds and what a row adds, and
 vectors.py derives the sensitivity from it. A *step* is the declared unit of rounding of a column. Sums are integers, in steps, so that no
 order of addition changes them. Variances, and means over a noisy count, are *centred*: distances from the middle of the range are added,
-so a row adds at most half of the range. Intervals cover the noise, and are not too narrow.
+so a row adds at most half of the range. Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides
+whether its key is shown (open_keys.py).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ noisy answer. `setting` is what they depend on outside of the table: [source], t
 A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`, with an answer of
 its own. A unit counts with at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); the engine leaves out the rest. A
 `Contribution` states these bounds, and vectors.py derives the L1 and L2 sensitivities from it. Keys are declared in [source.columns], or
-come from the data and are *shown* if their noisy counts exceed a threshold (open_keys.py). An interval covers the noise, and is not too
-narrow; what was left out is not covered.
+come from the data and are *shown* if their noisy counts exceed a threshold (open_keys.py). An interval covers the noise alone, and errs on
+the wide side, unless the noise of a count decides whether its key is shown.
 """
 
 from __future__ import annotations

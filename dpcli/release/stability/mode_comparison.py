@@ -8,8 +8,8 @@ at most `groups` values.
 
 The five mechanisms are propose-test-release (a noisy test of how many units could change without another answer), the stability histogram
 (it shows a value whose noisy count exceeds a threshold), the exponential mechanism, permute-and-flip, and the maximum of a noisy histogram.
-The first two need no domain, and a delta. The probabilities are exact up to ERROR, for this choice of data alone; no guarantee rests on
-them.
+The first two need no domain, and spend a delta. The probabilities are exact up to ERROR, for this choice of data alone; no guarantee rests
+on them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 # Accuracy of the comparison.
 REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45, far below ERROR
 ERROR = 1e-9  # bound on the error of every probability, for the notes of the comparison
-STEPS_IN_BIN = (
-    2 * 10**9
-)  # whole steps of a bin; even, so that half a bin is whole, and large enough that rounding to steps does not show
+# Whole steps of a bin; even, so that half a bin is whole, and large enough that rounding to steps does not show
+STEPS_IN_BIN = 2 * 10**9
 LEAST_EXPONENT = -740.0  # e^x is a positive double from this x on
 
 # Ends of the searches for a gap and for the size of a domain, beyond every useful number. A search that reaches its end returns it.

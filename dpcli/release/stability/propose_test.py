@@ -20,9 +20,8 @@ from dpcli.release.noise.laws import smallest_whole
 Value = TypeVar("Value")
 Key = TypeVar("Key")
 Draw = Callable[[float], int]  # draws discrete Laplace noise of this scale
-UNREACHABLE = (
-    2**62
-)  # distance if no dataset has another answer, and the cap of every distance; arbitrary, far beyond every threshold
+# Distance if no dataset has another answer, and the cap of every distance; arbitrary, far beyond every threshold
+UNREACHABLE = 2**62
 
 
 @dataclass(frozen=True, slots=True)
