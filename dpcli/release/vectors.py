@@ -73,8 +73,8 @@ class Sensitivity:
     def l2(self) -> float:
         """L2 sensitivity, rounded up unless it is a whole number."""
         root = math.isqrt(self.squared_l2)
-        exact = root * root == self.squared_l2 and root < 2**53
-        return float(root) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
+        is_exact = root * root == self.squared_l2 and root < 2**53  # a double represents all whole numbers below 2^53
+        return float(root) if is_exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
 
 
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:

@@ -23,6 +23,7 @@ from dpcli.document.document import visible
 ROWS = 20  # height of a plot, in lines
 ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py; a cell is about twice as high as wide
 NAMES = 24  # largest number of columns for the names at the ends of lines
+Y_TICKS = 7  # largest number of ticks of the y axis
 
 At = Callable[[float, float], Point]  # function that returns the position of a point of the chart in cells
 
@@ -56,7 +57,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     """Return a chart with two axes: the title of y, the plot with names on its right, and the x axis."""
-    marks = ticks(chart.y, 7)
+    marks = ticks(chart.y, Y_TICKS)
     left = max((len(words) for _, words in marks), default=0) + 1
     named = named_at_end(chart)
     names = [_wrapped(line.label, min(NAMES, width // 4)) for line in named]
@@ -80,7 +81,7 @@ def _draw(canvas: Canvas, chart: Chart, at: At) -> None:
     """Draw the lines, spans and clouds of a chart in dots. Bands have no area in a terminal."""
     for line in chart.lines:
         for start, end in pairwise([at(x, y) for x, y in line.points]):
-            canvas.line(start, end, line.tone, line.dashed)
+            canvas.line(start, end, line.tone, dashed=line.dashed)
     for span in chart.spans:
         canvas.line(at(span.x, span.low), at(span.x, span.high), span.tone)
     for cloud in chart.clouds:

@@ -142,7 +142,7 @@ def _response_keys(event: EventTree, change: RecordChange) -> Keys:
     if parameter >= LEAST_OF_KEEP and keep < 1.0:
         return {"keep": keep, "categories": buckets}
     odds = rounded_up(buckets * (1 - parameter) / parameter)
-    return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}
+    return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}  # rounded up, beyond the error of the logarithm
 
 
 def _response_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
@@ -152,6 +152,7 @@ def _response_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
         parameter = rounded_down((1 - Fraction(keys.pop("keep"))) * categories / (categories - 1))
     else:
         epsilon = keys.pop("epsilon")
+        # Rounded down. e^epsilon is a finite double only up to an epsilon of about 709.
         parameter = categories / (math.expm1(epsilon) + categories) * (1.0 - 1e-15) if epsilon < 700.0 else 0.0
     if parameter <= 0.0:
         raise InputError("its noise is too small to be a noise_parameter > 0")

@@ -108,7 +108,7 @@ class DuckDB(SqlEngine):
         """Return the table of csv files, and note in `split` whether several threads read it. in_order: as in `_read_csv`."""
         header = header_of(self.files, self.table.stored)
         self.split = None if in_order else header
-        return csv_table(self.files, header, in_order)
+        return csv_table(self.files, header, in_order=in_order)
 
     def _parquet(self, files: Files, wanted: frozenset[str]) -> ActualTable:
         item = f"read_parquet({_list(files.paths)}, hive_partitioning = false)"

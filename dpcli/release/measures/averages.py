@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 COLUMN = Key("column of numbers; its [source.columns] entry has min, max and step")
-OF_TOTALS = Reader("max_total", lambda query: query.max_total is not None)
+OF_TOTALS = Reader("max_total", lambda query: query.max_total is not None)  # the setting without which min_total has no effect
 
 # Shares of a query's cost for its mechanisms. Each mechanism is priced with the noise that it gets, so the shares affect accuracy alone.
 KEYS_SHARE = 0.3  # for the choice of keys that are not declared; their sums use the rest. A choice without a proof that it is best
@@ -167,9 +167,9 @@ class SumQuery(ColumnQuery):
         """Return the bound on what one unit adds to the sums: its rows, or one clipped total for each key."""
         clip, values, fixed = self.clip(setting), self.values(setting), has_one_row_per_unit(self, setting.source)
         if clip is None:
-            return Contribution(self.groups, self.rows, values.least, values.most, fixed, one_key=not self.by)
+            return Contribution(self.groups, self.rows, values.least, values.most, fixed=fixed, one_key=not self.by)
         least_total, most_total = clip
-        return Contribution(self.groups, 1, least_total, most_total, fixed, one_key=not self.by, noun="clipped total")
+        return Contribution(self.groups, 1, least_total, most_total, fixed=fixed, one_key=not self.by, noun="clipped total")
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         values, contribution = self.values(setting), self.contribution(setting)
@@ -243,7 +243,7 @@ class MeanQuery(ColumnQuery):
         """Return the mechanism that adds noise to the sum. A step of the sum, divided by the count, is its unit."""
         values = self.values(setting)
         fixed = has_one_row_per_unit(self, setting.source)
-        contribution = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
+        contribution = Contribution(1, self.rows, values.least, values.most, fixed=fixed, one_key=True)
         mechanism = noisy_vector(self, setting, contribution, unit=values.step / count)
         sum_change = sensitivity(setting.adjacency, contribution).l1 * values.step
         mean_change = (

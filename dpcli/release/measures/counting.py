@@ -49,6 +49,7 @@ TOTAL_SHARE = 0.3
 class CountQuery(OpenKeysQuery):
     """The number of rows, or of units, for each key."""
 
+    # Tables that state every setting of the measure, for the manual and for tests.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"by": ["state"], "where": "age >= 18", "rho": 0.02, "max_groups": 3, "max_rows": 2, "postprocess": ["non-negative"]},
         {"by": ["visitor"], "of": "units", "weight": 1, "noise": "laplace", "keys": "threshold", "delta": 1e-9, "max_groups": 1},
@@ -84,7 +85,7 @@ class CountQuery(OpenKeysQuery):
 
     def joint_count(self, setting: QuerySetting) -> int:
         count = OpenKeysQuery.joint_count(self, setting)
-        return count + 1 if self.totals and self.intervals == "joint" else count
+        return count + 1 if self.totals and self.intervals == "joint" else count  # one more for the interval of the total
 
     def expected_error(self, setting: QuerySetting) -> str:
         if not self.totals:
@@ -201,7 +202,7 @@ class DistinctQuery(NoisyQuery):
 class HistogramQuery(NoisyQuery):
     """The number of rows in each bin. A bin contains its lower edge but not its upper edge; the last bin contains both edges."""
 
-    keyed: ClassVar[bool] = True
+    keyed: ClassVar[bool] = True  # the answer has keys without `by`: the bins
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "age", "bins": [0, 18, 65, 115], "rho": 0.01, "max_groups": 1, "max_rows": 1},
         {
@@ -257,7 +258,7 @@ class ThresholdQuery(Query):
     The values are asked about in their declared order, until `answers` of the counts have reached `above`. The counts are not released.
     """
 
-    keyed: ClassVar[bool] = True
+    keyed: ClassVar[bool] = True  # the answer has keys without `by`: the values of the column
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "state", "above": 1000, "answers": 2, "epsilon": 0.5, "max_groups": 2, "max_rows": 1},
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # The limit of `top` is arbitrary, and bounds the work alone: each choice is priced.
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("column whose values are counted")
-OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
+OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)  # the setting without which delta has no effect
 # For messages about a column without declared values: how to ask for its mode, and how to ask for its most common values.
 ADVISED_TEST = 'method = "propose-test-release" in the query, which answers if the lead is large'
 ADVISED_COUNT = (
@@ -48,7 +48,7 @@ ADVISED_COUNT = (
 class ChoiceQuery(Query):
     """A measure that releases common values of a column, but not their counts."""
 
-    keyed: ClassVar[bool] = True
+    keyed: ClassVar[bool] = True  # rows have keys without `by`: the values of the column
 
     column: Annotated[str, VALUES]
     by: Annotated[tuple[str, ...], BY] = ()
@@ -81,7 +81,7 @@ class ChoiceQuery(Query):
 
     def aggregation_of_values(self, setting: QuerySetting, declared: bool = True) -> Aggregation:
         """Return the numbers of rows with each value, for each key of `by`. declared: whether only declared values count."""
-        return aggregation_by(self, setting, (*group_keys(self, setting), column_key(setting, self.column, declared)))
+        return aggregation_by(self, setting, (*group_keys(self, setting), column_key(setting, self.column, declared=declared)))
 
     def expected_error(self, setting: QuerySetting) -> str:
         """Return a description of how far the count of each chosen value may be below the largest remaining count.

@@ -26,6 +26,7 @@ HIDDEN_COUNTS = (
 # Confidences that joint intervals of undeclared keys may have. Each interval then needs a confidence that is a double below 1, for up to
 # 2^40 keys (MOST_ROWS). For 0.9999 it could be rounded to 1, and the error would come after the charge. The lower end is arbitrary.
 CONFIDENCES = (0.001, 0.999)
+# Settings without which others have no effect: `by` for keys and totals, and keys = "threshold" for delta.
 OF_BY = Reader("by", lambda query: bool(query.by))
 OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
 
@@ -53,6 +54,7 @@ class OpenKeysQuery(NoisyQuery):
 
     @property
     def shows_keys(self) -> bool:
+        """Return whether the keys come from the data, and a noisy threshold decides which are shown."""
         return self.keys == "threshold"
 
     def problems(self) -> Iterator[Problem]:
