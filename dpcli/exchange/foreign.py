@@ -39,7 +39,7 @@ MISSING = {
 }
 COMMENTS = {"stated_for": "the guarantee covers everything that one unit may change, not each record"}
 PART = "dpcli's part"  # name in messages of the tables that dpcli export writes into a file
-TABLES = ("privacy", "mechanism")
+TABLES = ("privacy", "mechanism")  # names of these tables
 NEIGHBOUR_KEYS = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
 # Largest number of values in tables, to bound time and memory; arbitrary. A value that occurs in several places counts several times.
 MOST_VALUES = 1_000_000

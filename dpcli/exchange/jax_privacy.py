@@ -24,6 +24,7 @@ REQUIRED_FIELDS = (
     "noise_multiplier",
 )
 OPTIONAL_FIELDS = ("poisson_sampling_in_fit", "rescale_to_unit_norm", "microbatch_size", "seed")
+# Comments in the new file, by key.
 COMMENTS = {"adjacency": "the adjacency of jax-privacy's accountant"}
 COMMENTS_IF_ACCUMULATED = {
     "noise_multiplier": "noise of each accumulated batch: that of the config over the root of the number of batches",

@@ -27,7 +27,12 @@ from dpcli.file.toml.shown import escaped
 
 CALL_FIELDS = ("__function__", "__module__")  # fields of every serialised call
 OPTIONAL_CALL_FIELDS = ("__kwargs__", "__version__")  # further fields that a serialised call may have
-SPACE_FIELDS = ("input_domain", "input_metric", "output_measure")
+SPACE_FIELDS = (
+    "input_domain",
+    "input_metric",
+    "output_measure",
+)  # arguments of a composition: the domain of its data, and its metrics
+# Meanings of a record, for comments in the new file.
 ROWS = "one record is one row"
 IDENTIFIERS = "one record is all rows of one identifier"
 

@@ -32,6 +32,7 @@ OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
 MICROBATCHING = "used_microbatching"  # the only flag that may have no value
 SWITCHES = {MICROBATCHING: "true", f"no{MICROBATCHING}": "false"}  # value of the flag by its forms without a value
 DEFAULT_DELTA = 1e-6  # the default of compute_dp_sgd_privacy
+# Comments in the new file, by key.
 COMMENTS = {"adjacency": "the adjacency of compute_dp_sgd_privacy"}
 COMMENTS_IF_DEFAULT_DELTA = {"delta": "the default of the program, as no flag states a delta"}
 COMMENTS_IF_HALVED = {

@@ -55,6 +55,7 @@ EVENTS: dict[str, EventFields] = {
 }
 DEPTH = 60  # largest depth of nested events, so that the recursion ends on any input; arbitrary
 HOME = "dp_accounting.dp_event"  # the module that has the classes of events
+# Advice for messages: how to write an event to a file.
 SNIPPET = """in Python:
 
     import json

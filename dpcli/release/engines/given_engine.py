@@ -25,15 +25,17 @@ from dpcli.release.engines.spill_folder import spill_folder
 from dpcli.release.engines.sql_engine import SqlEngine, numbered_names, require_once
 
 PLACE = "the table given to dpcli.release"
-COPY, PART = "given", "part"  # names of the copy, and of the part of the table that is being copied
-UNREADABLE = "a type that DuckDB cannot read"
+COPY, PART = "given", "part"  # names in SQL of the copy, and of the part of the table that is being copied
+UNREADABLE = "a type that DuckDB cannot read"  # name of a type, for messages
 
 
 @dataclass(slots=True)
 class GivenDuckDB(DuckDB):
     """A table in memory that DuckDB copies.
 
+    given: the table of the program.
     types: DuckDB's types of the columns that are copied, by their places in the table.
+    copied: whether the copy was made.
     """
 
     given: GivenTable = field(kw_only=True, repr=False)

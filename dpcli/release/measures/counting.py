@@ -49,7 +49,7 @@ TOTAL_SHARE = 0.3
 class CountQuery(OpenKeysQuery):
     """The number of rows, or of units, for each key."""
 
-    # Tables that state every setting of the measure, for the manual and for tests.
+    # Example tables, which tests read. Together they state every setting of the measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"by": ["state"], "where": "age >= 18", "rho": 0.02, "max_groups": 3, "max_rows": 2, "postprocess": ["non-negative"]},
         {"by": ["visitor"], "of": "units", "weight": 1, "noise": "laplace", "keys": "threshold", "delta": 1e-9, "max_groups": 1},

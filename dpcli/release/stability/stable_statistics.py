@@ -133,10 +133,10 @@ def _changes(numbers: CountedNumbers, share: Fraction, window: WindowRows) -> in
         rank = math.ceil(share * (left + between + right))
         to_right, to_left = left + between - rank + 1, rank - left
     else:
-        above, below = share.numerator, share.denominator - share.numerator  # a and b - a
-        step = max(above, below)
-        to_right = -(-(below * (left + between) - above * right + 1) // step)
-        to_left = -((below * left - above * (between + right)) // step)
+        a, b_minus_a = share.numerator, share.denominator - share.numerator
+        largest_change = max(a, b_minus_a)
+        to_right = -(-(b_minus_a * (left + between) - a * right + 1) // largest_change)
+        to_left = -((b_minus_a * left - a * (between + right)) // largest_change)
     return max(to_right - 1, to_left - 1, between)
 
 
