@@ -52,7 +52,10 @@ def chart(question: Question) -> Chart:
 
 
 def _course(question: Question, lines: list[BillLine]) -> epsilon_over.Varied:
-    """Return the steps of all charged lines, one line after the other. Raises InputError for disjoint parts, which have no order."""
+    """Return the steps of all charged lines, one line after the other, as the number that varies.
+
+    Raises InputError for disjoint parts of the data, which have no order.
+    """
     if any(line.parts for line in lines):
         raise InputError(
             "expected entries that run one after the other, found disjoint parts of the data: name one (--mechanism NAME)"
@@ -63,7 +66,7 @@ def _course(question: Question, lines: list[BillLine]) -> epsilon_over.Varied:
     counts = {max(1, round(value)) for value in np.linspace(0.0, float(total), points)} | {total}
     notes: tuple[str, ...] = (PLANNED,)
     if len(lines) <= FEW_ENTRIES:
-        counts |= {*ends, *(end + 1 for end in ends[:-1])}
+        counts |= {*ends, *(end + 1 for end in ends[:-1])}  # the last step of each entry, and the first of the next one
         notes = (
             f"in this order: {', '.join(f'{line.name} to step {end:,}' for line, end in zip(lines, ends, strict=True))}",
             PLANNED,
@@ -72,10 +75,10 @@ def _course(question: Question, lines: list[BillLine]) -> epsilon_over.Varied:
     def pipeline_at(value: float) -> Pipeline:
         index = int(np.searchsorted(ends, value))
         kept = _only_with(question.pipeline, [entry for line in lines[: index + 1] for entry in line.entries])
-        first = ends[index - 1] if index else 0
+        steps_before = ends[index - 1] if index else 0
         if value == ends[index]:
             return kept
-        return substitute(kept, ((lines[index].entries[0].name, "steps"),), value - first)
+        return substitute(kept, ((lines[index].entries[0].name, "steps"),), value - steps_before)
 
     values = [float(count) for count in sorted(counts)]
     return epsilon_over.Varied(f"{len(lines):,} entries in order", "steps", float(total), values, pipeline_at, "linear", notes)
