@@ -3,7 +3,7 @@
 `dpcli import schedule` calls `file_of_schedule`, which returns the text of a pipeline file. A *stage* is a number of steps with the same
 noise and sampling; an *entry* is a [[mechanism]] table. Columns may have the names of other tools (COLUMN_SYNONYMS), and the new file says
 which were renamed; an unknown column is refused unless --ignore names it. One entry with lists means successive stages of one run, as the
-rows do; several entries would mean several samples. No number is rounded. opacus/phases.py makes entries of a history with the same
+rows do; several entries would mean several samples. opacus/phases.py makes entries of a history with the same
 functions.
 """
 
