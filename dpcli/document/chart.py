@@ -1,7 +1,8 @@
 """Charts as values: axes, lines, bands, bars, markers and grids, independent of the format that draws them.
 
-A command makes a `Chart` in the units of its numbers; scene.py and terminal.py lay it out, and vega.py and chart_csv.py write its data. A
-*tone* is the role of a colour, never the colour. A chart says nothing by colour alone, so that it can be read in grey and in ASCII.
+A command makes a `Chart` in the units of its numbers; the formats in charts/ draw it (scene.py and terminal.py lay it out, vega.py and
+chart_csv.py write its data). A chart is a plot with two axes, or a grid of squares, such as the blocks of a ledger. A *tone* is the role of
+a colour, never the colour. A chart says nothing by colour alone, so that it can be read in grey and in ASCII.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Scale = Literal["linear", "log", "utc"]
 EPOCH = datetime(1970, 1, 1)  # the moment 0 of an axis of dates
 Points = tuple[tuple[float, float], ...]
 
-SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks
+SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks; layout alone
 
 
 class Tone(enum.Enum):

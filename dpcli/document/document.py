@@ -1,9 +1,12 @@
 """Documents: results of commands as tables, sentences, findings and JSON data, independent of the format that shows them.
 
-A command returns a `Document`, and a format (formats/) renders the fields that it can show. Tables hold words for readers, rounded by
-whoever makes them; sheets and `data` hold unrounded numbers for programs. Texts from files and databases may contain anything: `visible`,
-`safe` (for spreadsheets) and `json_text` make them harmless, and each format that shows such texts must use one of them or a quoting of its
-own. `with_verdict` keeps a report for CI from saying less than the exit code: a failure without a check would read as a pass.
+A command returns a `Document`, and a format (formats/) such as json or html renders the fields that it can show. Tables hold words for
+readers, in which whoever makes them has rounded bounds to the safe side; sheets and `data` hold unrounded numbers for programs. A *finding*
+is an error or a warning about a place in a file, and a *check* a condition that holds or not, such as a budget.
+
+Texts from files and databases may contain anything: `visible`, `safe` (for spreadsheets) and `json_text` make them harmless, and each
+format that shows such texts must use one of them or a quoting of its own. `with_verdict` keeps a report for CI from saying less than the
+exit code: a failure without a check would read as a pass.
 """
 
 from __future__ import annotations
@@ -221,7 +224,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 class Walked(Sequence[Item]):
-    """A sequence that is too long for memory.
+    """A sequence that is too long for memory, such as the rows of a table with all entries of a ledger.
 
     Each iteration reads it anew. Access by index iterates up to the index, and a slice does so for each of its items.
 
@@ -289,7 +292,7 @@ def error_document(name: str, path: str, message: str, exit_code: int, findings:
     findings: findings in the file, if their places are known. If there are none, one finding with the reason is made.
     """
     errors = [finding for finding in findings if finding.level == "error"]
-    why = _at(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
+    why = _with_place(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
     return Document(
         headline=f"{name}: {why}",
         data={"error": why, "exit_code": exit_code},
@@ -317,12 +320,12 @@ def shows_reason(text: str, document: Document) -> bool:
 
 
 def _reasons(document: Document) -> list[tuple[str, str]]:
-    """Return (labelled, plain) pairs for `reason`: each reason with its place or name in front, and the same reason alone."""
+    """Return the reasons why the exit code is not 0: each with its place or name in front, and then the same reason alone."""
     errors = [finding for finding in document.findings if finding.level == "error" and finding.suppression is None]
     failed = [check for check in document.checks if not check.passed and not check.waived]
     why = document.why or document.headline
     return (
-        [(_at(finding), finding.message) for finding in errors]
+        [(_with_place(finding), finding.message) for finding in errors]
         or [(f"{check.name}: {check.message}", check.message) for check in failed]
         or [(why, why)]
     )
@@ -333,7 +336,7 @@ def _more(count: int) -> str:
     return f" (and {count - 1} more)" if count > 1 else ""
 
 
-def _at(finding: Finding) -> str:
+def _with_place(finding: Finding) -> str:
     """Return a finding as path:line:column: rule: message. Without a line in the file, it is path: rule: message."""
     place = f"{finding.path}:{finding.line}:{finding.column}" if finding.line else finding.path
     return f"{place}: {finding.rule}: {finding.message}"

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from dpcli.base.rounding import figures
 
 DIGITS = 6  # significant digits of a rounded number, enough for a label
-LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits
+LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits, as doubles represent them exactly
 # Keys of mechanisms of which more is safer: noise, and what else lowers the cost. They are rounded down, and other keys up.
 MORE_IS_SAFER = frozenset(
     {

@@ -1,9 +1,9 @@
-"""Common code of imports and exports.
+"""Common code of imports and exports, between pipeline files of dpcli and the records of other libraries.
 
-An import reads a *record* of another library, as a `ForeignTable` with a check of every field, adds what the user states by flags
-(`Asserted`), and writes the text of a new pipeline file (`file_of`). A file of dpcli export also *carries* the tables of its pipeline,
-which import takes over if they match the rest (`carried_tables`). An export rounds exact numbers in the direction that never claims more
-privacy.
+A *record* is what another library keeps of a private run, such as an accountant's history as JSON. An import reads it as a `ForeignTable`
+with a check of every field, adds what the user states by flags (`Asserted`), and writes the text of a new pipeline file (`file_of`). A file
+of dpcli export also *carries* the tables of its pipeline, which import takes over if they match the rest (`carried_tables`). A number that
+must be converted is rounded in the direction that does not claim more privacy.
 
 The importer of each format is a function such as `file_of_session(data, asserted, ignored, place)`. `data` are the bytes of the record,
 `asserted` the keys of [privacy] that the user states, `sampling` the scheme by which batches were drawn, `ignored` the fields that --ignore
@@ -30,7 +30,7 @@ from dpcli.file.toml.shown import escaped, shown
 from dpcli.file.toml.write import commented
 from dpcli.mechanisms.sampling.schemes import Batched
 
-COMMENT_COLUMN = 40  # column at which comments begin
+COMMENT_COLUMN = 40  # column at which comments of a new file begin; layout alone
 # Comments in place of keys that neither the record nor the user states.
 MISSING = {
     "unit": '# unit = "example"  # the unit of privacy: NOT STATED. Any other unit needs max_contributions',
@@ -39,10 +39,11 @@ MISSING = {
 }
 COMMENTS = {"stated_for": "the guarantee covers everything that one unit may change, not each record"}
 PART = "dpcli's part"  # name in messages of the tables that dpcli export writes into a file
-TABLES = ("privacy", "mechanism")
+TABLES = ("privacy", "mechanism")  # names of these tables
 NEIGHBOUR_KEYS = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
-MOST_VALUES = 1_000_000  # largest number of values in tables; a value that occurs in several places counts several times
-_SINGLE = (bool, int, float, str, type(None))
+# Largest number of values in tables, to bound time and memory; arbitrary. A value that occurs in several places counts several times.
+MOST_VALUES = 1_000_000
+_SINGLE = (bool, int, float, str, type(None))  # types of values that contain no other values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Asserted:
 
     @property
     def table(self) -> dict[str, Any]:
+        """The keys that are stated, with their values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -66,22 +68,22 @@ def file_of(
     heading: tuple[str, ...],
     comments: Mapping[str, str],
     place: str,
-    laid_out: Callable[[str], Iterable[str]] | None = None,
+    wrap: Callable[[str], Iterable[str]] | None = None,
 ) -> str:
     """Return the text of a pipeline file, which the reader of pipeline files has accepted.
 
     Args:
         heading: Lines of the comment at the top.
         comments: Comments by key. A comment of `MISSING` replaces a missing key of [privacy].
-        laid_out: Function that splits a line if it is too long.
+        wrap: Function that splits a line if it is too long.
 
     Raises InputError if the text is larger than a pipeline file may be, and InvalidFile if the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
     written = list(commented(tables, comments, COMMENT_COLUMN))
-    _require_room(sum(len(line) + 1 for line in written), place)
+    _require_room(sum(len(line) + 1 for line in written), place)  # a text that is too large is not wrapped
     for line in written:
-        lines += laid_out(line) if laid_out else (line,)
+        lines += wrap(line) if wrap else (line,)
         if line == "[privacy]":
             lines += [words for key, words in MISSING.items() if key not in tables["privacy"]]
     text = "\n".join(lines) + "\n"
@@ -91,6 +93,7 @@ def file_of(
 
 
 def _require_room(size: int, place: str) -> None:
+    """Raise InputError for a text with more bytes than a pipeline file may have."""
     if size > MAX_BYTES:
         raise InputError(
             f"{place}: {-(-size // 1024):,} KiB do not fit into a pipeline file of {MAX_BYTES // 1024:,} KiB: "
@@ -250,12 +253,12 @@ def carried_tables(
     tables = {key: plain[key] for key in TABLES}
     _require_same(tables, exported, content)
     asserted_neighbours = {key: value for key, value in asserted.table.items() if key in NEIGHBOUR_KEYS}
-    if any(tables["privacy"].get(key, 1) != value for key, value in asserted_neighbours.items()):
+    if any(tables["privacy"].get(key, 1) != value for key, value in asserted_neighbours.items()):  # max_contributions defaults to 1
         raise InputError(
             "the file states the adjacency and max_contributions of its noise: leave --adjacency and --max-contributions out"
         )
     tables["privacy"] = with_asserted(tables["privacy"], asserted, PART)
-    _require_same(tables, exported, content)
+    _require_same(tables, exported, content)  # again, as a key of the user may change what would be exported
     return {"format": 1, **tables}
 
 

@@ -1,7 +1,8 @@
-"""Import from jax-privacy 2.0: conversion of a DPKerasConfig to a pipeline file.
+"""Import from jax-privacy 2.0: conversion of a DPKerasConfig, the settings of a DP-SGD run, to a pipeline file.
 
-The record is the JSON of the config's fields. Its epsilon is a target, and becomes the budget; its noise must have been calibrated already.
-With gradient accumulation, every accumulated batch is a step of the file with its part of the noise, rounded down.
+`dpcli import jax-privacy` calls `file_of_config`. The record is the JSON of the config's fields, which are checked one by one. Its epsilon
+is a target, and becomes the budget of the file; its noise must have been calibrated already. With gradient accumulation, every accumulated
+batch is a step of the file with its part of the noise, rounded down, so that the file does not claim more noise than there was.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ REQUIRED_FIELDS = (
     "noise_multiplier",
 )
 OPTIONAL_FIELDS = ("poisson_sampling_in_fit", "rescale_to_unit_norm", "microbatch_size", "seed")
+# Comments in the new file, by key.
 COMMENTS = {"adjacency": "the adjacency of jax-privacy's accountant"}
 COMMENTS_IF_ACCUMULATED = {
     "noise_multiplier": "noise of each accumulated batch: that of the config over the root of the number of batches",
@@ -90,6 +92,7 @@ def _require_bounds(config: ForeignTable) -> None:
 
 
 def _require_sampling(config: ForeignTable, sampling: str, ignored: Collection[str]) -> None:
+    """Raise InputError if the user states another sampling than the config."""
     field = "poisson_sampling_in_fit"
     if field not in config.fields:
         return

@@ -1,8 +1,10 @@
 """Import from OpenDP 0.16: conversion of the budget of a serialised accountant to a pipeline file of stated guarantees.
 
-The record is a nested table of *calls*: constructors of OpenDP by name, with their arguments. No constructor is called; only the known ones
-are understood, and any other is refused. Metrics become the adjacency (METRICS), measures the kind of guarantee (MEASURES). The whole
-budget is stated, including what was not spent.
+`dpcli import opendp` calls `file_of_accountant`. The record is a nested table of *calls*: constructors of OpenDP by name, with their
+arguments. No constructor is called; only the known ones are understood, and any other is refused. OpenDP's metrics, distances between
+datasets, become the adjacency (METRICS); its measures, distances between distributions, become the kind of guarantee (MEASURES). A *loss*
+is a bound on such a distance: an epsilon or a rho. The whole budget is stated, including what was not spent, so the file never claims less
+than was allowed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ from dpcli.file.toml.shown import escaped
 
 CALL_FIELDS = ("__function__", "__module__")  # fields of every serialised call
 OPTIONAL_CALL_FIELDS = ("__kwargs__", "__version__")  # further fields that a serialised call may have
-SPACE_FIELDS = ("input_domain", "input_metric", "output_measure")
+SPACE_FIELDS = (
+    "input_domain",
+    "input_metric",
+    "output_measure",
+)  # arguments of a composition: the domain of its data, and its metrics
+# Meanings of a record, for comments in the new file.
 ROWS = "one record is one row"
 IDENTIFIERS = "one record is all rows of one identifier"
 
@@ -77,7 +84,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
 
 
 def _serialised_call(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
-    """Return the name of the constructor that a table calls, and its arguments. Raises InputError if it has no name."""
+    """Return the name of the constructor that a table calls, and the table of its arguments. Raises InputError if it has no name."""
     table.require_fields(CALL_FIELDS, OPTIONAL_CALL_FIELDS, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:

@@ -1,4 +1,7 @@
-"""The features that this folder registers (dpcli/base/plugin.py): the commands import and export. They need the folder train."""
+"""The features that this folder registers (dpcli/base/plugin.py): the commands import and export.
+
+The folder needs the folder train, as `dpcli export hugging-face` writes a trained model.
+"""
 
 from __future__ import annotations
 

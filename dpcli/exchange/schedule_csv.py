@@ -1,8 +1,10 @@
 """Import of a csv with the noise of each step or stage. It becomes one entry, in which a list replaces each column that varies.
 
-A *stage* is a number of steps with the same noise and sampling. Columns may have the names of other tools (COLUMN_SYNONYMS), and the new
-file says which were renamed; an unknown column is refused unless --ignore names it. One entry with lists means successive stages of one
-run, as the rows do; several entries would mean several samples.
+`dpcli import schedule` calls `file_of_schedule`, which returns the text of a pipeline file. A *stage* is a number of steps with the same
+noise and sampling; an *entry* is a [[mechanism]] table. Columns may have the names of other tools (COLUMN_SYNONYMS), and the new file says
+which were renamed; an unknown column is refused unless --ignore names it. One entry with lists means successive stages of one run, as the
+rows do; several entries would mean several samples. opacus/phases.py makes entries of a history with the same
+functions.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ from dpcli.exchange.foreign import Asserted, file_of
 from dpcli.file.pipeline.series import MAX_ENTRIES
 from dpcli.file.toml.shown import escaped
 
-WIDTH = 120  # largest width of lines with lists in the new file
-NO_BREAK_SPACE = "\xa0"
-LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines that may hold long lists of numbers
 Number = int | float
-Stage = Mapping[str, Number]
-MOST_BYTES = 64 * 1024 * 1024  # largest size of a CSV file
-Row = tuple[Number, ...]
+Row = tuple[Number, ...]  # the values of the known columns, in the order of the header
+Stage = Mapping[str, Number]  # the values of a stage, by the keys of an entry
+
+# Largest size of a csv, to bound memory; more than a new file may have, as equal rows become one stage
+MOST_BYTES = 64 * 1024 * 1024
+WIDTH = 120  # largest width of lines with lists in the new file; layout alone
+NO_BREAK_SPACE = "\xa0"
+LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # beginnings of lines that may hold long lists of numbers
 COLUMN_SYNONYMS = {  # names in Opacus, the PRV accountant and TensorFlow Privacy
     "sigma": "noise_multiplier",
     "noise": "noise_multiplier",
@@ -76,6 +80,7 @@ def wrapped(line: str) -> list[str]:
     """Split a line at the commas of a long list of numbers. Other lines are returned unchanged."""
     if not line.startswith(LIST_KEYS) or len(line) <= WIDTH:
         return [line]
+    # Spaces outside of the brackets are replaced while the line is wrapped, so that it is broken only between numbers.
     unbreakable = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", NO_BREAK_SPACE), line)
     parts = textwrap.wrap(unbreakable, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return [part.replace(NO_BREAK_SPACE, " ") for part in parts]
@@ -85,13 +90,13 @@ def wrapped(line: str) -> list[str]:
 class ScheduleColumn:
     """The type of the cells of a column, and the constraint on their values."""
 
-    read: Callable[[str], Number]
+    number_type: Callable[[str], Number]
     rule: Constraint
 
     def value(self, text: str) -> Number:
         """Return the number in a cell. Raises InputError for another text."""
         try:
-            number = self.read(text)
+            number = self.number_type(text)
             if math.isfinite(number) and self.rule.holds(number):
                 return number
         except (ValueError, OverflowError):
@@ -127,7 +132,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
 
 
 class NoiseSchedule(NamedTuple):
-    """The known columns of a csv, their values in each row, and the names of tools that stand in the file, each with the name it means."""
+    """The known columns of a csv, their values in each row, and the columns that were renamed: the name in the file, and the new name."""
 
     columns: list[str]
     rows: Iterator[Row]

@@ -1,7 +1,9 @@
 """Import from tensorflow-privacy 0.9: conversion of the flags of compute_dp_sgd_privacy to a pipeline file.
 
-The program keeps no record of a run, so its command line or flagfile is the record. What it assumes by default, such as delta = 1e-6 and
-microbatches of several records, which halve the noise, the new file states with a comment.
+compute_dp_sgd_privacy is a program that prints the epsilon of a DP-SGD run. It keeps no record, so its command line or flagfile is the
+record; `dpcli import tf-privacy` calls `file_of_flags` with it. The new file states with comments what the program assumes by default:
+delta = 1e-6, and *microbatches* of several records, whose gradients are clipped together. One record then moves the sum by up to twice the
+clipping norm, which halves the noise multiplier.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
 MICROBATCHING = "used_microbatching"  # the only flag that may have no value
 SWITCHES = {MICROBATCHING: "true", f"no{MICROBATCHING}": "false"}  # value of the flag by its forms without a value
 DEFAULT_DELTA = 1e-6  # the default of compute_dp_sgd_privacy
+# Comments in the new file, by key.
 COMMENTS = {"adjacency": "the adjacency of compute_dp_sgd_privacy"}
 COMMENTS_IF_DEFAULT_DELTA = {"delta": "the default of the program, as no flag states a delta"}
 COMMENTS_IF_HALVED = {

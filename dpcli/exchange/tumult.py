@@ -1,8 +1,9 @@
 """Import from and export to Tumult Analytics 0.21. The budget of a Session corresponds to a stated guarantee in a pipeline file.
 
-A *Session* answers queries until its budget is spent; a *protected change* says what one unit may change in each table. As one unit may
-change all tables at once, their rows are added up, and identifiers of one space are counted once. The queries themselves are not part of
-the record, so the file states the whole budget, spent or not.
+A *Session* answers queries until its budget is spent; a *protected change* says what one unit may change in each table: some rows, or all
+rows of one identifier. As one unit may change all tables at once, their rows are added up; tables whose identifiers mean the same things
+share an *identifier space*, which is counted once. The queries themselves are not part of the record, so the file states the whole budget,
+spent or not. `dpcli import tumult` calls `file_of_session`, and `dpcli export tumult` calls `session_of`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,17 @@ BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
     "ApproxDPBudget": ("epsilon", "delta"),
     "RhoZCDPBudget": ("rho",),
 }
+# Meanings of a record, for comments
 ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is all rows of one"
 
-REFUSED = {
+REFUSED = {  # classes of protected changes that a pipeline file cannot state, with the reason
     "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
 }
-BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
+BUDGET_OF = {
+    "pure-dp": "PureDPBudget",
+    "approx-dp": "ApproxDPBudget",
+    "zcdp": "RhoZCDPBudget",
+}  # class of budgets by mechanism type
 
 
 class ChangeClass(NamedTuple):
@@ -83,6 +89,7 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
 
 
 def _guarantee(name: str, budget: ForeignTable) -> dict[str, Any]:
+    """Return the keys of the entry that states the guarantee of a budget. name: class of the budget."""
     if name == "RhoZCDPBudget":
         return zcdp_entry(budget.number("rho"))
     return dp_entry(budget.number("epsilon"), budget.number("delta") if name == "ApproxDPBudget" else 0.0)

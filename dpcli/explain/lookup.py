@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, LISTS, MECHANISMS, PLOTS, SAMPLING, WORDS
-from dpcli.document.formats.troff import ManualSection, unset
+from dpcli.document.formats.troff import ManualSection, literal_text
 from dpcli.explain.lists import GENERATED, WIDTH, filled, hanging, module_words
 from dpcli.explain.topics import DEFINITIONS, SYMBOLS, TERMS, TOPICS, Topic, topic
 from dpcli.file.keys.annotations import describe_keys
@@ -257,7 +257,7 @@ def _section(section: ManualSection) -> Iterator[str]:
     if section.title:
         yield section.title.upper()
     for paragraph in section.paragraphs:
-        body = unset(paragraph)
+        body = literal_text(paragraph)
         yield _filled(paragraph) if body is None else textwrap.indent(body.rstrip("\n"), "    ")
     for term, definition in section.terms:
         yield f"  {term}\n{_filled(definition, '      ')}"

@@ -1,6 +1,8 @@
 """accountants: epsilon of one pipeline by each accountant, side by side.
 
-It shows what the choice of an accountant costs. The numbers are the rows of the account that `dpcli account` prints (analysis/account.py).
+It shows what the choice of an accountant costs. An *accountant* computes an upper bound on epsilon, or an approximation (~). The numbers
+are the rows of the account that `dpcli account` prints (analysis/account.py); the smallest bound is the *headline*, and its accountant the
+*winner*.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def _epsilon_axis(epsilons: list[float]) -> Axis:
     """Return an axis from 0, or a logarithmic axis if all epsilons are positive and differ by more than a factor of WIDE."""
     smallest, largest = min(epsilons), max(epsilons)
     if smallest > 0.0 and largest > WIDE * smallest:
-        # a power of ten that leaves a visible part of the shortest bar
+        # The axis begins at a power of ten that leaves a visible part of the shortest bar.
         low = 10.0 ** math.floor(math.log10(max(smallest / 2.0, sys.float_info.min)))
         return Axis("epsilon", low, LOG_ROOM * largest, scale="log")
     return Axis("epsilon", 0.0, LINEAR_ROOM * (largest or 1.0))

@@ -1,8 +1,8 @@
 """delta-epsilon: the privacy profile, the smallest delta for every epsilon.
 
-A guarantee is not one pair (epsilon, delta) but all pairs on this curve, and the file's own pair is marked. Accountants answer the inverse
-question: epsilon is computed at POINTS deltas and the account's own (epsilons.py), and each pair is drawn with epsilon across and delta
-upwards.
+A guarantee is not one pair (epsilon, delta) but all pairs on this curve, and the pair that the file states, the *headline*, is marked.
+Accountants answer the inverse question: epsilon is computed at POINTS deltas and the account's own (epsilons.py), and each pair is drawn
+with epsilon across and delta upwards. Each point is a guarantee, as its epsilon is an upper bound at its delta.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from dpcli.analysis.account import Account
 from dpcli.document.chart import Axis, Chart, Line, Marker
 from dpcli.numerics.arrays import np
 from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, positive_delta, setting
-from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
+from dpcli.plots.epsilons import EpsilonCurve, Question, accuracy_notes, curves
 
+# Choices of what is drawn. They change the picture and the time, and no bound.
 POINTS = 49  # number of deltas
 REACH = (1e-3, 0.5)  # lowest delta, relative to the file's; highest delta
-LOWEST = (1e-300, 1e-9)  # range of the lowest delta of the axis
-ROOM = 1.05  # factor by which the epsilon axis is longer than the curves
+# Range of the lowest delta of the axis: a positive double, and small enough to show small deltas in every picture
+LOWEST = 1e-300, 1e-9
+ROOM = 1.05  # factor by which the epsilon axis is longer than the curves, so that they do not touch the frame
 GUARANTEES = (
     "each computed point is an (epsilon, delta) guarantee, and so is every point above it; the line between points is only a guide"
 )
@@ -44,12 +46,12 @@ def chart(question: Question) -> Chart:
         lines=tuple(_line(curve) for curve in profiles),
         bands=tuple(band for curve in profiles for band in curve.bands(_across)),
         markers=headline_marker(account),
-        notes=(*guarantees, *certificates(profiles), *not_a_bound(account, question.accountants), *_pure_note(account)),
+        notes=(*guarantees, *accuracy_notes(profiles), *not_a_bound(account, question.accountants), *_pure_note(account)),
     )
 
 
 def _line(curve: EpsilonCurve) -> Line:
-    """Return the line of a curve without its points at epsilon = 0, as a smaller delta holds there too, unless too few are left."""
+    """Return the line of a curve without its points at epsilon = 0, where a smaller delta holds too, unless too few points are left."""
     line = curve.line(_across)
     positive = tuple(point for point in line.points if point[0] > 0.0)
     return replace(line, points=positive if len(positive) > 1 else line.points)

@@ -1,6 +1,8 @@
-"""`draw` makes a chart by the name of its kind; below it are the words about an account that its charts and reports share.
+"""Charts by the names of their kinds (`draw`), and the words about an account that charts and reports share.
 
 Each kind has a module with a function that plugin.py registers: `dpcli plot KIND FILE` calls draw(KIND, Question(pipeline, ...), findings).
+A *question* is a pipeline with the settings of its account (epsilons.py); the *account* has a bound on epsilon by each accountant, and its
+*headline*, the smallest one. A *finding* is an error or warning about the file; errors make it unsound, and the chart says so.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dpcli.numerics.work import SEARCH, limited_to
 from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
-DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0
+DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0; arbitrary
 
 
 def checked_kind(kind: str) -> str:
@@ -53,7 +55,7 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
 
 def with_findings(chart: Chart, diagnostics: tuple[Diagnostic, ...]) -> Chart:
     """Return the chart with the findings that make the file unsound added to its notes."""
-    unsound = tuple(f"NOT SOUND: {d.rule}: {d.message}" for d in diagnostics if d.severity == "error")
+    unsound = tuple(f"NOT SOUND: {each.rule}: {each.message}" for each in diagnostics if each.severity == "error")
     return replace(chart, notes=(*unsound, *chart.notes))
 
 

@@ -1,8 +1,9 @@
 """A chart of epsilon over one number, with the file's value marked and its budget drawn, for the kinds epsilon-sigma and epsilon-steps.
 
-`Varied` says which number varies and how to make the pipeline at each value. Each point of a line is an upper bound, unless an
-approximation was named; error bars show certified intervals where they are wide enough to be seen. The marker shows the headline of the
-file itself, and is left out if the drawn lines do not go through it, as the file then uses something that they do not.
+`Varied` says which number varies and how to make the pipeline at each value; epsilons.py computes the curves, one for each group of
+accountants. Each point of a line is an upper bound, unless an approximation was named; error bars show certified intervals, between an
+upper and a certified lower bound, where they are wide enough to be seen. The marker shows the *headline*, the smallest bound on epsilon of
+the file itself. It is left out if the drawn lines do not go through it, as the pipeline with its stated value then differs from the file.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from dpcli.document.chart import Axis, Chart, Line, Marker, Scale, Span, Tone, l
 from dpcli.document.short_numbers import few
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, setting
-from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, certificates, curves
+from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, accuracy_notes, curves
 
-ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
-TALLEST = 2.0  # a budget of more than this multiple of the largest epsilon is not drawn
-WIDE = 0.02  # relative width of an interval from which on it is drawn as an error bar
+# Choices of what is drawn. They change the picture, and no bound.
+ROOM = 1.08  # factor by which the epsilon axis is longer than the lines, so that they do not touch the frame
+TALLEST = 2.0  # a budget of more than this multiple of the largest epsilon is not drawn, as the lines would lie at the bottom
+WIDE = 0.02  # relative width of an interval from which on it is drawn as an error bar; narrower ones cannot be seen
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline; it is hardly visible
 
 
@@ -85,20 +87,24 @@ def chart(kind: str, title: str, label: str, question: Question, varied: Varied)
         bands=tuple(band for band in bands if all(epsilon > 0.0 for _, epsilon in band.lower)),  # as a log axis requires
         markers=_file_marker(account, epsilon_curves, varied),
         spans=tuple(span for curve in epsilon_curves for span in _error_bars(curve)),
-        notes=(*varied.notes, *certificates(epsilon_curves), *not_a_bound(account, question.accountants)),
+        notes=(*varied.notes, *accuracy_notes(epsilon_curves), *not_a_bound(account, question.accountants)),
     )
 
 
 def _error_bars(curve: EpsilonCurve) -> Iterator[Span]:
-    """Yield the interval of certified bounds at every PROBE-th value of those where it is wide."""
-    wide = [(x, e.lower, e.upper) for x, e in curve.epsilons if e.lower is not None and e.upper - e.lower > WIDE * e.upper]
-    for x, lower, upper in wide[::PROBE]:
-        yield Span("certified interval", x, lower, upper, curve.tone)
+    """Yield the interval of certified bounds at every PROBE-th of the values where it is wide."""
+    wide = [
+        (value, epsilon.lower, epsilon.upper)
+        for value, epsilon in curve.epsilons
+        if epsilon.lower is not None and epsilon.upper - epsilon.lower > WIDE * epsilon.upper
+    ]
+    for value, lower, upper in wide[::PROBE]:
+        yield Span("certified interval", value, lower, upper, curve.tone)
 
 
-def _upright(x: float, y: float) -> tuple[float, float]:
-    """Return the point of a value and its epsilon."""
-    return x, y
+def _upright(value: float, epsilon: float) -> tuple[float, float]:
+    """Return the point of a value and its epsilon: the value across, and epsilon upwards."""
+    return value, epsilon
 
 
 def _positive_line(curve: EpsilonCurve) -> Line:
@@ -108,7 +114,7 @@ def _positive_line(curve: EpsilonCurve) -> Line:
 
 
 def _file_marker(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], varied: Varied) -> tuple[Marker, ...]:
-    """Return the headline at the file's value as a marker; () if the lines differ from it, as the file then uses another value."""
+    """Return the headline at the file's value as a marker; () if the lines differ from it there by more than NEAR."""
     stated = varied.stated
     at_stated = (epsilon.upper for curve in epsilon_curves for value, epsilon in curve.epsilons if value == stated)
     drawn = min(at_stated, default=math.inf)

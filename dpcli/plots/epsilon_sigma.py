@@ -1,6 +1,7 @@
 """epsilon-sigma: epsilon against the noise.
 
-The noise is the noise multiplier, sigma or scale of one mechanism, and everything else stays as in the file (epsilon_over.py).
+The noise is the noise multiplier, sigma or scale of one mechanism, and everything else stays as in the file. epsilon_over.py draws the
+chart; this module chooses the values at which epsilon is computed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
 from dpcli.plots.epsilons import Question, varied_key
 
+# Choices of what is drawn. They change the picture and the time, and no bound.
 POINTS = 49  # number of values of the noise
 REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
 

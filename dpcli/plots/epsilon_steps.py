@@ -1,8 +1,9 @@
 """epsilon-steps: epsilon against the number of steps, of one mechanism or of a whole run.
 
 Two questions share the name. With one mechanism: what if the run were shorter or longer? Its steps vary around the file's number. With
-several: how does epsilon grow while the run goes on, entry after entry (`_course`)? In both, each point is a run that was planned to end
-there: a run that stops early costs what was planned.
+several: how does epsilon grow while the run goes on, one *entry* ([[mechanism]] table) after the other (`_course`)? In both, each point is
+the epsilon of a run that was planned to end there. A run that merely stops early costs what was planned. epsilon_over.py draws the chart;
+this module chooses the values at which epsilon is computed. A *line* is a charge of the account: one entry, or several on one sample.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
 from dpcli.plots.epsilons import Question, varied_key
 
+# Choices of what is drawn. They change the picture and the time, and no bound.
 POINTS = 41  # number of values of steps
 REACH = (1e-2, 10.0)  # smallest and largest number of steps, relative to the file's
-SHORTEST_AXIS = 10.0  # the axis extends at least to this number of steps
+SHORTEST_AXIS = 10.0  # the axis extends at least to this number of steps, so that a file with few steps has a curve
+FEW_ENTRIES = 8  # largest number of entries whose last steps are in the notes, and among the drawn values
+MANY_ENTRIES, FEW_POINTS = 100, 13  # a file with more entries than MANY_ENTRIES has FEW_POINTS values, as each takes much work
+
 MOST = 10**18  # largest number of steps that a file may state
-FEW_ENTRIES = 8  # largest number of entries whose places are stated in the notes
-MANY_ENTRIES, FEW_POINTS = 100, 13  # more entries than the former have as many points as the latter, as each point is much work
 PLANNED = "each point is the epsilon of a run that was planned to end there"
 
 
@@ -49,7 +52,10 @@ def chart(question: Question) -> Chart:
 
 
 def _course(question: Question, lines: list[BillLine]) -> epsilon_over.Varied:
-    """Return the steps of all charged lines, one line after the other. Raises InputError for disjoint parts, which have no order."""
+    """Return the steps of all charged lines, one line after the other, as the number that varies.
+
+    Raises InputError for disjoint parts of the data, which have no order.
+    """
     if any(line.parts for line in lines):
         raise InputError(
             "expected entries that run one after the other, found disjoint parts of the data: name one (--mechanism NAME)"
@@ -60,7 +66,7 @@ def _course(question: Question, lines: list[BillLine]) -> epsilon_over.Varied:
     counts = {max(1, round(value)) for value in np.linspace(0.0, float(total), points)} | {total}
     notes: tuple[str, ...] = (PLANNED,)
     if len(lines) <= FEW_ENTRIES:
-        counts |= {*ends, *(end + 1 for end in ends[:-1])}
+        counts |= {*ends, *(end + 1 for end in ends[:-1])}  # the last step of each entry, and the first of the next one
         notes = (
             f"in this order: {', '.join(f'{line.name} to step {end:,}' for line, end in zip(lines, ends, strict=True))}",
             PLANNED,
@@ -68,18 +74,18 @@ def _course(question: Question, lines: list[BillLine]) -> epsilon_over.Varied:
 
     def pipeline_at(value: float) -> Pipeline:
         index = int(np.searchsorted(ends, value))
-        kept = _with_named(question.pipeline, [entry for line in lines[: index + 1] for entry in line.entries])
-        first = ends[index - 1] if index else 0
+        kept = _only_with(question.pipeline, [entry for line in lines[: index + 1] for entry in line.entries])
+        steps_before = ends[index - 1] if index else 0
         if value == ends[index]:
             return kept
-        return substitute(kept, ((lines[index].entries[0].name, "steps"),), value - first)
+        return substitute(kept, ((lines[index].entries[0].name, "steps"),), value - steps_before)
 
     values = [float(count) for count in sorted(counts)]
     return epsilon_over.Varied(f"{len(lines):,} entries in order", "steps", float(total), values, pipeline_at, "linear", notes)
 
 
-def _with_named(pipeline: Pipeline, entries: list[Entry]) -> Pipeline:
-    """Return the pipeline with these entries and those that they name, which are charged with them, and with no others."""
+def _only_with(pipeline: Pipeline, entries: list[Entry]) -> Pipeline:
+    """Return the pipeline with these entries, the entries that they run (which are charged with them), and no others."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms}
     kept, wanted = set[str](), [entry.name for entry in entries]
     while wanted:

@@ -1,5 +1,10 @@
 """Epsilon at many values of a parameter, by groups of accountants, as lines and certified bands of a chart.
 
+The kinds of chart (epsilon_over.py, delta_epsilon.py, trade_off_curve.py) call `curves` with a `Question` and a function that gives the
+pipeline and delta for each *value*, such as a number of steps. An *accountant* computes bounds on epsilon for a pipeline; it is *sound* if
+its numbers are upper bounds and no approximations. The accountants of a *group* share a line, which shows their smallest bound; the
+accountant that has it is the *winner*. The *headline* is the winning bound of the pipeline as its file states it.
+
 A *probe* is a value at which all accountants of a group may be tried, until the bounds of one are NARROW; in between, only the winners at
 the nearest probes are, if both have one. So a line may be a little higher than the best bound, and is never below it: each point is an
 upper bound of some sound accountant (or, on a line of its own, a value of an approximation that was named). A band lies between upper and
@@ -26,12 +31,15 @@ from dpcli.document.chart import SERIES, Band, Line, Tone
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import steps_of
 
-NARROW = 2e-3  # relative gap between certified bounds at which no other accountant is tried
-CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper bound by rounding
+# Time against accuracy. Each point is an upper bound whatever these values are.
+# Relative gap between certified bounds at which no other accountant is tried; it is too small to be seen in a picture
+NARROW = 2e-3
 PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
 DIFFERENT = 250  # most different mechanisms of one account; more are rounded to that many, at a cost of less than 1 % of epsilon
-MOST_REASONS = 3  # largest number of reasons in an error
-MOST_NAMED = 2  # largest number of accountants that the label of a line names
+
+CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper bound by rounding; more is an error in an accountant
+MOST_REASONS = 3  # largest number of reasons in an error, so that it stays readable
+MOST_NAMED = 2  # largest number of accountants that the label of a line names, as labels must fit into the picture
 
 Progress = Callable[[int, int], None]
 
@@ -49,7 +57,7 @@ class Question:
     group_size: number of units of privacy that change together.
     mechanism: name of the mechanism to vary; None if only one can be varied.
     cap: an epsilon that is drawn as a line; None for none.
-    progress: function of the numbers of computed values and of all values.
+    progress: function that is called with the number of values that are computed, and the number of all values.
     """
 
     pipeline: Pipeline
@@ -124,20 +132,22 @@ def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size:
 def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int) -> Iterator[tuple[str, Bound]]:
     """Yield the finite bounds of the accountants. Each is computed within the accountant's allowance of work, when it is requested.
 
-    Lower bounds are left out if they do not hold for the pipeline. Many similar mechanisms are rounded to fewer, in both directions. If no
-    named accountant is sound, approximations are yielded.
+    Accountants compute with a dominating pair of each mechanism, whose privacy loss is at least that of the mechanism. Their lower bounds
+    are bounds for the pipeline only if the mechanisms reach the losses of their pairs (`attained`), and are left out otherwise. Many
+    similar mechanisms are rounded to fewer: to more costly ones (`above`) for upper bounds, and to less costly ones (`below`) for lower
+    bounds. If no named accountant is sound, approximations are yielded.
     """
     steps = steps_of(binding_charges(pipeline, group_size))
     above, below = rounded_steps(steps, DIFFERENT, DIFFERENT) or (steps, steps)
     profiles = profiles_of(above, names)
-    pairs_are_attained = attained(pipeline, group_size)
-    for (accountant, profile), (_, dominated) in zip(profiles, profiles_of(below, names), strict=True):
+    has_lower_bounds = attained(pipeline, group_size)
+    for (accountant, profile), (_, profile_below) in zip(profiles, profiles_of(below, names), strict=True):
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
-                yield accountant.name, replace(bound, lower=None)  # even if the lower bound is refused
-                if bound.lower is not None and pairs_are_attained:
-                    yield accountant.name, bound if above is below else replace(bound, lower=dominated.epsilon(delta).lower)
+                yield accountant.name, replace(bound, lower=None)  # first, as the accountant may not be able to give a lower bound
+                if bound.lower is not None and has_lower_bounds:
+                    yield accountant.name, bound if above is below else replace(bound, lower=profile_below.epsilon(delta).lower)
     if not profiles:  # approximations are drawn only if they are named
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:
@@ -145,14 +155,17 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
 
 
 def _promise(row: AccountRow) -> tuple[int, float]:
-    """Return the sort key of an accountant: two-sided bounds first, then upper bounds, each by size, and those without a bound last."""
+    """Return the sort key of an accountant by its row of the headline's account: two-sided bounds first, then upper bounds, each by size.
+
+    Accountants without a bound there come last.
+    """
     if row.bound is None:
         return 2, list(ACCOUNTANTS).index(row.accountant.name)
     return (1, row.bound.upper) if row.bound.lower is None else (0, row.bound.upper)
 
 
 Epsilons = tuple[tuple[float, Epsilon], ...]  # (value, epsilon), by increasing value
-Setting = Callable[[float], tuple[Pipeline, float]]  # value -> pipeline and delta
+PipelineAt = Callable[[float], tuple[Pipeline, float]]  # value -> pipeline and delta
 Placement = Callable[[float, float], tuple[float, float]]  # (value, epsilon) -> (x, y)
 
 
@@ -186,8 +199,11 @@ class EpsilonCurve:
         return (Band(f"{self.label}, certified", tuple(lower), tuple(upper), self.tone),)
 
 
-def curves(question: Question, account: Account, values: Sequence[float], at: Setting) -> tuple[EpsilonCurve, ...]:
+def curves(question: Question, account: Account, values: Sequence[float], at: PipelineAt) -> tuple[EpsilonCurve, ...]:
     """Return a curve for each group of accountants, through the values at which it has a finite epsilon.
+
+    account: account of the headline, whose rows decide which accountants are tried first.
+    at: function that returns the pipeline and the delta at a value.
 
     Raises CannotCertify if a curve has a finite epsilon at fewer than two values.
     """
@@ -196,7 +212,7 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     drawn: list[EpsilonCurve] = []
     missing: list[str] = []
     for number, group in enumerate(groups):
-        epsilons = _epsilons(replace(question, progress=_part(question, number, len(groups))), group, values, at)
+        epsilons = _epsilons(replace(question, progress=_progress_of_line(question, number, len(groups))), group, values, at)
         if len(epsilons) < 2:
             missing.append(group[0])
             continue
@@ -209,7 +225,7 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     return tuple(drawn)
 
 
-def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float], at: Setting) -> Epsilons:
+def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float], at: PipelineAt) -> Epsilons:
     """Return the smallest epsilon at each value. Between probes fewer accountants are tried, whose results are upper bounds too."""
     known: dict[float, Epsilon | None] = {}
     probes = {*values[::PROBE], values[-1]}
@@ -235,7 +251,7 @@ def _winners_nearby(known: dict[float, Epsilon | None], probes: set[float], valu
     return tuple(dict.fromkeys((below.accountant, above.accountant)))
 
 
-def _part(question: Question, number: int, lines: int) -> Progress:
+def _progress_of_line(question: Question, number: int, lines: int) -> Progress:
     """Return the function that reports the progress of one of several lines, by its number from 0."""
     return lambda done, total: question.progress(number * total + done, lines * total)
 
@@ -250,30 +266,30 @@ def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:
     return f"accountant{'s' if len(winners) > 1 else ''}: {' and '.join(winners)}"
 
 
-def certificate(epsilons: Iterable[Epsilon]) -> str:
+def accuracy_note(epsilons: Iterable[Epsilon]) -> str:
     """Return a note on the points of a line: that they are bounds, and their distance from the true epsilon if it is certified."""
-    values = [epsilon for epsilon in epsilons if epsilon.upper > 0.0]  # an upper bound of 0 is exact
-    if not values:
+    positive = [epsilon for epsilon in epsilons if epsilon.upper > 0.0]  # an upper bound of 0 is exact
+    if not positive:
         return "epsilon is 0 at every point"
-    gaps = [(e.upper - e.lower) / e.upper for e in values if e.lower is not None]
-    points = f"{len(values)} points, each an upper bound on epsilon"
+    gaps = [(epsilon.upper - epsilon.lower) / epsilon.upper for epsilon in positive if epsilon.lower is not None]
+    points = f"{len(positive)} points, each an upper bound on epsilon"
     if not gaps:
         return f"{points}; the true epsilon may be smaller"
-    where = "" if len(gaps) == len(values) else f" at {len(gaps)}"
-    return f"{points}, certified from below{where}: the true epsilon is at most a fraction {loosely(max(gaps))} smaller"
+    where = "" if len(gaps) == len(positive) else f" at {len(gaps)}"
+    return f"{points}, certified from below{where}: the true epsilon is at most a fraction {one_digit_up(max(gaps))} smaller"
 
 
-def loosely(gap: float) -> str:
+def one_digit_up(gap: float) -> str:
     """Return a gap as text with one digit, rounded up."""
     return f"{Context(prec=1, rounding=ROUND_CEILING).plus(Decimal(gap)):.0e}" if gap > 0.0 else "0"
 
 
-def certificates(epsilon_curves: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
-    """Return the notes on the points of each line of bounds."""
+def accuracy_notes(epsilon_curves: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
+    """Return the notes on the points of each line of bounds. Lines of approximations have none."""
     sound = [curve for curve in epsilon_curves if curve.sound]
     if len(sound) == 1:
-        return (certificate(e for _, e in sound[0].epsilons),)
-    return tuple(f"{curve.label}: {certificate(e for _, e in curve.epsilons)}" for curve in sound)
+        return (accuracy_note(epsilon for _, epsilon in sound[0].epsilons),)
+    return tuple(f"{curve.label}: {accuracy_note(epsilon for _, epsilon in curve.epsilons)}" for curve in sound)
 
 
 def varied_key(question: Question, parameter: Parameter) -> tuple[Entry, str]:

@@ -1,8 +1,10 @@
 """rdp: the Renyi divergence by order, and the epsilon that each order gives.
 
-The accountant rdp adds up the divergences of all steps at each order, and converts the sum at every order to an epsilon; its answer is the
-lowest of these, and the picture shows how sharp that choice is. Orders around the best one are drawn, most densely near the highest, where
-the divergence may leave the picture at once (CLIFF).
+The accountant rdp adds up the divergences of all steps at each order, and converts the sum at every order to an epsilon at the file's delta
+(Balle, Barthe, Gaboardi, Hsu, Sato 2020, arXiv:1905.09982, Theorem 21); its answer is the lowest of these, and the picture shows how sharp
+that choice is. Orders around the best one are drawn, most densely near the highest, where the divergence may leave the picture at once
+(CLIFF). A *stated delta* is that of a step whose guarantee is only stated as (epsilon, delta): with this probability it fails, and the
+divergences are those if no step fails. Both lines are upper bounds.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from dpcli.numerics.closed.conversion import balle
 from dpcli.plots.drawing import name_of, setting
 from dpcli.plots.epsilons import Question
 
+# Choices of what is drawn. They change the picture, and no bound.
 POINTS = 61  # number of orders
 REACH = (0.02, 12.0)  # smallest and largest order - 1, relative to the best order - 1
 TALL = 12.0  # height of the picture, in multiples of the best epsilon
-TALLEST_RATIO = 1e4  # largest ratio of the ends of the vertical axis
-ROOM = 1.1  # factor by which the vertical axis is longer than the lines
+TALLEST_RATIO = 1e4  # largest ratio of the ends of the vertical axis, so that a tiny divergence does not flatten the rest
+ROOM = 1.1  # factor by which the vertical axis is longer than the lines, so that they do not touch the frame
 CLIFF = 0.75  # share of the highest drawn order - 1 from which the orders are denser
 
 

@@ -1,8 +1,9 @@
 """trade-off: lower bounds on an attacker's errors, false negatives against false positives.
 
-Across is the rate of false positives, and upwards that of false negatives. No test is below the curve, which follows from the privacy
-profile (analysis/curve.py): each pair (epsilon, delta) is a lower bound made of straight lines, and the curve is the highest of all of
-them. Two further lines show the file's own pair alone, and a test that guesses blindly.
+Across is the rate of false positives of a test that tells two neighbouring datasets apart, and upwards its rate of false negatives. No test
+is below the curve, which follows from the privacy profile, delta at each epsilon (analysis/curve.py): each pair (epsilon, delta) is a lower
+bound made of straight lines (Dong, Roth, Su 2022, arXiv:1905.02383), and the curve is the highest of all of them. So the true curve is
+never lower. Two further lines show the *headline* (the pair that the file's account reports) alone, and a test that guesses blindly.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from dpcli.document.short_numbers import short_percent_up
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives
 from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, positive_delta, setting
-from dpcli.plots.epsilons import EpsilonCurve, Question, curves, loosely
+from dpcli.plots.epsilons import EpsilonCurve, Question, curves, one_digit_up
 
+# Points of the profile. More of them make the curve higher, and each curve is a bound; the values are choices.
 BENT = 8.0  # epsilons up to this one are closely spaced, as e^epsilon bends the curve there
 POINTS, FURTHER_POINTS = 40, 9  # number of epsilons up to BENT, and of epsilons over the whole reach
 BEYOND = 1.25  # reach of the epsilons, relative to the smallest epsilon of the account
 SMALL_DELTAS = (1e-8, 1e-2, 13)  # (lowest, highest, number), evenly spaced in logs
 LARGE_DELTAS = (0.02, 0.8, 27)  # (lowest, highest, number), evenly spaced, as large deltas bend the curve too
+
 TIGHT = 1e-3  # largest gap between certified bounds on delta that the notes state
 READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the curve
 
@@ -83,7 +86,7 @@ def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
 
 
 def _complete(question: Question, account: Account) -> ProfileCurve:
-    """Return the privacy profile, closely spaced up to BENT."""
+    """Return the privacy profile by all accountants, closely spaced up to BENT, with the headline."""
     reach = BEYOND * min(row.upper for row in account.rows) + 1e-3  # positive even if an epsilon is 0
     close = np.linspace(0.0, min(reach, BENT), POINTS).tolist()
     epsilons = sorted({*close, *np.linspace(0.0, reach, FURTHER_POINTS).tolist()})
@@ -127,5 +130,5 @@ def _accuracy_note(curve: ProfileCurve) -> str:
     """Return a note on the distance of the true curve from the drawn one."""
     gap = float((curve.upper - curve.lower).max())
     if gap < TIGHT:
-        return f"from upper bounds on delta at {len(curve.epsilons)} epsilons, certified from below to within {loosely(gap)}"
+        return f"from upper bounds on delta at {len(curve.epsilons)} epsilons, certified from below to within {one_digit_up(gap)}"
     return "from upper bounds on epsilon and delta: the true curve may be higher, never lower"

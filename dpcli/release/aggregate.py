@@ -1,8 +1,9 @@
 """Aggregations: the exact sums of integers by key that a query needs, before any noise is added.
 
-An `Aggregation` is the question that a measure (measures/) asks of an engine (engines/), which answers it by one SQL statement. It states
-the bounds on a unit too, from which the sensitivity follows, so an engine that let a unit add more would make the noise too small. The
-answer, a `Total` for each key, is exact and private: only a measure may use it, and only to add noise or to choose with noise.
+An `Aggregation` is the question that a measure (measures/), such as a count or a sum, asks of an engine (engines/), such as DuckDB, which
+answers it by one SQL statement. It states the bounds on a *unit* (whom the release protects, with all of its rows) too, from which the
+sensitivity follows, so an engine that let a unit add more would make the noise too small. The answer, a `Total` for each *key* by which
+rows are grouped, is exact and private: only a measure may use it, and only to add noise or to choose with noise.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any
 from dpcli.base.errors import InputError, InternalError
 
 KeyValue = str | int | bool
-MOST_ROWS = 2**40  # largest number of rows, about 10^12; row_terms.py refuses integers whose sum over that many rows would overflow
+# Largest number of rows of a key, about 10^12: an arbitrary limit on which exact sums rest. row_terms.py refuses integers whose sum over
+# this number of rows would overflow, and `totals_of` refuses more rows.
+MOST_ROWS = 2**40
 
 
 @dataclass(frozen=True, slots=True)

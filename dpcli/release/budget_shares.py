@@ -1,8 +1,9 @@
 """The costs of queries: the costs that they state, or shares of the budget in proportion to their weights.
 
-Stated costs and deltas come off the budget first, and weights divide the rest: as a pure epsilon if there is no delta, and as a rho of zCDP
-otherwise. Shares are rounded down (SHARE_ROUNDING), so that they do not exceed the rest. Whether all queries together stay within the
-budget is decided by the account of the file.
+query_entries.py calls it when a file with [[query]] is read. Stated costs and deltas come off the budget first, and weights divide the
+rest: as a pure epsilon if there is no delta, and as a rho of zCDP otherwise. Shares are rounded down (SHARE_ROUNDING), so that they do not
+exceed the rest. These numbers only decide the noise: whether all queries together stay within the budget is decided by the account of the
+file, which prices that noise.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from dpcli.file.pipeline.model import Budget, Privacy
 from dpcli.release.cost import QueryCost
 from dpcli.release.query import Query
 
-SHARE_ROUNDING = 1.0 - 1e-12  # factor that allows for rounding in the shares of the budget, whose sum must not exceed 1
-HALVINGS = 60  # the bisection divides the interval by 2^60, which is more than a double resolves
+# Allows for rounding in the shares of the budget, whose sum must not exceed 1; the account decides in the end
+SHARE_ROUNDING = 1.0 - 1e-12
+# The bisection divides the interval by 2^60, which is more than a double resolves; fewer would give a little more noise
+HALVINGS = 60
 
 
 def query_costs(queries: Sequence[Query], privacy: Privacy, budget: Budget | None) -> list[QueryCost | None]:

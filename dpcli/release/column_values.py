@@ -1,7 +1,9 @@
-"""The values that a column of [source.columns] declares: its keys, and its range in whole steps. data_source.py has the keys of the file.
+"""The values that a column of [source.columns] declares: its keys, and its range in whole steps.
 
-Queries ask here before any data are read: `declared_keys_of` lists the keys of their answers, and `value_problems` refuses a column whose
-values cannot be summed exactly. Nothing here depends on the data; a domain file is public.
+A *key* is a value by which answers are grouped, such as a state; a *step* is the unit of rounding of a numeric column, so that sums are
+exact integers. Queries ask here before any data are read: `declared_keys_of` lists the keys of their answers, and `value_problems` refuses
+a column whose values cannot be summed exactly. Nothing here depends on the private data; a *domain file*, which lists the keys of a column,
+is public. data_source.py has the class `Column` of a [source.columns] entry.
 """
 
 from __future__ import annotations
@@ -100,8 +102,8 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
     """Yield a problem if a column has no numbers or no step. For a column that is not declared, `Query.needs` yields the problem."""
     column = source.columns.get(name)
     if column is not None and column.type not in NUMBER_TYPES:
-        hint = '; expression = "cast({} as bigint)" makes an integer column of it, from 0 to 1' if column.type == "boolean" else ""
-        yield (key,), "a column of numbers", f'"{name}", which is {column.type}{hint.format(name)}'
+        hint = f'; expression = "cast({name} as bigint)" makes an integer column of it, from 0 to 1'
+        yield (key,), "a column of numbers", f'"{name}", which is {column.type}{hint if column.type == "boolean" else ""}'
     elif column is not None and column.unit_step is None:
         yield (key,), f"step in [source.columns.{name}], since values are added in whole steps", f'"{name}", which declares none'
 
@@ -109,9 +111,9 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
     """Yield the problems because of which the values of a column cannot be summed exactly in 64 bits."""
     column = source.columns.get(name)
-    lacking = tuple(number_problems(source, key, name))
-    yield from lacking
-    if column is None or lacking:
+    problems = tuple(number_problems(source, key, name))
+    yield from problems
+    if column is None or problems:
         return
     if column.min is None or column.max is None:
         declared = "neither"

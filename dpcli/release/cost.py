@@ -15,7 +15,8 @@ from dpcli.release.noise.laws import scale_of, sigma_of
 
 # Factor that rounds down. Each result below is rounded at most twice, by 1.2e-16 of its value each time.
 DOWN = 1.0 - 1e-15
-LEAST, MOST = 1e-100, 1e100  # range of a cost; within it, squares and quotients neither overflow nor underflow
+# Range of a cost; within it, squares and quotients neither overflow nor underflow. No useful cost is outside
+LEAST, MOST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True)

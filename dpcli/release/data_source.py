@@ -20,8 +20,9 @@ from dpcli.file.toml.findings import Problem
 NUMBER_TYPES = ("integer", "decimal")
 TEXT = "text"
 KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be keys of an answer
-MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it
-MOST_KEYS = 1_000_000  # largest number of keys that one column may declare, which are all listed in memory
+MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it, so that steps are exact
+MOST_KEYS = 1_000_000  # largest number of keys that one column may declare; arbitrary, to bound memory, as all are listed
+# Settings of a column or a source without which another key has no effect (the argument `needs` of a `Key`).
 OF_NUMBERS = NeededSetting('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
 OF_INTEGERS = NeededSetting('type = "integer"', lambda column: column.type == "integer")
 OF_TEXT = NeededSetting('type = "text"', lambda column: column.type == TEXT)

@@ -1,9 +1,13 @@
 """The aggregations that queries ask an engine for: their keys and sums, and the order of the answers.
 
-A *key* is a combination of values of the columns in `by`. Keys come from declarations, so that an absent key has an answer too, or from a
-stability histogram, which is paid for. Answers are in the order of the declarations, and other keys are sorted: the order in which an
-engine returns keys might reveal something. What the sensitivity assumes of a unit (`groups`, `rows`, a clipped total), an aggregation must
-enforce.
+An *aggregation* (aggregate.py) is the question to an engine: exact sums for each key, after the rows of each unit were limited. A *key* is
+a combination of values of the columns in `by`; a *unit* is whom the release protects, with all of its rows. The measures call these
+functions, which turn their settings into `GroupKey` (a part of a key) and `Steps` (a value in whole steps).
+
+Keys are declared in [source.columns], so that a key without rows has an answer too, or come from the data: then a stability histogram, a
+threshold on noisy counts, decides which are shown (`shows_keys`). Answers are in the declared order, and other keys are sorted, since the
+order in which an engine returns keys might reveal something. The sensitivity assumes that a unit counts in at most `groups` keys with at
+most `rows` rows in each; the aggregation must state the same bounds, or the noise is too small.
 """
 
 from __future__ import annotations
@@ -15,36 +19,35 @@ from dataclasses import replace
 from dpcli.base.errors import InternalError
 from dpcli.base.rounding import counted
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.release.aggregate import Aggregation, GroupKey, KeyValue, Steps, Total, Totals, quoted
+from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, KeyValue, Steps, Total, Totals, quoted
 from dpcli.release.column_values import declared_keys_of, stepped_range
 from dpcli.release.data_source import Source, stored_columns
 from dpcli.release.query import NoisyQuery, Query, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 
-def aggregation_of(
-    query: NoisyQuery, setting: QuerySetting, values: tuple[Steps, ...] = (), rows: int | None = None
-) -> Aggregation:
-    """Return the aggregation of a query whose keys are the columns of `by`.
+def aggregation_of(query: NoisyQuery, setting: QuerySetting, values: tuple[Steps, ...] = ()) -> Aggregation:
+    """Return the aggregation of a query whose keys are the columns of `by`, with the sums of these values.
 
-    rows: largest number of rows of a unit in a key; None for the query's own number.
+    If another setting than max_rows bounds a unit (`replaces_max_rows`), all of its rows count, up to the most that a table may have.
+    Keys of a unit with more than max_groups of them are then kept with equal probability, as `Aggregation` weighs a key by n / min(n,
+    max_rows) for its n rows.
     """
-    return aggregation_by(query, setting, group_keys(query, setting), values, query.groups, query.rows if rows is None else rows)
+    rows = query.rows if query.replaces_max_rows is None else MOST_ROWS
+    return replace(aggregation_by(query, setting, group_keys(query, setting)), values=values, max_rows=rows)
 
 
-def aggregation_by(
-    query: Query, setting: QuerySetting, keys: tuple[GroupKey, ...], values: tuple[Steps, ...], groups: int, rows: int
-) -> Aggregation:
-    """Return the aggregation of a query with these keys, sums and bounds on a unit."""
-    return Aggregation(setting.source.unit, query.where, keys, values, groups, rows, filled=filled(setting))
+def aggregation_by(query: Query, setting: QuerySetting, keys: tuple[GroupKey, ...]) -> Aggregation:
+    """Return the aggregation of a query that counts rows by these keys, within the query's bounds on a unit."""
+    return Aggregation(setting.source.unit, query.where, keys, (), query.groups, query.rows, filled=filled(setting))
 
 
 def filled(setting: QuerySetting) -> tuple[str, ...]:
     """Return the columns in at least one of which a row must have a value to count; none if every row may count.
 
-    Under zero-out, a row that is a unit of its own does not count if all its declared columns are empty. So a row that is blanked changes
-    every number as a row that is removed does, even where a column or an expression has a value for an empty cell. If no column is stored,
-    rows are alike, and a row that is blanked changes no number.
+    Under zero-out, if each row is a unit, neighbouring tables differ by a row whose cells are all blanked. So that blanking a row changes
+    every number as removing it does, a row whose declared columns are all empty does not count, even where a column or an expression has a
+    value for an empty cell. If no declared column is stored in the table, rows are alike, and blanking one changes no number.
     """
     if setting.adjacency is not Adjacency.ZERO_OUT or setting.source.unit is not None:
         return ()
@@ -83,9 +86,9 @@ def limited_to_keys(query: Query, source: Source) -> Query:
 
 
 def declared_key_count(query: Query, source: Source) -> int | None:
-    """Return the number of keys that the columns of `by` declare in the file; 1 without `by`, and None if another file declares some.
+    """Return the number of keys that the columns of `by` declare in the pipeline file; 1 without `by`.
 
-    The price of a query must not depend on a file that may be missing.
+    The result is None if a domain file lists some of them, as the price of a query must not depend on a file that may be missing.
     """
     columns = [source.columns[name] for name in query.by]
     if any(column.domain_file for column in columns):
@@ -113,9 +116,9 @@ def changed_words(query: Query, setting: QuerySetting) -> str:
 
 
 def totals_by_key(query: Query, setting: QuerySetting, totals: Totals) -> dict[tuple[KeyValue, ...], Totals]:
-    """Return the totals of each declared key of `by`, in the declared order, by the rest of the key.
+    """Return the totals of each declared key of `by`, in the declared order. Inside, they are by the rest of the key, such as a value.
 
-    totals: Totals whose keys begin with the columns of `by`.
+    totals: totals whose keys begin with the columns of `by`.
     """
     length = len(query.by)
     split: dict[tuple[KeyValue, ...], dict[tuple[KeyValue, ...], Total]]
@@ -134,7 +137,7 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
     if answer.by != by or len(by) != len(keys) or None in domains:
         return answer
     places = [{value: place for place, value in enumerate(domain or ())} for domain in domains]
-    last = max(map(len, places), default=0)
+    last = max(map(len, places), default=0)  # the place of a value that is in no domain
 
     def places_of(row: AnswerRow) -> list[int]:
         return [order.get(value, last) for order, value in zip(places, row.key, strict=True)]

@@ -1,8 +1,11 @@
 """Noisy integers by key, and the answers that are computed from them by postprocessing, with confidence intervals.
 
-`add_noise` adds one draw from OpenDP's samplers to each exact total, in whole steps, and sorts the keys, since an order that came from the
-engine might reveal something. What is computed from noisy numbers alone is *postprocessing* and costs nothing. Keys that come from the data
-are still private, with their numbers, until they have passed the threshold (open_keys.py).
+The `answer` of a measure (measures/) calls `add_noise` with exact *totals*, a count or a sum for each *key* of the answer (a combination of
+values of the columns in `by`). It adds one draw from OpenDP's samplers to each, in whole *steps* (the unit of rounding of a column), and
+sorts the keys, since an order that came from the engine might reveal something. What is computed from noisy numbers alone is
+*postprocessing* and costs no privacy. Keys that come from the data are still private, with their numbers, until they have passed the
+threshold (measures/open_keys.py). Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides whether
+its key is shown.
 """
 
 from __future__ import annotations
@@ -38,22 +41,19 @@ def gaussian_draw(sigma: float) -> int:
 
 
 def sort_key(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
-    """Return the sort key of a key: the type and the value of each part.
-
-    Keys are always sorted, since the order in which an engine returns them may reveal something about the data.
-    """
+    """Return the type and the value of each part of a key, by which keys of mixed types can be sorted."""
     return tuple((type(value).__name__, value) for value in key)
 
 
 def law_of(mechanism: QueryMechanism) -> NoiseLaw:
-    """Return the law of a mechanism's noise. Raises InternalError if the mechanism adds no noise."""
+    """Return the distribution of a mechanism's noise. Raises InternalError if the mechanism adds no noise."""
     if mechanism.law is None:
         raise InternalError(f"{mechanism.type} adds no noise")
     return mechanism.law
 
 
 def noise_alone(query: Query) -> str:
-    """Return what the intervals of an answer cover, and the stated bounds on a unit, whose effect they do not cover."""
+    """Return words for what the intervals of an answer cover: the noise, but not the effect of the query's bounds on a unit."""
     stated = (("max_groups", query.max_groups), ("max_rows", query.max_rows))
     bounds = " and ".join(f"{name} = {bound:,}" for name, bound in stated if bound is not None)
     of_unit = f", nor the effect of {bounds} on units with more" if bounds else ""

@@ -1,7 +1,7 @@
 """The registration of `dpcli release`, which answers queries about a table with noise, and of the measures of its queries.
 
-A file with [source] and [[query]] is read by every command: `entries` makes mechanisms of its queries, so that `dpcli account` can price
-it.
+A *measure* is a statistic such as count or mean. A file with [source] and [[query]] is read by every command: `entries` makes mechanisms of
+its queries, so that `dpcli account` can price it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,16 @@
-"""The [[query]] table: keys that every measure shares, and the methods that a measure implements.
+"""The [[query]] table: settings that every measure shares, and the methods that a measure implements.
 
-A *measure* is a statistic such as count or mean, and each is a class. Its methods are called in this order. When the file is read:
-`problems` (the keys alone), then `needs` (the keys with this [source]). For the plan, without data: `mechanisms`, each with its
-sensitivity, which are priced as entries of the pipeline, and `expected_error`. After the charge (and before it without data, for plans and
-checks): `aggregation` says which exact sums an engine computes, and `answer` adds noise to them or chooses by them. The guarantee hangs on
-two agreements: a mechanism's sensitivity must bound what one unit changes in `aggregation`, and `answer` must use the exact totals only
-through the mechanisms that were priced.
+A *measure* is a statistic such as count or mean, and each is a class (measures/). Its methods are called in this order. When the file is
+read: `problems` (the table alone), then `needs` (the table with this [source]). For the plan, without data: `mechanisms`, which are priced
+as [[mechanism]] entries of the pipeline, and `expected_error`. After the charge (and before it on no data, as a check): `aggregation`
+says which exact sums an engine computes, its *totals*, and `answer` adds noise to them or chooses by them. The guarantee hangs on two
+agreements: a mechanism's sensitivity must bound what one unit changes in `aggregation`, and `answer` must use the exact totals only through
+the mechanisms that were priced.
+
+A *unit* is whom the release protects, with all of its rows. A *key* of an answer is a combination of values of the columns in `by`; an
+answer has a row for each. Keys are *declared* if [source.columns] lists them, and *shown* if they come from the data and many units have
+them. (In `problems`, a key is the name of a setting of the file, as in TOML.) A *step* is the unit of rounding of a column: noisy numbers
+are whole numbers of steps.
 """
 
 from __future__ import annotations
@@ -36,9 +41,10 @@ MEASURE = Key("the statistic that the query asks for")
 BY = Key("columns whose values are the keys; there is one answer for each key")
 CONFIDENCE = OPEN_UNIT  # a confidence is above 0 and below 1
 OF_KEYS = NeededSetting("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
-COSTS = ("epsilon", "rho", "weight", "error")  # keys of which a query states exactly one
-SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
-SOME_KEYS = 1000  # assumed number of shown keys for an error of all answers together, if the keys are not declared
+COSTS = ("epsilon", "rho", "weight", "error")  # settings of which a query states exactly one
+# Numbers that expected errors assume where the true ones are private, and name in words. Both are arbitrary, and no answer depends on them.
+SOME_ROWS = 1000  # rows, for an error that is proportional to 1 / rows
+SOME_KEYS = 1000  # shown keys, for an error of all answers together
 # For messages: what a column needs if its values are the keys of an answer.
 DECLARED = 'declared values: domain = [...] in [source.columns], or domain_file = "..." with public values'
 DECLARED_NUMBERS = f"declared values: min and max in [source.columns], with a step of 1 and at most {MOST_KEYS:,} values"
@@ -57,7 +63,7 @@ class QuerySetting:
     """The parts of a file, outside of the [[query]] table itself, on which the noise and the answer of a query depend.
 
     cost: cost that epsilon, rho or weight determines; None if an error target determines it.
-    folder: folder of the pipeline file, from which the relative path of a domain file starts.
+    folder: folder of the pipeline file, from which the relative path of a domain file (a list of values) starts.
     dataset_size: number of rows if it is public; None otherwise.
     """
 
@@ -75,7 +81,7 @@ class QueryMechanism:
     suffix: suffix of the mechanism's name; "" if the query has one mechanism.
     type, keys: type and further keys of the [[mechanism]] table that prices the mechanism.
     why: derivation of the sensitivity, one line for each step.
-    law: law of the additive noise; None if the mechanism chooses a value.
+    law: distribution of the additive noise; None if the mechanism chooses a value.
     unit: size of one step of the noisy integer, in units of the answer.
     steps: number of times that the mechanism runs.
     """
@@ -100,7 +106,7 @@ class Query:
     # Example tables. Together they state every key of the measure except name and measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     keyed: ClassVar[bool] = False  # whether the answer has keys without `by`, such as bins or the values of a column
-    undeclared: ClassVar[str] = ""  # clause for messages that says how to ask about undeclared keys of `by`; "" if it is impossible
+    undeclared_advice: ClassVar[str] = ""  # clause that says how to ask about undeclared keys of `by`; "" if it is impossible
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
     measure: Annotated[str, MEASURE]
@@ -133,9 +139,9 @@ class Query:
     confidence: Annotated[float, Key("confidence of the interval, which covers only the noise", CONFIDENCE)] = 0.95
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems of keys that are wrong for every source, each as (key, what is expected, what is there).
+        """Yield the problems of settings that are wrong for every source, each as (path, text after "expected", text after "found").
 
-        The problem that is found here: the query does not state exactly one of COSTS.
+        A query must state exactly one of COSTS.
         """
         stated = [name for name in COSTS if getattr(self, name, None) is not None]
         if len(stated) != 1:
@@ -143,7 +149,7 @@ class Query:
             yield ("epsilon",), f"one of {', '.join(possible)}", " and ".join(stated) or "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        """Yield the problems of keys that are wrong or missing for this source."""
+        """Yield the problems of settings that are wrong or missing for this source."""
         for place, name in self.columns():
             if name not in source.columns:
                 yield place, "a column of [source.columns]", f'"{name}"{_undeclared_hint(name, source)}'
@@ -160,7 +166,7 @@ class Query:
             yield ("max_groups",), f'the largest number of keys in which one "{source.unit}" counts', "none"
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Yield (key, column) for each column that the query names."""
+        """Yield each column that the query names, after the path of the setting that names it."""
         yield from ((("by", position), name) for position, name in enumerate(self.by))
         if getattr(self, "column", None) is not None:
             yield ("column",), self.column  # type: ignore[attr-defined]
@@ -175,12 +181,14 @@ class Query:
         """Return whether the keys are taken from the data and shown if many units have them."""
         return False
 
-    def own_key_problems(self) -> Iterator[Problem]:
-        """Yield a problem if the query chooses a value of a column for each value of this column."""
+    def column_in_by_problems(self) -> Iterator[Problem]:
+        """Yield a problem if the column that the query asks about is one of `by`: it has one value in each of these keys."""
         column = getattr(self, "column", None)
         if column in self.by:
-            counted = f'other columns than "column"; measure = "count" with by = ["{column}"] counts the rows of each of its values'
-            yield ("by",), counted, f'"{column}"'
+            expected = (
+                f'other columns than "column"; measure = "count" with by = ["{column}"] counts the rows of each of its values'
+            )
+            yield ("by",), expected, f'"{column}"'
 
     def key_problems(self, source: Source) -> Iterator[Problem]:
         """Yield the problems of the columns of `by`: a repeated column, undeclared keys, or keys of a type that cannot be shown."""
@@ -190,14 +198,14 @@ class Query:
                 continue  # `needs` reports it
             if name in self.by[:position]:
                 yield place, "different columns", f'"{name}" again'
-            of_type = tuple(shown_problems(column, name, place))
-            yield from of_type
-            if not (of_type or self.shows_keys or column.declares_keys):
-                yield undeclared(column, name, place, "keys", self.undeclared)
+            type_problems = tuple(key_type_problems(column, name, place))
+            yield from type_problems
+            if not (type_problems or self.shows_keys or column.declares_keys):
+                yield undeclared_problem(column, name, place, "keys", self.undeclared_advice)
 
     @property
     def replaces_max_rows(self) -> str | None:
-        """The setting with which no row of a unit is left out of a key, for messages; None if max_rows bounds the rows."""
+        """The setting that takes the place of max_rows, in words, so that all rows of a unit count; None if max_rows bounds the rows."""
         return None
 
     @property
@@ -221,7 +229,7 @@ class Query:
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         """Return the noisy answer. The randomness comes from the operating system.
 
-        totals: exact, private totals. They must affect the answer only through the noisy numbers.
+        totals: exact, private totals. They must affect the answer only through the mechanisms.
         """
         raise NotImplementedError
 
@@ -255,7 +263,7 @@ class NoisyQuery(Query):
     ] = "each"
 
     def assumed_rows(self, setting: QuerySetting) -> tuple[int, str]:
-        """Return the number of rows in a key for which an error is stated, and words for it.
+        """Return the number of rows in a key for which an expected error is stated, and words for it.
 
         The number is the declared size of the dataset, or an even share of it for each key of `by`. Without a declared size, and with a
         `where` or with keys that are not declared, the true number is private, and SOME_ROWS is assumed.
@@ -275,7 +283,7 @@ class NoisyQuery(Query):
         return False
 
     def joint_count(self, setting: QuerySetting) -> int:
-        """Return how many intervals hold together: 1, or all of the answer; SOME_KEYS if they are joint and the keys are not declared."""
+        """Return how many intervals hold together: 1, or all of the answer if they are joint; then SOME_KEYS for keys that are shown."""
         if self.intervals == "each":
             return 1
         return SOME_KEYS if self.shows_keys else math.prod(len(key.declared or ()) for key in self.aggregation(setting).keys)
@@ -304,7 +312,7 @@ class NoisyQuery(Query):
         yield from self.key_problems(source)
 
 
-def undeclared(column: Column, name: str, place: tuple[str | int, ...], values: str, otherwise: str) -> Problem:
+def undeclared_problem(column: Column, name: str, place: tuple[str | int, ...], values: str, otherwise: str) -> Problem:
     """Return the problem of a column whose values an answer shows although they are not declared.
 
     values: noun for the values.
@@ -331,8 +339,8 @@ def error_text(mechanism: QueryMechanism, confidence: float) -> str:
     return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer"
 
 
-def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:
-    """Yield a problem if the type of a column does not permit its values as keys."""
+def key_type_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:
+    """Yield a problem if the type of a column does not permit its values as keys. place: path of the setting that names the column."""
     if column.type not in KEY_TYPES:
         *types, last_type = KEY_TYPES
         hint = f'; a text column with expression = "cast({name} as text)" can be one' if column.type == "date" else ""

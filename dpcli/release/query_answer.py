@@ -1,7 +1,8 @@
 """Answers to queries with their confidence intervals, and the file that stores them. The file is never overwritten.
 
-answers.json is the release: it is stored before anything is shown, and a later call returns what it holds. Overwriting it would give one
-charge two answers, so `store` refuses. It contains released values, public words, and the path of the data.
+The measures make a `QueryAnswer` of noisy numbers, release_run.py stores the answers of a *run* (one charged release), and a later call of
+the same release returns them. answers.json is the release: it is stored before anything is shown. Overwriting it would give one charge two
+answers, so `store` refuses. It contains released values, public words, and the path of the data; a checksum tells that it was changed.
 """
 
 from __future__ import annotations

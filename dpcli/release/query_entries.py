@@ -1,8 +1,10 @@
 """Queries with their mechanisms, and the [[mechanism]] entries that queries add to a pipeline.
 
-When a file with [[query]] is read, `entries` checks the queries against [source], gives each its share of the budget, and returns an entry
-for each of their mechanisms. From then on they are mechanisms like any others: every command can price them, and a ledger can record them.
-A plan of a release gets the queries themselves, with the same mechanisms, from `priced_queries`.
+A *mechanism* of a query is the noise or the choice that answers it, or a part of it; an *entry* is the [[mechanism]] table by which a
+pipeline file states one. When a file with [[query]] is read, the reader of files calls `entries`. It checks the queries against [source],
+gives each its share of the budget, and returns an entry for each of their mechanisms. From then on they are mechanisms like any others:
+every command can price them, and a ledger can record them. The plan of a release (release_plan.py) gets the queries themselves, with the
+same mechanisms, from `priced_queries`. A *unit* is whom the release protects, with all of its rows.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from dpcli.release.data_source import Source
 from dpcli.release.group_keys import limited_to_keys
 from dpcli.release.query import Query, QueryMechanism, QuerySetting
 
-# Bounds that default to 1 if a unit has one row (max_contributions = 1). The engine excludes further rows and keys.
+# Paths of the settings that default to 1 if a unit has one row (max_contributions = 1). The engine leaves out further rows and keys.
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
-DELTA_ROUNDING = 1.0 + 1e-12  # factor that allows for rounding in a sum of deltas
+# Allows for rounding in a sum of deltas. It affects whether a file is refused; the account adds up the deltas
+DELTA_ROUNDING = 1.0 + 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ def _entries(priced: PricedQuery) -> Iterator[Entry]:
     """Yield the entry that prices each mechanism of a query."""
     for mechanism in priced.mechanisms:
         kind = load(MECHANISMS[mechanism.type])
-        stated_for = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # queries bound units, not rows
+        # A type that only states a guarantee must say for whom: queries bound units, not rows.
+        stated_for = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}
         table = {
             "name": priced.name_of(mechanism),
             "type": mechanism.type,

@@ -1,9 +1,12 @@
-"""The plan of a release: its file, its queries with their mechanisms, and the rows that it may read. Planning reads no data.
+"""The plan of a release: its file, its queries with their mechanisms, and the rows that it may read. Planning reads no private data.
 
-A *window* is a condition on rows, which a ledger's blocks define; a ledger without blocks has none. The *fingerprint* covers everything but
-private data on which the answers depend (of a joined table in a database, only its name): a release with the same fingerprint in the same
-folder returns its stored answers. Another fingerprint is refused there, and is a new charge elsewhere. So nothing that changes the noise or
-the question may be left out of it.
+The command (commands/release.py) and the Python interface (table_release.py) plan with `plan_of`, and release_run.py runs the plan. A
+*unit* is whom the release protects, with all of its rows. A ledger may divide a dataset into *blocks*, such as weeks, each with a budget of
+its own; a *window* is the blocks that a release reads, as a condition on rows. A ledger without blocks has no window.
+
+The *fingerprint* covers everything but private data on which the answers depend (of a joined table in a database, only its name): a release
+with the same fingerprint in the same folder returns its stored answers. Another fingerprint is refused there, and is a new charge
+elsewhere. So nothing that changes the noise or the question may be left out of it.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
-UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
+UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"  # a note on a plan without sqlglot
 WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
 
 

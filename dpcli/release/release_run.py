@@ -1,6 +1,7 @@
 """A release from the charge to the answers: reserve and start the charge, compute the answers, store them, commit the charge.
 
-This order is the guarantee. The folder records the run before the ledger does, the ledger is charged and the run started before a row is
+This order is the guarantee. A *session* is the record of the charge in the folder of the release, and a *run* is the charge in the ledger
+(reserved, started, committed). The folder records the run before the ledger does, the ledger is charged and the run started before a row is
 read (only the header of a csv is read earlier), and answers are shown only once they are stored: so a crash loses answers, but never gives
 them twice with different noise, and never without a charge. A repeated call returns what is stored. An error that depends on private values
 is an answer, so `_readable` has one message for all unreadable data, and `call_quietly` drops the messages of libraries.
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
-KEY_BYTES = 16  # length of the key of the hash that chooses contributions; short names then fit into one block of SHA-256
+# Length of the secret of the hash that draws which rows count. 16 bytes cannot be guessed, and short names then fit into one block of
+# SHA-256.
+KEY_BYTES = 16
 Progress = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
     "was charged, but no answer was stored: the answer was lost before anybody saw it; a release in another folder is charged again"
@@ -119,6 +122,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
 
 
 def _own_key(ledger: Ledger | None, key: str) -> str:
+    """Return the key of the run in the ledger for a key that the user gave."""
     return key if ledger is None else ledger.own_key(key)
 
 

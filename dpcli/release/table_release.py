@@ -231,10 +231,10 @@ def release(
     from dpcli.release.release_run import release as run
     from dpcli.sessions.window import over_window
 
-    with _books(ledger, dataset) as books:
-        outcome = run(over_window(plan, books, blocks), books, name)
-        if outcome.fresh and books is not None:
-            _warn(books, outcome.run)
+    with _opened_or_none(ledger, dataset) as opened:
+        outcome = run(over_window(plan, opened, blocks), opened, name)
+        if outcome.fresh and opened is not None:
+            _warn(opened, outcome.run)
     return ReleasedAnswers(replace(outcome, plan=replace(outcome.plan, given=None)))
 
 
@@ -259,8 +259,8 @@ def _plan(pipeline: str | os.PathLike[str] | Pipeline, out: str | None = None) -
     return plan if out is None else replace(plan, source=replace(plan.source, output=out))
 
 
-def _books(ledger: str | os.PathLike[str] | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Return a context manager that yields the open ledger, or None if none is named."""
+def _opened_or_none(ledger: str | os.PathLike[str] | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
+    """Return a context manager that yields the ledger, opened, or None if none is named."""
     if ledger is None:
         return nullcontext()
     from dpcli.ledger.stores.places import open_ledger
@@ -268,11 +268,11 @@ def _books(ledger: str | os.PathLike[str] | None, dataset: str | None) -> Abstra
     return open_ledger(path_or_url("ledger", ledger), None if dataset is None else text_of("dataset", dataset))
 
 
-def _warn(books: Ledger, run: str) -> None:
+def _warn(ledger: Ledger, run: str) -> None:
     """Warn about a release that used most of the ledger's delta."""
     from dpcli.ledger.documents.ledger_balance import delta_warning
 
-    state = books.state()
+    state = ledger.state()
     text = delta_warning(state, state.run(run))
     if text:
         warnings.warn(f"dpcli: {text}", stacklevel=4)  # the caller of dpcli.release, above `release` and CallablePackage.__call__

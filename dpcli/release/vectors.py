@@ -1,8 +1,10 @@
 """Sensitivity of a vector of whole numbers, and the noise on it at a query's cost.
 
-A *contribution* bounds what one unit adds: to how many coordinates (keys), with how many rows, and how much per row. `sensitivity` turns it
-into bounds on the L1 and squared L2 norms under the adjacency, as exact integers, with a derivation in words that users read (`why`). The
-engine must enforce the same bounds (aggregate.py): if it let a unit add more, the noise would be too small.
+The measures (measures/) call it for their mechanisms. The vector has one number (a count or a sum, in whole steps) for each *key* of an
+answer; a *unit* is whom the release protects, with all of its rows. A *contribution* bounds what one unit adds: to how many keys, with how
+many rows, and how much per row. `sensitivity` turns it into upper bounds on the L1 and squared L2 norms under the adjacency, as exact
+integers, with a derivation in words that users read (`why`). Noise for a cost is rounded up (cost.py). The engine must enforce the same
+contribution (aggregate.py): if it let a unit add more, the noise would be too small.
 """
 
 from __future__ import annotations
@@ -71,15 +73,15 @@ class Sensitivity:
     def l2(self) -> float:
         """L2 sensitivity, rounded up unless it is a whole number."""
         root = math.isqrt(self.squared_l2)
-        exact = root * root == self.squared_l2 and root < 2**53
-        return float(root) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
+        is_exact = root * root == self.squared_l2 and root < 2**53  # a double represents all whole numbers below 2^53
+        return float(root) if is_exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
 
 
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:
     """Return upper bounds on the L1 and L2 distances between the vectors of two neighbouring datasets.
 
     Under add-remove and zero-out, the rows of a unit are added or removed: L1 = groups x size, L2 = sqrt(groups) x size. A row that is
-    blanked counts as little as a row that is removed (`filled`).
+    blanked counts as little as a row that is removed (`filled` in group_keys.py).
 
     Under replace-one, an old version of the unit is removed and a new version is added. A coordinate to which both versions add changes by
     at most the span, which is at most twice the size. A coordinate to which only one version adds changes by at most the size. Let j be the
@@ -123,6 +125,7 @@ def noisy_vector(
 ) -> QueryMechanism:
     """Return the mechanism that adds discrete Laplace or Gaussian noise to a vector with one number for each key.
 
+    suffix: end of the mechanism's name in the account; "" if the query has one mechanism.
     part: share of the query's cost that the mechanism may use.
     unit: size of one step of the vector's numbers, in units of the answer.
     """
@@ -147,9 +150,9 @@ def noisy_vector_of(
 def shown_keys(
     query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float, suffix: str = "", part: float = 1.0
 ) -> QueryMechanism:
-    """Return a stability histogram, which shows keys that occur in the data. Its threshold is the smallest with at most this delta.
+    """Return a stability histogram: noise on the count of each key in the data, and a threshold above which a key is shown.
 
-    `part` is that of `noisy_vector`.
+    The threshold is the smallest with at most this delta. suffix, part: as in `noisy_vector`.
     """
     norms = sensitivity(setting.adjacency, contribution)
     law = _law(query, setting.cost, norms, part, 1.0)
@@ -172,6 +175,7 @@ def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
 
 
 def _law(query: NoisyQuery, cost: QueryCost | None, norms: Sensitivity, part: float, unit: float) -> NoiseLaw:
+    """Return the distribution of the noise: that of the query's error target if there is no cost, and else that of a part of the cost."""
     if cost is None:
         return _law_within_error(query, unit)
     cost_share = cost.share(part) if part < 1.0 else cost

@@ -22,7 +22,7 @@ import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, COMMANDS, FORMATS, MECHANISMS, PLOTS, SAMPLING
 from dpcli.cli.main import cli
-from dpcli.document.formats.troff import ESCAPES, unset
+from dpcli.document.formats.troff import ESCAPES, literal_text
 from dpcli.explain.commands import man
 from dpcli.explain.topics import TERMS, TOPICS, topic
 from dpcli.file.keys.annotations import keys_of
@@ -335,7 +335,7 @@ def test_a_page_of_the_manual_shows_no_table_and_no_heading_as_text() -> None:
     for name in TOPICS:
         for section in topic(name).sections:
             blocks = [*section.paragraphs, *(definition for _, definition in section.terms)]
-            assert not [block for block in blocks if unset(block) is None and re.search(r"(?m)^ *(\| |#+ )", block)], (
+            assert not [block for block in blocks if literal_text(block) is None and re.search(r"(?m)^ *(\| |#+ )", block)], (
                 name,
                 section.title,
             )

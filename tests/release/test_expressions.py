@@ -255,7 +255,7 @@ def test_every_node_of_the_grammar_says_which_parts_it_may_have() -> None:
     """What the parser's classes allow besides is refused: a new part of a node, in a later version, too."""
     from sqlglot import exp
 
-    from dpcli.release.expressions.sql_grammar import MEANINGS
+    from dpcli.release.expressions.sql_nodes import MEANINGS
 
     for name, meaning in MEANINGS.items():
-        assert meaning.arguments <= set(getattr(exp, name).arg_types) | {"to", "negate"}, name  # later versions have more
+        assert meaning.parts <= set(getattr(exp, name).arg_types) | {"to", "negate"}, name  # later versions have more

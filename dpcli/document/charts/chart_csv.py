@@ -1,7 +1,8 @@
 """csv: one row for each point of a chart, with series, x and y. Numbers are not rounded.
 
-It is for those who want to draw the picture themselves. A series is a line, a cloud, a marker, or an edge of a band or span. A chart of
-bars or a grid has one row for each bar or square instead.
+It is for readers who want to draw the picture themselves. A *series* is a line, a *cloud* (points without labels), a marker, or an edge of
+a *band* (the area between two curves) or of a *span* (a vertical interval at one x). A chart of bars or a grid has one row for each bar or
+square instead.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dpcli.document.chart import Chart, Grid, Line
 from dpcli.document.document import visible
 
-MOST = 5  # of the squares of a grid, those with the largest values are named
+MOST = 5  # number of squares of a grid that are named, those with the largest values, so that the text stays short
 
 
 def describe(chart: Chart) -> str:

@@ -1,8 +1,10 @@
 """The scene of a grid of squares, such as the blocks of a ledger: the squares with their headings, and the legend below them.
 
-A square's colour is the step of its value (`Grid`). Three kinds are told by more than their colour: a square without a value is smaller or
-pale, a closed one is hatched, and one at the last step has a dot. If the squares have names, they are wide, and contain their names and
-values.
+A *scene* is a picture whose layout is done, which svg and png paint (shapes.py); scene.py calls `grid_scene` for a chart with a `Grid`. The
+grid states the column and row of each square; a `Mesh` has their pixels. A square's colour is the *step* that its value reaches. Three
+kinds are told by more than their colour: a square without a value is smaller or pale, a *closed* one is hatched, and one at the last step
+has a dot. If the squares have names, they are wide, and contain their names and values. Coordinates are pixels, and y increases downwards.
+The numbers here were chosen by eye; they change the layout alone.
 """
 
 from __future__ import annotations
@@ -77,6 +79,7 @@ def grid_scene(chart: Chart, grid: Grid) -> Scene:
 
 
 def _mesh(grid: Grid, top: float) -> Mesh:
+    """Return the positions of squares below `top`. Without names, they are as large as the width permits, up to WIDEST."""
     if grid.named:
         return Mesh(MARGIN, top, *NAMED)
     left = max((text_width(visible(heading.text), FINE) for heading in grid.headings if heading.column < 0), default=0.0) + 6.0
@@ -95,7 +98,10 @@ def _headings(scene: Scene, grid: Grid, mesh: Mesh) -> None:
 
 
 def _square(scene: Scene, grid: Grid, square: Square, box: Box, words: str) -> None:
-    """Draw a square. It is smaller if it has no value, hatched if it is closed, and has a dot at the last step of colour."""
+    """Draw a square. It is smaller if it has no value, hatched if it is closed, and has a dot at the last step of colour.
+
+    words: text that is shown on hover.
+    """
     wide, high = box.right - box.left, box.bottom - box.top
     if square.value is None:
         inset = 0.0 if grid.named else 0.28 * wide
@@ -118,7 +124,7 @@ def _hatching(box: Box) -> Iterator[tuple[Point, Point]]:
     wide, high = box.right - box.left, box.bottom - box.top
     count = max(2, round((wide + high) / HATCH))
     for i in range(1, count):
-        along = (wide + high) * i / count
+        along = (wide + high) * i / count  # distance along the left and lower edge, and along the upper and right edge
         start = box.left + max(0.0, along - high), box.top + min(along, high)
         end = box.left + min(along, wide), box.top + max(0.0, along - wide)
         yield start, end

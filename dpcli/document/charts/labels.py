@@ -1,8 +1,10 @@
 """The layout of labels in a chart: widths of texts, and positions that cover as little as possible.
 
-*Ink* is what must stay visible: points of lines and dots. An *anchor* is a point that a label may stand next to. Svg and png use pixels,
-and terminal.py uses the same functions with its cells converted to pixels, so no function may assume a font: `text_width` only estimates,
-on the large side. Nothing here decides what a chart says, only where its words stand.
+scene.py (for svg and png) and terminal.py place the names of lines, markers and bands by it. *Ink* is what must stay visible: points of
+lines and dots. An *anchor* is a point that a label may stand next to. A *block* is the lines of a label, and a *box* the rectangle that
+they fill. Svg and png use pixels, and terminal.py uses the same functions with its cells converted to pixels, so no function may assume a
+font: `text_width` only estimates, on the large side. The numbers here were chosen by eye. Nothing here decides what a chart says, only
+where its words stand.
 """
 
 from __future__ import annotations
@@ -96,11 +98,11 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     result = [0.0] * len(wanted)
     least = low
-    for i in order:  # raised to be far enough from the one before
+    for i in order:  # each is raised to be far enough from the one before
         result[i] = max(wanted[i], least)
         least = result[i] + gap
     most = high
-    for i in reversed(order):  # lowered again, into the interval
+    for i in reversed(order):  # each is lowered again, into the interval and below the one after
         result[i] = min(result[i], most)
         most = result[i] - gap
     return result
@@ -117,8 +119,8 @@ def place(
 ) -> tuple[Box, Point]:
     """Return the best box for a label around one of several anchors, and that anchor.
 
-    The criteria are, in this order: The box is within the frame and covers no other box. It is nearer to its own ink than to other ink. It
-    covers little ink. It is near its anchor.
+    The criteria are, in this order: The box is within the frame and covers no other box. It is clearly nearer to its anchor than to the ink
+    of others. It covers little ink. It is near its anchor, with its middle above or below it.
 
     anchors: points next to which the label may be placed.
     frame: box in which the label should be.
@@ -211,7 +213,8 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
 
 
 Block = tuple[str, ...]  # lines of a label
-TRIED = 20  # at least this many positions for a label are tried in each direction if they exist, and at most about twice as many
+# At least this many positions for a label are tried in each direction if they exist, and at most about twice as many: time
+TRIED = 20
 
 
 @dataclass(frozen=True, slots=True)

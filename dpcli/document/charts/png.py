@@ -1,7 +1,7 @@
 """png: an image painted by matplotlib, with the layout of svg.
 
-The positions of everything come from scene.py, and matplotlib only paints, on light paper. It is an optional dependency (`pip install
-'dpcli[plot]'`), so it is imported when the first png is drawn.
+A *scene* is a picture whose layout is done (shapes.py). scene.py decides the positions of everything, and matplotlib only paints, on light
+paper. It is an optional dependency (`pip install 'dpcli[plot]'`), so it is imported when the first png is drawn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The layout of a chart as a scene: polylines, polygons, dots and texts. The formats svg and png paint scenes (shapes.py).
 
-A chart with axes is laid out here, and one of squares in grid_scene.py. Coordinates are pixels, and y increases downwards. The order of
-drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover as little as possible (`Placement`).
-No number is changed here: a curve that bounds something is drawn through the points that it was given.
+A chart with axes is laid out here, and one of squares in grid_scene.py. *Ink* is what names must not cover: points of lines and dots. A
+*span* is a vertical interval at one x, such as an error bar, and a *band* the area between two curves. Coordinates are pixels, and y
+increases downwards. The order of drawing matters twice: later shapes cover earlier ones, and names are placed last, where they cover as
+little as possible (`Placement`). Distances and sizes were chosen by eye. No number of the chart is changed here: a curve that bounds
+something is drawn through the points that it was given.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from dpcli.document.charts.shapes import (
     foot,
     head,
 )
-from dpcli.document.charts.ticks import ticks
+from dpcli.document.charts.ticks import MOST_TICKS, ticks
 from dpcli.document.document import visible
 
 PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
@@ -94,7 +96,7 @@ def scene(chart: Chart) -> Scene:
 
 
 def labels(chart: Chart, width: float, height: float) -> list[Words]:
-    """Return only the labels inside and next to a plot of this size. The upper left corner of the plot is (0, 0)."""
+    """Return only the labels inside and next to a plot of this size, for vega.py. The upper left corner of the plot is (0, 0)."""
     result, frame = Scene(width, height), Frame(Box(0.0, 0.0, width, height), chart.x, chart.y)
     _shapes(result, chart, frame)
     _names(result, chart, frame)
@@ -103,7 +105,7 @@ def labels(chart: Chart, width: float, height: float) -> list[Words]:
 
 def _left_room(chart: Chart) -> float:
     """Return the width that the labels of the y axis need."""
-    return 12.0 + max((text_width(words, SMALL) for _, words in ticks(chart.y, 9)), default=0.0)
+    return 12.0 + max((text_width(words, SMALL) for _, words in ticks(chart.y, MOST_TICKS)), default=0.0)
 
 
 def _right_room(chart: Chart) -> float:
@@ -118,12 +120,13 @@ def _right_room(chart: Chart) -> float:
 
 
 def _axes(scene: Scene, frame: Frame) -> None:
+    """Draw the axes with their ticks and titles, and the lines of the grid."""
     box = frame.box
-    for value, words in ticks(frame.x, 9):
+    for value, words in ticks(frame.x, MOST_TICKS):
         x, _ = frame.at(value, frame.y.low)
         scene.grid.append(Stroke(((x, box.top), (x, box.bottom)), "grid", 1.0))
         scene.words.append(Words((x, box.bottom + 18.0), words, SMALL, "quiet", "middle"))
-    for value, words in ticks(frame.y, 9):
+    for value, words in ticks(frame.y, MOST_TICKS):
         _, y = frame.at(frame.x.low, value)
         if not frame.y.categories:
             scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", 1.0))
@@ -135,6 +138,7 @@ def _axes(scene: Scene, frame: Frame) -> None:
 
 
 def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
+    """Draw bands, spans, clouds, lines, bars with their numbers, and markers. The first line is on top of the others."""
     for band in chart.bands:
         scene.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, 0.13))
     for span in chart.spans:
@@ -143,7 +147,7 @@ def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
         scene.strokes.append(Stroke(ends, span.tone, 1.8))
     scene.dots += [Dot(frame.at(*point), 3.0, cloud.tone, 0.0) for cloud in chart.clouds for point in cloud.points]
     for line in reversed(chart.lines):
-        scene.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, line.dashed))
+        scene.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, dashed=line.dashed))
     for bar in chart.bars:
         left, top = frame.at(frame.x.low, bar.position + BAR_HALF)
         right, bottom = frame.at(bar.value, bar.position - BAR_HALF)
@@ -196,7 +200,7 @@ class Placement:
         for i, part in enumerate(block):
             at = (box.right if is_left_of_anchor else box.left), box.top + LEADING * SMALL * (i + 0.75)
             alignment: Literal["start", "end"] = "end" if is_left_of_anchor else "start"
-            self.scene.words.append(Words(at, part, SMALL, tone, alignment, bold, halo=is_on_paper))
+            self.scene.words.append(Words(at, part, SMALL, tone, alignment, bold=bold, halo=is_on_paper))
 
     def name_in_band(self, band: Band) -> None:
         """Place the name of a band inside it. A name that does not fit is left out."""

@@ -1,7 +1,7 @@
 """svg: a self-contained picture for light and dark paper, with a title and a description for screen readers.
 
-The positions of everything come from scene.py, and the description from describe.py. `element` is the same picture inside a page
-(formats/html.py), which brings its own style sheet.
+scene.py decides the positions of everything: a *scene* is a picture whose layout is done (shapes.py). The description comes from
+describe.py. `element` is the same picture inside a page (formats/html.py), which brings its own style sheet.
 """
 
 from __future__ import annotations

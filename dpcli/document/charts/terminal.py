@@ -1,7 +1,9 @@
 """terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille.
 
-A plot is drawn on a `Canvas` of its own (terminal_canvas.py), which is then copied between the axis on the left and the names on the right.
-Labels are placed by labels.py as in the other formats, with the cells of the screen converted to its pixels.
+A *cell* is the place of one character on the screen. A plot is drawn on a `Canvas` of its own (terminal_canvas.py), which is then copied
+between the axis on the left and the names on the right. Labels are placed by labels.py as in the other formats, with cells converted to its
+pixels: next to an *anchor*, a point of what they name, and over as little *ink* as possible, the points of all lines. Sizes were chosen by
+eye; a chart in text is a picture, whose numbers can be read in the format csv.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from dpcli.document.charts.ticks import Tick, ticks
 from dpcli.document.document import visible
 
 ROWS = 20  # height of a plot, in lines
-ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py
+ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py; a cell is about twice as high as wide
 NAMES = 24  # largest number of columns for the names at the ends of lines
+Y_TICKS = 7  # largest number of ticks of the y axis
 
 At = Callable[[float, float], Point]  # function that returns the position of a point of the chart in cells
 
@@ -54,7 +57,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     """Return a chart with two axes: the title of y, the plot with names on its right, and the x axis."""
-    marks = ticks(chart.y, 7)
+    marks = ticks(chart.y, Y_TICKS)
     left = max((len(words) for _, words in marks), default=0) + 1
     named = named_at_end(chart)
     names = [_wrapped(line.label, min(NAMES, width // 4)) for line in named]
@@ -63,7 +66,7 @@ def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     canvas = Canvas(width, ROWS, glyphs)
     inside = Canvas(columns, ROWS, glyphs)
 
-    def at(x: float, y: float) -> Point:
+    def at(x: float, y: float) -> Point:  # 0.01 keeps a point at the end of an axis in the last cell
         return chart.x.share(x) * (columns - 0.01), (1.0 - chart.y.share(y)) * (ROWS - 0.01)
 
     _draw(inside, chart, at)
@@ -75,9 +78,10 @@ def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
 
 
 def _draw(canvas: Canvas, chart: Chart, at: At) -> None:
+    """Draw the lines, spans and clouds of a chart in dots. Bands have no area in a terminal."""
     for line in chart.lines:
         for start, end in pairwise([at(x, y) for x, y in line.points]):
-            canvas.line(start, end, line.tone, line.dashed)
+            canvas.line(start, end, line.tone, dashed=line.dashed)
     for span in chart.spans:
         canvas.line(at(span.x, span.low), at(span.x, span.high), span.tone)
     for cloud in chart.clouds:

@@ -21,7 +21,9 @@ class Glyphs:
     """The characters that draw a chart.
 
     across, down: number of dots in a character cell in each direction.
-    dots: function that returns the character for a set of dots.
+    dots: function that returns the character for a set of dots, given as bits.
+    upright, corner, level: characters of the axes.
+    marker: character of a marked point. block: character of a bar.
     """
 
     across: int

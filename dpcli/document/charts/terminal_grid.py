@@ -1,6 +1,8 @@
 """A grid of squares in a terminal: a character for each square, and a legend below. terminal.py adds the title and notes.
 
-A digit is the step of a square's value; the characters of other squares are below. grid_scene.py draws the same grid as a picture.
+A *step* is a range of values with one colour; a digit is the step of a square's value. Squares without a value, *closed* squares (those
+that a picture hatches) and squares at the last step have the characters below. grid_scene.py draws the same grid as a picture. A grid whose
+squares have names is a list instead.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from dpcli.document.chart import Axis, date_of, moment
 from dpcli.document.charts.labels import multiples
 
 Tick = tuple[float, str]  # the value and its label
-# Round numbers of each decade, from many to few.
+MOST_TICKS = 9  # largest number of ticks of an axis in pixels; chosen by eye
+# Sets of round numbers of each decade, from many to few. The first set is used whose ticks fit.
 ROUND_MANTISSAS = ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
 
@@ -27,7 +28,7 @@ def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
     if axis.scale == "utc":
         return _dates(axis, max((most + 1) // 2, 5))
     values = _linear(axis, most)
-    if max(map(abs, values), default=1.0) < 1e-6:  # with decimals, every label would be 0
+    if max(map(abs, values), default=1.0) < 1e-6:  # such numbers would need many decimals
         return tuple((value, f"{value:g}") for value in values)
     places = max(map(_places, values), default=0)
     return tuple((value, _words(value, places)) for value in values)

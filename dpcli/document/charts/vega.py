@@ -1,7 +1,8 @@
 """vega-lite: a specification of version 5 that contains the data, for notebooks and web pages.
 
-Whoever has it can draw the picture otherwise. Vega-Lite lays out axes and legends itself, but the labels inside a plot are placed by
-scene.py, as it would let them cover each other. Ticks and colours are those of the other formats.
+Vega-Lite is a language for pictures in JSON: a picture is a list of *layers*, each with data, a *mark* that is drawn for each row of them,
+and an *encoding* of fields as positions and colours. Vega-Lite lays out axes and legends itself, but the labels inside a plot are placed by
+scene.py, as it would let them cover each other. Ticks and colours are those of the other formats; sizes were chosen by eye.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dpcli.document.chart import Axis, Chart, Grid, Line, Points, Square, Tone
 from dpcli.document.charts.describe import describe
 from dpcli.document.charts.scene import labels
 from dpcli.document.charts.shapes import LIGHT, STEPS, Words
-from dpcli.document.charts.ticks import ticks
+from dpcli.document.charts.ticks import MOST_TICKS, ticks
 from dpcli.document.document import visible
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
@@ -57,7 +58,7 @@ def _layers(chart: Chart) -> list[Layer]:
 
 def _channel(axis: Axis, field: str) -> Layer:
     """Return the encoding of a field of the data as positions along an axis, with the ticks of the other formats."""
-    values = [value for value, _ in ticks(axis, 9)]
+    values = [value for value, _ in ticks(axis, MOST_TICKS)]
     scale = {"type": axis.scale, "domain": [axis.low, axis.high], "nice": False}
     if axis.scale == "linear":  # other scales have no zero to include or not
         scale["zero"] = False

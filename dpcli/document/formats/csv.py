@@ -1,6 +1,7 @@
 """csv: rows of data for programs and spreadsheets, with unrounded numbers and stable column names.
 
-The rows are the `sheet` of the document; for a document without one, its records, or else its JSON data as a single row.
+A *document* is the result of a command (document.py). The rows are its `sheet`, a table for programs; for a document without one, its
+`records`, objects for programs that read line by line, or else its JSON data as a single row.
 """
 
 from __future__ import annotations

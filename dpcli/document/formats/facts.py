@@ -1,6 +1,8 @@
 """The properties of document formats, such as json or junit.
 
-The module of each format has a function `render`, which returns the text of a document. It also states these constants:
+Commands ask here which formats they can offer, and which one a path selects. A *document* is the result of a command (document.py); a
+*field* is one of its parts, such as `findings`. The module of each format has a function `render`, which returns the text of a document. It
+also states these constants:
 
 REQUIRED_FIELDS: fields that the documents of a command must have, so that the format has something to show; none if not stated.
 COMPLETE_FIELDS: fields from which the format leaves nothing out; "failures" are the failed checks.

@@ -1,7 +1,7 @@
 """github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request.
 
-The lines are workflow commands: GitHub reads them in the log of a job. A text must therefore not be able to end its line and begin another
-command (`_data`), nor end its property (`_property`).
+GitHub reads the commands in the log of a job. A *finding* is an error or warning about a place in a file. Its texts come from files, and
+must not be able to end their line and begin another command (`_data`), nor end their property (`_property`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """gitlab: a Code Quality report, which GitLab shows on the lines of a merge request.
 
-GitLab compares the fingerprints (fingerprint.py) with those of the target branch, and shows what is new and what was fixed.
+A *finding* is an error or warning about a place in a file. GitLab compares the fingerprints of the findings (fingerprint.py) with those of
+the target branch, and shows which findings are new and which were fixed.
 """
 
 from __future__ import annotations

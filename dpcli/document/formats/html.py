@@ -1,8 +1,9 @@
 """html: a self-contained page for a browser or for print. It loads no files and runs no scripts.
 
-The content security policy says so to the browser, too: whatever text of a file reaches the page stays text. It has everything of a
-document that is read by itself: title, passages, pictures (as svg), tables, notes, and further documents as parts. `fragment` is the same
-without page and style, for a notebook.
+Names and messages come from files, and must not become markup: `_text` escapes them, and the content security policy forbids the browser to
+run or load anything. The page has everything of a `Document` that is read by itself: title, passages (paragraphs under a heading), pictures
+(as svg), tables, notes, and further documents as parts. `fragment` is the same without page and style, for a notebook. The style sheet has
+colours for light and dark screens, and for print; the sizes in it and in the constants are chosen by eye.
 """
 
 from __future__ import annotations
@@ -18,6 +19,22 @@ from dpcli.document.charts.shapes import DARK, LIGHT
 from dpcli.document.charts.svg import FONTS, dark_rules, element
 from dpcli.document.document import Document, Passage, Table, visible
 
+# Properties of the format. facts.py explains each constant and reads it by its name.
+CI_READS_VERDICT = False
+PATH_ENDINGS = (".html", ".htm")
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes", "parts")
+
+MANY = 8  # a list with more points is set in columns, as it would be long
+WORD = 24  # a longer word, such as a path, may be broken, so that it fits on a narrow screen
+# Parts of a text that are not broken: bounds, percentages, numbers with an exponent, dates, flags and arrows.
+UNBROKEN = (
+    r"\b(?:epsilon|delta) [<>]?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e[-+][0-9]+|\b[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+Z?)?"
+    r"|(?<![\w-])--[a-z-]+|->"
+)
+SPECIAL = re.compile(rf"(?P<unbroken>{UNBROKEN})|\S{{{WORD + 1},}}")  # a part that is not broken, or a long word
+BREAKS = r"/\\._:;,=@-"  # characters after which a long word may be broken
+PARTS = re.compile(rf"[^{BREAKS}]{{1,{WORD}}}[{BREAKS}]*|[{BREAKS}]+")  # parts of a long word
+
 
 def style() -> str:
     """Return the style sheet, which is the same for all pages."""
@@ -25,10 +42,12 @@ def style() -> str:
 
 
 def _colours(palette: dict[Tone | str, str]) -> str:
+    """Return the colours of a palette as properties of a style sheet."""
     return "".join(f"--{name}:{palette[name]};" for name in ("text", "quiet", "grid", "axis", "paper"))
 
 
 def _dark() -> str:
+    """Return the rules that replace the colours on a dark screen."""
     return (
         "@media screen and (prefers-color-scheme:dark){"
         f":root{{{_colours(DARK)}--alarm:#ff9a90;--alarm-paper:#35191b;}} {dark_rules()}}}"
@@ -94,23 +113,6 @@ figure svg{max-width:32rem}
 figure{margin:.5rem 0}
 thead{display:table-header-group}
 }"""
-
-
-# Properties of the format. facts.py explains each constant and reads it by its name.
-CI_READS_VERDICT = False
-PATH_ENDINGS = (".html", ".htm")
-COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes", "parts")
-
-MANY = 8  # a list with more points is set in columns
-WORD = 24  # a longer word, such as a path, may be broken
-# Parts of a text that are not broken: bounds, percentages, numbers with an exponent, dates, flags and arrows.
-UNBROKEN = (
-    r"\b(?:epsilon|delta) [<>]?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e[-+][0-9]+|\b[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+Z?)?"
-    r"|(?<![\w-])--[a-z-]+|->"
-)
-SPECIAL = re.compile(rf"(?P<unbroken>{UNBROKEN})|\S{{{WORD + 1},}}")
-BREAKS = r"/\\._:;,=@-"
-PARTS = re.compile(rf"[^{BREAKS}]{{1,{WORD}}}[{BREAKS}]*|[{BREAKS}]+")
 
 
 def render(document: Document) -> str:
@@ -205,7 +207,8 @@ def _table(table: Table, name: str) -> Iterator[str]:
 
 
 def _cells(table: Table, row: tuple[str, ...]) -> Iterator[str]:
-    head = next((i for i, cell in enumerate(row) if any(map(str.isalnum, cell))), 0)  # the first cell may contain only a mark
+    """Yield the cells of a row. The first one with a word is its heading, as the first of all may contain only a mark."""
+    head = next((i for i, cell in enumerate(row) if any(map(str.isalnum, cell))), 0)
     for i, cell in enumerate(row):
         if i == head:
             yield f'<th role="rowheader" scope="row"{_class(table, i)}>{_text(cell)}</th>'
@@ -225,7 +228,7 @@ def _text(text: str) -> str:
 
     Numbers stay together with their units and names (1 %, epsilon <= 2.3). Long paths may be broken after a slash or a dot.
     """
-    shown, parts, end = visible(text), [], 0
+    shown, parts, end = visible(text), [], 0  # `end` is the end of the text that was escaped so far
     for special in SPECIAL.finditer(shown):
         parts.append(escape(shown[end : special.start()]))
         if special["unbroken"]:

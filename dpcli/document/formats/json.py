@@ -1,7 +1,7 @@
 """json: the JSON data of a document, indented.
 
-The first field of a result, `schema`, names its form (document/schemas.py). JSON has no infinities, so they are the strings "inf" and
-"-inf" (`jsonable`).
+A *document* is the result of a command (document.py), and its `data` are for programs, with unrounded numbers. The first field of a result,
+`schema`, names its form (document/schemas.py). JSON has no infinities, so they are the strings "inf" and "-inf" (`jsonable`).
 """
 
 from __future__ import annotations

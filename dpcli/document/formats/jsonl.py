@@ -16,7 +16,7 @@ COMPLETE_FIELDS = ("records",)
 
 
 def render(document: Document) -> str:
-    """Return the lines."""
+    """Return the records, or the data of a document without records, as lines of JSON."""
     return "".join(stream(document))
 
 

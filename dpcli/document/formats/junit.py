@@ -1,6 +1,7 @@
 """junit: one test case for each check, for CI systems that read test reports.
 
-A check that failed is a failure, one that could not be judged is an error, and one with a granted exception is skipped (`Check`).
+A *check* is a condition that a command examined, such as a budget (`Check` in document.py). A check that failed is a failure, one that
+could not be decided is an error, and one that failed but was granted an exception (*waived*) is skipped.
 """
 
 from __future__ import annotations

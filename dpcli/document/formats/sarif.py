@@ -1,7 +1,8 @@
 """sarif: findings in the static analysis results interchange format, version 2.1.0.
 
-A finding is a result at its place in the file, and its rule has title, help and link. A suppressed finding stays in the report, marked as
-suppressed, with its justification.
+A *finding* is an error or a warning about a place in a file (`Finding` in document.py). It becomes a result at its place, and its rule has
+title, help and link. A finding that a file or a policy suppresses stays in the report, marked as suppressed, with its justification. A
+*fingerprint* tells code scanning which findings are new (fingerprint.py).
 """
 
 from __future__ import annotations

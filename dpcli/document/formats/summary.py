@@ -1,7 +1,8 @@
 """summary: Markdown for the summary page of a CI job. It is appended to a file, such as the file that GITHUB_STEP_SUMMARY names.
 
-It is appended, because every step of a job may add to the page. The page does not show the exit code. If the command failed and the
-headline does not say so, a word for it is put before the headline.
+It is appended, because every step of a job may add to the page. The *headline* is the sentence that answers the user's question, and the
+*verdict* the outcome in a word. The page does not show the exit code. If the command failed and the headline does not say so, a word for
+the verdict is put before the headline.
 """
 
 from __future__ import annotations

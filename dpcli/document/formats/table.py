@@ -1,8 +1,8 @@
 """table: headline, tables and notes for readers, in a terminal or a log.
 
-The library rich lays out the tables. It is slow for many rows, so a long table is laid out once for the widest cells, and further rows are
-written in the places that rich gave to the columns (`_spans`, `_lines_of_rows`). A column of numbers is never cut or wrapped, even on a
-screen that is too narrow.
+The library rich lays out the tables, as a *grid* of columns under a *head* of column names. It is slow for many rows, so a long table is
+laid out once for its *widest* cells, and further rows are written in the places that rich gave to the columns (`_spans`, `_lines_of_rows`).
+A column of numbers is never cut or wrapped, even on a screen that is too narrow, as a number that loses its last digits is another number.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
 
 # Widths are numbers of terminal cells. A wide character, such as a Chinese one, fills two.
 FOLDED = 12  # smallest width of a column whose text may wrap, so that most words fit on a line
-GAP = 3  # cells between two columns
+GAP = 3  # cells between two columns, as rich lays them out
 PART = 256  # largest number of rows that rich lays out together; its time and memory grow with the number
-NARROW = 85  # smallest width of a screen that shows theorems, next to the columns that readers need more
+NARROW = 85  # smallest width of a screen that shows the column of theorems, as readers need the other columns more
 # The style of the headline for each verdict.
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
@@ -100,8 +100,7 @@ def _table_text(table: Table, console: Console, width: int) -> Iterator[str]:
     """Yield the text of a table, in one piece or in parts."""
     widest = _widest(table)
     columns, needed = _columns(table, list(map(cell_width, widest[0])), width)
-    # The table is wider than a screen that is too narrow, since a number that loses its last digits is a different number.
-    console.width = max(width, needed)
+    console.width = max(width, needed)  # wider than a screen that is too narrow for its numbers
     if len(table.rows) <= PART:
         yield _grid_text(columns, table.rows, table.flagged, console)
     else:
@@ -114,7 +113,8 @@ def _parts_of_grid(
 ) -> Iterator[str]:
     """Yield the text of a table in parts: its head, PART rows at a time, and its lower edge.
 
-    The two rows of `_widest` are added to each part, so that all parts have equal column widths. Their lines are cut off again.
+    The two rows of `_widest` are added to each part, so that all parts have equal column widths. Their lines are cut off again. A part with
+    highlighted rows, or with a cell that wraps, is laid out by rich, and any other part by `_lines_of_rows`.
     """
     widest_lines, lower_edge = _split_last_line(_grid_text(columns, widest, frozenset(), console, head=False))
     head = _grid_text(columns, widest, frozenset(), console)

@@ -1,6 +1,7 @@
 """text: one plain line for each finding, then the headline, for logs.
 
-A line is file:line:column: level rule: message, the form of compilers, at which editors jump to the place.
+A *finding* is an error or a warning about a place in a file. Its line is file:line:column: level rule: message, the form of compilers, at
+which editors jump to the place. The *headline* is the sentence that answers the user's question; details follow it.
 """
 
 from __future__ import annotations

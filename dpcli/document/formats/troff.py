@@ -1,7 +1,8 @@
 """Manual pages: the source in the language man(7), from sections with paragraphs and definition lists.
 
-`dpcli man` writes them (explain/commands/man.py). A text may mark words in bold with backticks or **, as docstrings do; every other
-character is shown as it is, so a full stop at the start of a line is no request of troff.
+`dpcli man` writes them (explain/commands/man.py). troff is the language of manual pages: a line that begins with a full stop or an
+apostrophe is a *request*, and a backslash begins an escape. A text may mark words in bold with backticks or **, as docstrings do; every
+other character is escaped, so that it is shown as it is.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ def literal(text: str) -> str:
     return LITERAL + text
 
 
-def unset(paragraph: str) -> str | None:
+def literal_text(paragraph: str) -> str | None:
     """Return the text of a block that `literal` marked; None for any other paragraph."""
     return paragraph.removeprefix(LITERAL) if paragraph.startswith(LITERAL) else None
 
 
 def _text(text: str) -> str:
-    body = unset(text)
+    body = literal_text(text)
     if body is not None:
         lines = "\n".join(_line(line) or "\\&" for line in body.rstrip("\n").split("\n"))
         return f".nf\n{lines}\n.fi"

@@ -1,5 +1,8 @@
 """Import and export of a DpEvent as JSON, and the Python functions from_dp_event and to_dp_event.
 
+A *DpEvent* is dp-accounting's description of a mechanism or of a composition of mechanisms. Here it becomes an `EventTree`, which reader.py
+converts to the tables of a pipeline file, and writer.py makes of a pipeline.
+
 dp-accounting 0.6 has no file format. The format here has the names of classes and fields that to_named_tuple uses. An event is a table
 { "type": "PoissonSampledDpEvent", "sampling_probability": 0.01, "event": { ... } }. An infinite number is the string "inf". The file
 contains the event alone, or also the neighbouring relation of its accountant and the pipeline from which it was exported.
@@ -27,7 +30,7 @@ from dpcli.file.toml.shown import shown
 from dpcli.file.toml.write import toml_text
 
 SCHEMA = "dpcli/dp-event/v1"
-WRAPPED = ("schema", "neighboring_relation", "pipeline")  # optional fields next to the event
+WRAPPED = ("schema", "neighboring_relation", "pipeline")  # optional fields of a table that contains an event
 ADJACENCIES = {relation: adjacency for adjacency, relation in RELATIONS.items()}
 COMMENTS = {"noise_multiplier": "relative to the bound on the values of one record, as in the event"}
 

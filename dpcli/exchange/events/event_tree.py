@@ -53,8 +53,9 @@ EVENTS: dict[str, EventFields] = {
     "SampledWithoutReplacementDpEvent": EventFields(("source_dataset_size", "sample_size", "event")),
     "RepeatAndSelectDpEvent": EventFields(("event", "mean", "shape")),
 }
-DEPTH = 60  # largest depth of nested events
-HOME = "dp_accounting.dp_event"
+DEPTH = 60  # largest depth of nested events, so that the recursion ends on any input; arbitrary
+HOME = "dp_accounting.dp_event"  # the module that has the classes of events
+# Advice for messages: how to write an event to a file.
 SNIPPET = """in Python:
 
     import json
@@ -64,7 +65,7 @@ SNIPPET = """in Python:
 
 @dataclass(frozen=True, slots=True)
 class EventTree(ForeignTable):
-    """An event.
+    """An event. The name of the table is the name of the event's class.
 
     Attributes:
         fields: The values by field. Numbers are int or float, sequences are tuples, and inner events are EventTree. A field without a

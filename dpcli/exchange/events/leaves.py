@@ -1,4 +1,7 @@
-"""The conversion of leaf events, which stand for one mechanism, to entries of a file and back.
+"""The conversion of leaf events of dp-accounting, which stand for one mechanism, to entries of a pipeline file and back.
+
+LEAVES has a pair of functions for each class of events: reader.py calls `keys` for an import, and writer.py `fields` for an export. The
+*keys* are those of an *entry*, the [[mechanism]] table of a file; the *fields* are those of an event.
 
 dp-accounting states noise relative to C, the bound on the values of one record, as `noise_multiplier` does. The adjacency decides how far a
 record moves the sum: by C if the record is added, removed or zeroed, and by 2 C if it is replaced. PLDAccountant computes with these
@@ -20,9 +23,12 @@ from dpcli.exchange.events.event_tree import EventTree, is_number
 from dpcli.exchange.foreign import rounded_down, rounded_up
 
 Keys = dict[str, Any]
-# Shape of an event for distributions of the number of trials. Other shapes are truncated negative binomial distributions.
+# The field `shape` of RepeatAndSelectDpEvent, by dpcli's name of the distribution of the number of trials. Other shapes are truncated
+# negative binomial distributions.
 SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
-LEAST_OF_KEEP = 1e-3  # smallest noise parameter that the key `keep` can state with 13 digits
+# Smallest noise parameter p of randomized response that becomes the key `keep`, near 1 - p. Doubles near 1 have 16 digits, so that p then
+# has 13; for a smaller one epsilon is stated. Accuracy alone: both are rounded to the safe side.
+LEAST_OF_KEEP = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,7 @@ def _response_keys(event: EventTree, change: RecordChange) -> Keys:
     if parameter >= LEAST_OF_KEEP and keep < 1.0:
         return {"keep": keep, "categories": buckets}
     odds = rounded_up(buckets * (1 - parameter) / parameter)
-    return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}
+    return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}  # rounded up, beyond the error of the logarithm
 
 
 def _response_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
@@ -146,6 +152,7 @@ def _response_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
         parameter = rounded_down((1 - Fraction(keys.pop("keep"))) * categories / (categories - 1))
     else:
         epsilon = keys.pop("epsilon")
+        # Rounded down. e^epsilon is a finite double only up to an epsilon of about 709.
         parameter = categories / (math.expm1(epsilon) + categories) * (1.0 - 1e-15) if epsilon < 700.0 else 0.0
     if parameter <= 0.0:
         raise InputError("its noise is too small to be a noise_parameter > 0")

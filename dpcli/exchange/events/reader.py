@@ -1,8 +1,10 @@
 """Import from dp-accounting: conversion of a tree of DpEvents to the tables of a pipeline file.
 
-An event becomes *drafts*, entries of the new file with their steps, sampling and parts. A leaf is a mechanism (leaves.py), and NESTED has
-the classes that contain other events or a sample. The entry must cost at least as much as the event under the stated adjacency; an event
-for which dpcli has no such entry is refused with the reason (REFUSED), and never approximated.
+A *DpEvent* is dp-accounting's description of a mechanism or a composition; an *entry* is the [[mechanism]] table of a pipeline file that
+states one. dp_event.py calls `tables_of_event`. An event becomes *drafts*, entries of the new file with their steps, sampling and *parts*
+(the entries that they run). A leaf is a mechanism (leaves.py), and NESTED has the classes that contain other events or a sample. The entry
+must cost at least as much as the event under the stated adjacency; an event for which dpcli has no such entry is refused with the reason
+(REFUSED), and never approximated.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ REFUSED = {
     "SampledWithReplacementDpEvent": "dpcli has no proof of amplification for samples drawn with replacement",
 }
 DISTRIBUTIONS = {shape: distribution for distribution, shape in SHAPES.items()}
-MOST_RUNS = 10**18  # largest number of repetitions of an event
+MOST_RUNS = 10**18  # largest number of repetitions of an event; the most steps that a pipeline file may state
 
-PURE_WITHOUT_DELTA = frozenset({LEAVES["EpsilonDeltaDpEvent"].type})
+WITH_DELTA = LEAVES["EpsilonDeltaDpEvent"].type  # the type of a guarantee that is of type PURE if its delta is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,8 @@ class EventReader:
     """The conversion of one tree.
 
     Attributes:
-        change: The neighbouring relation.
-        sizes: The dataset sizes that the samples of the tree state. The conversion adds them.
+        change: The neighbouring relation, as far as the conversion depends on it.
+        sizes: The dataset sizes that the samples of the tree state. They are collected during the conversion.
     """
 
     change: RecordChange
@@ -71,7 +73,7 @@ class EventReader:
             return NESTED[event.name](self, event, count)
         leaf = LEAVES[event.name]
         keys = leaf.keys(event, self.change)
-        if leaf.type in PURE_WITHOUT_DELTA and keys.get("delta") == 0.0:
+        if leaf.type == WITH_DELTA and keys.get("delta") == 0.0:
             leaf, keys = PURE, PURE.keys(event, self.change)
         return (Draft(leaf.type, keys, count),)
 

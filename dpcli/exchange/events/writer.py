@@ -1,7 +1,9 @@
 """Export to dp-accounting: conversion of a pipeline to a tree of DpEvents, the inverse of reader.py.
 
-Steps become self-composed events, sampling becomes an event around the mechanism, and entries that share a sample are composed inside it.
-Every key of an entry must be expressed by its event, or else the export is refused (`_event_of`). The adjacency is no part of an event:
+A *DpEvent* is dp-accounting's description of a mechanism or a composition; an *entry* is the [[mechanism]] table of a pipeline file that
+states one. dp_event.py calls `tree_of_pipeline`. Steps become self-composed events, sampling becomes an event around the mechanism, and
+entries that share a sample are composed inside it. Every key of an entry must be expressed by its event, or else the export is refused
+(`_event_of`). A sampling rate is rounded up, so that the event does not claim more privacy. The adjacency is no part of an event:
 dp_event.py writes it next to the event, as the accountant of dp-accounting takes it (RELATIONS).
 """
 
@@ -24,7 +26,7 @@ from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Unsampled
 
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE", "zero-out": "REPLACE_SPECIAL"}
-EVENT_OF = {leaf.type: name for name, leaf in LEAVES.items()}
+EVENT_OF = {leaf.type: name for name, leaf in LEAVES.items()}  # class of events by mechanism type
 # Keys of every entry that the structure of the event expresses, or that do not matter.
 SHARED = ("name", "type", "steps", "epochs", "sampling", "sample", "description")
 
@@ -38,15 +40,15 @@ def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
         raise InputError("an event describes the change of one record: expected max_contributions = 1, or no such key")
     if pipeline.privacy.adaptive:
         raise InputError("an event describes mechanisms that were fixed beforehand: expected adaptive = false, found true")
-    resolve(pipeline)
+    resolve(pipeline)  # raises InputError if dpcli cannot account for the pipeline
     writer = EventWriter.for_pipeline(pipeline)
-    members = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
-    shared = entries_by_sample(pipeline.mechanisms)
+    parts = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}  # entries that other entries run
+    entries_of_sample = entries_by_sample(pipeline.mechanisms)
     events = []
     for entry in pipeline.mechanisms:
-        readers = shared.get(entry.sample, (entry,))  # the entries that read the sample of this entry
-        if entry.name not in members and entry is readers[0]:
-            events.append(writer.event(*(reader.name for reader in readers)))
+        together = entries_of_sample.get(entry.sample, (entry,))  # the entries on the same sample, which become one event
+        if entry.name not in parts and entry is together[0]:
+            events.append(writer.event(*(member.name for member in together)))
     return _composed(events)
 
 
@@ -98,8 +100,8 @@ class EventWriter:
 
     def _inner(self, mechanism_type: str, keys: Keys) -> EventTree:
         """Return the event of one run on all of the data. The keys that it expresses are removed from `keys`."""
-        if mechanism_type in OWNERS:
-            return OWNERS[mechanism_type](self, keys)
+        if mechanism_type in COMPOUNDS:
+            return COMPOUNDS[mechanism_type](self, keys)
         if mechanism_type == PURE.type:
             return EventTree(EVENT_OF["approx-dp"], PURE.fields(keys, self.change))
         if mechanism_type not in EVENT_OF:
@@ -163,7 +165,8 @@ def _refusal(name: str, error: InputError) -> InputError:
     return InputError(f"mechanism {quoted(name)} cannot be a DpEvent: {error}")
 
 
-OWNERS: dict[str, Callable[[EventWriter, Keys], EventTree]] = {
+# Mechanism types that run other entries.
+COMPOUNDS: dict[str, Callable[[EventWriter, Keys], EventTree]] = {
     "composed": EventWriter.composed,
     "repeat-and-select": EventWriter.selected,
 }

@@ -21,12 +21,13 @@ from dpcli.file.pipeline.series import MAX_ENTRIES as MOST_PHASES
 from dpcli.file.toml.limits import read_head, title
 from dpcli.file.toml.shown import escaped, shown
 
+# Limits of memory and time, so that no file can exhaust them; arbitrary, and far beyond the history of a run.
 MAX_PICKLE = 64 * 1024 * 1024  # largest size of the pickled values in bytes; tensors are stored elsewhere in the file
 MAX_JSON = 16 * 1024 * 1024  # largest size of a JSON file in bytes
+MOST_SEARCHED_VALUES = 1_000_000  # largest number of values of a checkpoint that are searched
+MOST_STEPS = 10**18  # largest number of steps of a phase; the most that a pipeline file may state
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
 ZIP_MAGIC = b"PK\x03\x04"
-MOST_SEARCHED_VALUES = 1_000_000  # largest number of values of a checkpoint that are searched
-MOST_STEPS = 10**18  # largest number of steps of a phase
 
 
 def read_checkpoint(path: str) -> Any:

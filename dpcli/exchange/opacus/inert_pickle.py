@@ -25,8 +25,9 @@ KNOWN = re.compile(
     r"|numpy (dtype|ndarray)|numpy\.dtypes \w+DType|numpy\._?core\.multiarray (scalar|_reconstruct)"
     r"|opacus\.accountants\.\w+ \w+Accountant"
 )
+# Limits of time. Their values are arbitrary, and far beyond what a checkpoint has.
 LONGEST_KEY = 20  # largest number of values in a dict key, including those of nested tuples; a longer key may take long to hash
-MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle, which limits the time of reading it
+MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle
 # Types whose calls become a dict.
 DICT_TYPES = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}  # values by the instruction that pushes them

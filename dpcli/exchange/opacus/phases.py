@@ -1,6 +1,10 @@
 """Conversion of the history of an Opacus accountant to a pipeline file, and of a pipeline to such a history.
 
-`dpcli import opacus` calls `file_of_state`. `dpcli export opacus` calls `state_of`, and writes the state with `json_text` or `torch_bytes`.
+The *state* of an accountant has its *history*, a list of *phases*: steps with one noise multiplier and one sampling rate. `dpcli import
+opacus` calls `file_of_state`, which makes one entry (a [[mechanism]] table) of all phases. `dpcli export opacus` calls `state_of`, and
+writes the state with `json_text` or `torch_bytes`. An exported rate and number of steps are rounded up, so that the history does not claim
+more privacy. Opacus assumes Poisson sampling and does not record how batches were drawn, so the user states it, or the file says that it
+was assumed.
 """
 
 from __future__ import annotations
@@ -86,10 +90,10 @@ def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
         yield "it has max_batch_size, which Opacus cannot express"
     if entry.partition is not None:
         yield "it has a partition, which Opacus cannot express"
-    charged = [reader for reader in sample_readers(entry, pipeline.mechanisms) if not reader.spec.free]
-    companions = [quoted(reader.name) for reader in charged if reader is not entry]
-    if companions:
-        yield f"it shares its sample with {first_names(companions)}, but in Opacus each has a separate sample"
+    charged = [other for other in sample_readers(entry, pipeline.mechanisms) if not other.spec.free]
+    others = [quoted(other.name) for other in charged if other is not entry]
+    if others:
+        yield f"it shares its sample with {first_names(others)}, but in Opacus each has a separate sample"
 
 
 def json_text(state: OpacusState) -> str:
@@ -120,9 +124,11 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
     """Return the tables of the pipeline file. If dpcli export wrote the state, they are the tables that it added.
 
     The keys of [privacy] that the user states are added in both cases. `sampling` is how batches were drawn, poisson or shuffle; None to
-    assume Poisson sampling. Raises InputError if the added tables contradict the history, `asserted` or `sampling`, or there are too many
-    phases. Also if batches were shuffled and a phase before the last ends in the middle of a pass: a record may then be in one more batch
-    of the next phase than the number of its steps suggests.
+    assume Poisson sampling.
+
+    Raises InputError if the added tables contradict the history, `asserted` or `sampling`, or there are too many phases. It is raised too
+    if batches were shuffled and a phase before the last ends in the middle of a pass, as a record may then be in one more batch of the next
+    phase than the number of its steps suggests.
     """
     if state.carried is not None:
         if sampling not in (None, "poisson"):
@@ -133,7 +139,9 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
             "expected phases of whole passes, except for the last; found one that ends in the middle of a pass. With shuffled batches, a "
             "record may then be in two batches of the next phase: write the file by hand, with one more pass after each such phase"
         )
-    stages = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
+    stages = (
+        {"noise_multiplier": phase.noise_multiplier, "steps": phase.steps, "rate": phase.sample_rate} for phase in state.phases
+    )
     entry = staged_entry("dp-sgd", merged_stages(stages), sampling or "poisson")
     privacy = {"adjacency": OPACUS_ADJACENCY, **asserted.table, "releases": "all-checkpoints"}
     return {"format": 1, "privacy": privacy, "mechanism": [entry]}

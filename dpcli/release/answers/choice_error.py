@@ -1,7 +1,9 @@
 """Error bounds for choices by noisy scores: modes, top-k, quantiles and thresholds. The bounds do not depend on data.
 
-A *score* says how good a candidate is; the mechanism chooses with noise, and the *slack* is how far the chosen score may be below the best
-one, except with a stated probability. These bounds tell users what accuracy to expect. Privacy does not depend on them.
+The measures call it for their expected errors. A *score* is a whole number that says how good a candidate is, such as the count of a value;
+a mechanism chooses with noise. The *slack* is how far the chosen score may be below the best one, except with a stated probability of
+*failure*. *Peeling* is k choices in turn, each among the remaining candidates. The *sparse vector technique* tells whether counts reach a
+threshold. Bounds are rounded up: accuracy is at least as good as stated. Privacy does not depend on them.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from dpcli.release.answers.noise_tails import FINE, OMITTED, blocks, require_res
 from dpcli.release.noise.laws import failure_of, smallest_whole
 from dpcli.release.noise.selection import SparseVectorLaws
 
-LARGEST_EXPONENT = 700.0  # e^x is a finite double up to this x
-ROUNDED_UP = 1.0 + 1e-14  # factor that allows for rounding errors
+LARGEST_EXPONENT = 700.0  # e^x is a finite double up to this x; for larger x, the odds / (1 + odds) below are 1 as well
+ROUNDED_UP = 1.0 + 1e-14  # factor that exceeds the rounding errors of the few operations before it
 
 
 def slack(candidates: int, scale: float, failure: float) -> int:

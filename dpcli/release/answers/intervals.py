@@ -1,8 +1,12 @@
 """Confidence intervals of noisy answers, and the noise that meets a target error.
 
-An interval covers the noise alone, and not the effect of values that were clamped or rows that were left out. Numbers are noisy integers in
-steps and become units of the answer at the end (`on_grid`), so that 1234 steps of 0.01 are 12.34. Ends of sums are whole steps, and other
-ends are rounded outward. Noise for a target is rounded to more accuracy, which costs more privacy and is charged as such.
+The measures (measures/) call it for the intervals of their answers and for expected errors, vectors.py for the noise of a query that states
+an error. A *law* is the distribution of integer noise (noise/laws.py). A *step* is the declared unit of rounding of a column: noisy numbers
+are whole numbers of steps, and become units of the answer at the end (`on_grid`), so that 1234 steps of 0.01 are 12.34.
+
+An interval covers the noise alone, and not the effect of values that were clamped or rows that were left out. It follows from upper bounds
+on tails, so it is never too narrow; ends that are not whole steps are rounded outward. Noise for a target error is rounded to more
+accuracy, which costs more privacy and is charged as such. Privacy does not depend on an interval.
 """
 
 from __future__ import annotations
@@ -16,14 +20,16 @@ from fractions import Fraction
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of, half_width, rounded_up
 
-HALVINGS = 200  # largest number of halvings in a bisection
-CLOSE = 1e-4  # distance of a computed end from the true end, relative to the distance of the end from the start
-PROBES = 16  # number of parts into which the values beyond an end are divided for further tests
+# The search for the ends of an interval that a test of values defines (`accepted_range`). It returns the outer end of the last step.
+HALVINGS = 200  # largest number of halvings. CLOSE ends the search earlier, unless the end is next to the start
+CLOSE = 1e-4  # how far the returned end may be beyond the true end, relative to its distance from the start: accuracy against time
+PROBES = 16  # parts into which the values beyond an end are divided, to look for accepted values there; arbitrary
 FIFTY_DIGITS = Context(prec=50)  # the error of a root is far below the last bit of a double
 
-LEAST_SPREAD = 1e-3  # smallest scale or sigma that dpcli chooses
-DIGITS = 6  # significant digits of a scale or sigma that dpcli chooses
-NEAR_ONE = 1.0 + 1e-9  # ratio of the ends at which the search for a scale stops
+# The search for the noise of an error target (`spread_within`). Its result is tested, so these values affect accuracy alone.
+LEAST_SPREAD = 1e-3  # smallest scale or sigma that dpcli chooses; noise of this scale is almost always 0
+DIGITS = 6  # significant digits of a scale or sigma that dpcli chooses, so that it can be read
+NEAR_ONE = 1.0 + 1e-9  # ratio of the ends at which the search stops, well below the last of DIGITS
 FARTHEST = 2**62  # larger error targets are reduced to this; the widest noise exceeds it with a probability below e^-4000
 
 
@@ -41,11 +47,11 @@ class ConfidenceInterval:
 
 
 def accepted_range(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
-    """Return the ends of an interval within [low, high] that contains the values which a test accepts.
+    """Return the ends of an interval within [low, high] that contains the values which a test accepts, if these are a range.
 
-    The search begins at `start`, and each end is rounded outwards. An end of the range is returned in three cases. The test accepts the
-    end of the range itself. The test accepts one of PROBES - 1 values between the computed end and the end of the range. Or the test
-    rejects `start`, and then the accepted values may lie anywhere.
+    The search begins at `start`, and each end is rounded outwards. An end of the range [low, high] is returned in three cases. The test
+    accepts that end itself. The test accepts one of PROBES - 1 values between the computed end and that end, as the accepted values are
+    then no single range. Or the test rejects `start`, and then the accepted values may lie anywhere.
     """
     if not accepts(start):
         return low, high

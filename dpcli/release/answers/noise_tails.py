@@ -1,9 +1,10 @@
 """Upper bounds on the tails of weighted sums of independent noises, such as N + w M.
 
-The intervals of ratios and of weighted counts need them. A *law* is a distribution on the whole numbers (laws.py); its *tail* at x is P(X
->= x). A law is cut into blocks, each of which counts at its lowest number, where a tail is largest; what is left out at the ends is added
-to the probability of failure. So a tail is overestimated, up to the errors of a law's own tail. Nothing here touches the privacy of an
-answer, only the width of its interval.
+The intervals of means and variances (ratios.py) and of weighted counts (measures/weighted_counts.py) need them. A *law* is a distribution
+on the whole numbers (noise/laws.py), its *spread* is its scale or sigma, and its *tail* at x is P(X >= x). A law is cut into *blocks* of
+consecutive numbers, each of which counts at its lowest number (a *node*), where a tail is largest. What is left out at the ends is added
+to the *probability of failure*, 1 - confidence. So a tail is overestimated, up to the errors of a law's own tail, and intervals are never
+too narrow. Nothing here touches the privacy of an answer, only the width of its interval.
 """
 
 from __future__ import annotations
@@ -18,23 +19,28 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
 
-OMITTED = 1e-12  # probability outside the nodes of a law; it is added to the probability of failure
-FINE = 64  # nodes per scale of a noise. If the scale spans fewer whole numbers, each one is a node and the sum is exact
-COARSE = 16  # nodes per scale if a table is computed for each answer
-CELLS = 1024  # number of cells in a table of tails
-ROWS = 256  # number of rows of the table that are computed at a time, to bound the memory
-NEGLIGIBLE = 1e-16  # nodes of at most this probability are left out; it is added to the probability of failure
+# Probabilities that are left out, and added to the probability of failure. Smaller values cost time, and intervals hardly get narrower.
+OMITTED = 1e-12  # of numbers outside the blocks of a law
+NEGLIGIBLE = 1e-16  # largest probability of a block that a table leaves out
+
+# Grids. A coarser one gives wider intervals in less time, and none that is too narrow. The values are choices.
+FINE = 64  # blocks per scale of a noise. If the scale is less than twice this, each whole number is a block, and the sum is exact
+COARSE = 16  # blocks per scale where a table is computed for each answer
+CELLS = 1024  # cells in a table of tails
+ROWS = 256  # points of the table that are computed at a time, to bound the memory
+
+# Bound on the errors of the tail of a convolved law, for each noise in it. A law's own tail is at most 1e-8 too high (`NoiseLaw.at_least`).
+TAIL_ERROR = 3e-8
+LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law, to bound time and memory
 
 Tail = Callable[[Array], Array]  # function from x to an upper bound on P(X >= x)
-
-TAIL_ERROR = 3e-8  # bound on the errors of a convolved tail for each law. A law's own tail has an error of at most 1e-8 (laws.py)
-LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law
 
 
 def tail_of(law: NoiseLaw) -> Tail:
     """Return the tail of an integer law as a function of real numbers.
 
-    A number within rounding error of an integer counts as that integer.
+    A number that is above an integer by less than 1e-9 and a relative 1e-12, more than rounding can cause, counts as that integer. Its tail
+    is then larger, which is the safe side.
     """
 
     def tail(x: Array) -> Array:
@@ -60,7 +66,7 @@ def sum_quantile(tail: Tail, law: NoiseLaw, weight: float, failure: float) -> fl
     low, high = 0.0, 1.0
     while sum_exceeds_probability(tail, law, weight, high) > failure:
         low, high = high, 2.0 * high
-    while high - low > 1e-6 * high:
+    while high - low > 1e-6 * high:  # accuracy of an expected error, which is shown with three digits
         middle = 0.5 * (low + high)
         low, high = (middle, high) if sum_exceeds_probability(tail, law, weight, middle) > failure else (low, middle)
     return high
@@ -117,9 +123,9 @@ class TailTable:
 def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
     """Return an upper bound on the tail of N + weight M, where N has `law` and M has `other`. It is a sum over the blocks of M."""
     nodes, masses, _ = blocks(other, COARSE)
-    heavy = masses > NEGLIGIBLE
-    omitted = float(masses[~heavy].sum()) + OMITTED
-    nodes, masses = nodes[heavy], masses[heavy]
+    is_kept = masses > NEGLIGIBLE
+    omitted = float(masses[~is_kept].sum()) + OMITTED
+    nodes, masses = nodes[is_kept], masses[is_kept]
     reach = half_width_beyond(law, OMITTED) + abs(weight) * half_width_beyond(other, OMITTED)
     reach = max(reach, 1.0)  # a law that is almost always 0 has a reach of 0
     grid = np.linspace(-reach, reach, CELLS + 1)

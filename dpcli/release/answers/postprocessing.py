@@ -1,7 +1,8 @@
 """Postprocessing of noisy answers: what is done to numbers that have their noise, and costs no privacy.
 
-A query states "non-negative" or "whole" (POSTPROCESSING), and a count with totals is made consistent. The answer names each kind that was
-applied, in the words below, as a reader must know that a 0 may have been a negative number.
+A query states "non-negative" or "whole" (POSTPROCESSING), and a count with totals is made consistent: its parts, the counts by key, then
+add up to the total. The answer names each kind that was applied, in the words below, as a reader must know that a 0 may have been a
+negative number. No interval becomes less likely to cover the truth (for "whole", a truth that is whole).
 """
 
 from __future__ import annotations

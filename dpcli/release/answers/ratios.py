@@ -1,8 +1,9 @@
 """Means and variances from noisy sums and counts: estimates, confidence intervals, and the best split of the cost of a mean.
 
-S and C are a noisy sum, in steps from the centre of the range, and a noisy count. The interval of a ratio contains the values that a test
-accepts: those for which S - value * C is no larger than its noise explains. So it is valid for every true count above 0, also a small one.
-Estimates and widths depend on the choices here, and the privacy does not.
+measures/averages.py calls it with a noisy sum S, in *steps* (the declared unit of rounding of a column) from the centre of the range, a
+noisy count C, and the *laws* of their noises (noise/laws.py). The interval of a ratio contains the values that a test accepts: a value
+passes if S - value * C is no larger than its noise explains (Fieller 1954). So the interval is valid for every true count above 0, also a
+small one, and errs on the wide side. Estimates and widths depend on the choices here, and the privacy does not.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from dpcli.release.answers.intervals import ConfidenceInterval, accepted_range
 from dpcli.release.answers.noise_tails import sum_exceeds_probability, sum_quantile, tail_of, tail_of_sum
 from dpcli.release.noise.laws import NoiseLaw, failure_of
 
-# One step. The tail of an integer law at x lies between the values of a smooth tail at x - 1/2 and x + 1/2.
+# Steps by which the test of a value is relaxed while the ends of an interval are searched, so that the interval is rather too wide. The
+# tail of integer noise is a step function: values at which the tested difference is a whole number are accepted slightly more often than
+# their neighbours, and the bisection could miss them. The tail at x lies between those of a smooth law at x - 1/2 and x + 1/2.
 LATTICE_STEP = 1.0
 
-NUISANCE = 1.0 / 20.0  # share of the probability of failure that the interval of the unknown mean uses
+# Share of the probability of failure that the interval of the unknown mean uses in the interval of a variance. It affects the width alone.
+NUISANCE = 1.0 / 20.0
 
 # The ratio of a noisy sum S and a noisy count C has the error of (S - mean C) / C. Its variance is proportional to
 # var(S) + mean^2 var(C), where `mean` is the mean of the centred values. The true mean is unknown. It is at most half of the range, and
@@ -51,12 +55,12 @@ class NoisyMean:
             return 0.5 * (self.low + self.high)
         return min(max(self.total / self.count, self.low), self.high)
 
-    def p_value(self, mean: float, nearer: float = 0.0) -> float:
+    def p_value(self, mean: float, slack: float = 0.0) -> float:
         """Return an upper bound on the p-value of the hypothesis that `mean` is the true mean.
 
-        The observed difference is first reduced by `nearer` steps.
+        slack: number of steps by which the observed difference is first reduced, which makes the p-value larger.
         """
-        distance = abs(self.total - mean * self.count) - nearer - 1e-15 * abs(self.total)  # allows for rounding errors
+        distance = abs(self.total - mean * self.count) - slack - 1e-15 * abs(self.total)  # allows for rounding errors
         return sum_exceeds_probability(tail_of(self.total_law), self.count_law, mean, distance)
 
     def interval(self, confidence: float) -> ConfidenceInterval:
@@ -112,7 +116,9 @@ class NoisyVariance:
         failure = failure_of(confidence)
         lowest, highest = self.mean.ends(failure * NUISANCE)
         level = failure * (1.0 - NUISANCE)
-        low, high = accepted_range(lambda v: self.p_value(v, lowest, highest) > level, self.estimate(), 0.0, self.largest)
+        low, high = accepted_range(
+            lambda variance: self.p_value(variance, lowest, highest) > level, self.estimate(), 0.0, self.largest
+        )
         return ConfidenceInterval(low, high, confidence)
 
     def p_value(self, variance: float, low: float, high: float) -> float:

@@ -79,10 +79,10 @@ def command(
         return _show_comparison(plan, format_, outputs)
     if dry_run:
         return emit(_dry_run_document(plan, ledger, dataset, window), format_, outputs)
-    with opened_or_none(ledger, dataset) as books, progress("queries") as report:
-        result = release(over_window(plan, books, window), books, key, report)
+    with opened_or_none(ledger, dataset) as opened, progress("queries") as report:
+        result = release(over_window(plan, opened, window), opened, key, report)
         if result.fresh:
-            warn_after_run(books, result.run)
+            warn_after_run(opened, result.run)
     if parquet is not None:
         write(parquet, parquet_of(sheet_of(result.answers)))
     return emit(outcome_document(result), format_, outputs)
@@ -96,10 +96,10 @@ def _dry_run_document(plan: ReleasePlan, ledger: str | None, dataset: str | None
     from dpcli.sessions.commands.ledger_options import opened_or_none
     from dpcli.sessions.window import over_window
 
-    with opened_or_none(ledger, dataset) as books:
-        plan = over_window(plan, books, window)
-        if books is not None or plan.pipeline.privacy.window is None:
-            plan = plan.reading(books)
+    with opened_or_none(ledger, dataset) as opened:
+        plan = over_window(plan, opened, window)
+        if opened is not None or plan.pipeline.privacy.window is None:
+            plan = plan.reading(opened)
     return with_quote(plan_document(plan), ledger, dataset, plan.pipeline, charged_before(plan))
 
 

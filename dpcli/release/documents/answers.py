@@ -1,7 +1,8 @@
 """Answers of a release as a table, as lines of text, and as rows for csv and parquet. documents/release.py puts them into documents.
 
-The answers are noisy already. The ends of an interval are rounded outward in a table, and have all digits in rows. The columns of rows are
-promised to programs; tables and lines may change.
+An answer has a row for each *key*, a combination of values of the columns by which the query groups, with a value and its confidence
+interval. The answers are noisy already. The ends of an interval are rounded outward in a table, and have all digits in a *sheet*, the table
+for programs. The columns of a sheet are promised to programs; tables and lines may change.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 # Columns of a sheet before and after the columns of the keys.
 QUERY_COLUMNS, VALUE_COLUMNS = ("query", "measure"), ("value", "lower", "upper", "confidence")
 CHOSEN = "chosen"  # parquet column for values that are text, such as a chosen key
-MOST_SHOWN = 1_000  # largest number of answers in a table; csv and json contain all answers
+MOST_SHOWN = 1_000  # largest number of answers in a table, which nobody reads further; csv and json contain all answers
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:

@@ -1,8 +1,13 @@
 """Documents of a release: its plan with costs and expected errors, its answers, its statement, and reasons for its noise.
 
+A *document* is the result of a command as tables, sentences and JSON, which every output format can show. `dpcli release` shows
+`plan_document` (--dry-run) and `outcome_document`, release_run.py stores `statement`, and `dpcli explain query` shows
+`explanation_document`. A *priced* query is a query with its *mechanisms*, the noise or choices that answer it. A *unit* is whom the release
+protects, with all of its rows; a *window* is the part of the rows that a ledger's blocks allow it to read.
+
 The plan, the explanation and the expected errors are made before any data are read. The answers are noisy already when they arrive here, so
-everything in this file is public, and nothing here may open the source. Keys of json are promised to programs; tables and sentences may
-change.
+everything in this file is public, and nothing here may open the source. Epsilon is an upper bound. Keys of JSON are promised to programs;
+tables and sentences may change.
 """
 
 from __future__ import annotations
@@ -115,7 +120,7 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
     rows_read = "" if plan.window is None else plan.window.words
     joins = (f"{note[:1].upper()}{note[1:]}" for note in _join_notes(plan))
-    sentences = (f"{rows_read[:1].upper()}{rows_read[1:]}", _bound_words(plan), *joins)
+    sentences = (f"{rows_read[:1].upper()}{rows_read[1:]}", _block_sentence(plan), *joins)
     scope = "".join(f"{escape(sentence)}.\n\n" for sentence in sentences if sentence)
     queries_text = f"# Release: {title}\n\n{cost}, for all of these queries together:\n\n{lines}\n{scope}"
     disclosed_pipeline = replace(plan.pipeline, path=plan.path, disclosure=disclosed(plan, answers))
@@ -129,7 +134,9 @@ def disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure
 
     unit = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
     aggregations = (priced.query.aggregation(priced.setting) for priced in plan.queries)
-    clips = [aggregation.clip for aggregation in aggregations if aggregation.values]
+    clips = [
+        aggregation.clip for aggregation in aggregations if aggregation.values
+    ]  # for each query that sums values; None if not clipped
     means = "; of more rows, a sum, mean or variance counts max_rows times their mean, rounded at random" if None in clips else ""
     totals = "; a sum with max_total adds up all its rows, and clips the total in each key" if any(clips) else ""
     known: dict[str, Any] = {
@@ -168,7 +175,10 @@ def explanation_document(plan: ReleasePlan) -> Document:
 
 
 def _why_table(priced: PricedQuery) -> Table:
-    """Return a table that derives the noise of a query under the file's adjacency, and under the other adjacency at the same cost."""
+    """Return a table that derives the noise of a query under the file's adjacency, and under another one at the same cost.
+
+    The other is add-remove for replace-one, and replace-one for add-remove and zero-out.
+    """
     stated = priced.setting.adjacency
     other = Adjacency.ADD_REMOVE if stated is Adjacency.REPLACE_ONE else Adjacency.REPLACE_ONE
     rows: list[tuple[str, str, str]] = []
@@ -253,12 +263,12 @@ def _unit_note(plan: ReleasePlan) -> str:
 
 
 def _by_block(plan: ReleasePlan) -> bool:
-    """Return whether the rows of a unit are bounded in each block separately."""
+    """Return whether the rows of a unit are bounded in each block of the ledger separately, so that only its rows in one are protected."""
     return plan.source.unit is not None and plan.window is not None and plan.window.block_part is not None
 
 
-def _bound_words(plan: ReleasePlan) -> str:
-    """Return a note that the guarantee covers a unit's rows in one block; "" if it covers all rows of a unit."""
+def _block_sentence(plan: ReleasePlan) -> str:
+    """Return sentences that the guarantee covers a unit's rows in one block; "" if it covers all rows of a unit."""
     if not _by_block(plan):
         return ""
     unit = f'one "{plan.source.unit}"'

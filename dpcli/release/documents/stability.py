@@ -1,8 +1,9 @@
 """Tables and pictures of `dpcli release --compare`: the lead that the most common value needs, for each mechanism that releases it.
 
-The *gap* is the lead of the most common value over the next one, and the *domain* the number of values that are possible. Mechanisms over
-declared values need a gap that grows with the domain; propose-test-release and the stability histogram do not, and spend a delta instead.
-The comparison reads no data. The probabilities are those of stability/mode_comparison.py.
+The *gap* is the lead of the most common value over the next one, in rows, and the *domain* is the set of possible values. Mechanisms over
+declared values need a gap that grows with the size of the domain; propose-test-release (a noisy test of whether the value is stable) and
+the stability histogram (a threshold on noisy counts) do not, and spend a delta instead. A *curve* is the probability of the right value at
+each gap. The comparison reads no data; stability/mode_comparison.py computes it. A *document* is what a command returns to be shown.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, MECHANISMS, PTR, STABILITY, Comparison, ModeRelease, RightCurve
 
-LARGE = 10**15  # larger domains are written as powers of ten
-DECADES = 13  # end of the axis of domain sizes is below 10^DECADES
+# Choices of what is shown. None of them changes a probability.
+LARGE = 10**15  # larger domains are written as powers of ten, as their digits would fill a cell
+DECADES = 13  # the axis of domain sizes ends at 10^(DECADES - 1)
 ROOM = 1.1  # factor by which the axis of gaps is longer than the highest curve needs, so that no line touches the frame
-DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
+DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins, as examples
 ALONE = "in the compared data, all rows have the right value, so its count is the gap"
 NOTES = (
     "without bounds, a noisy maximum is impossible and the sensitivity of a sum is infinite; propose-test-release needs no bounds: it "

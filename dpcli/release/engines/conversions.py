@@ -1,8 +1,12 @@
 """SQL that converts a column from the type in which it is stored to the type that [source.columns] declares.
 
-A column may be text in a csv, a decimal in a database and a double in parquet, and must then have the same values in every engine. A value
-that has no conversion becomes null, and counts as missing: it never fails, as an error would tell that there is such a value. A conversion
-is a function of the stored column as a term and of the layers (scalars.py) that gives the converted term.
+source_table.py calls it for each column that an engine reads, and sql_nodes.py for casts of texts. A column may be text in a csv, a decimal
+in a database and a double in parquet, and must then have the same values in every engine. A value that has no conversion becomes null, and
+counts as missing: it never fails, as an error would tell that there is such a value.
+
+A *term* is a piece of SQL, and *layers* are nested SELECTs that give names to terms, so that none is repeated (scalars.py). A conversion is
+a function that returns the converted term, given the stored column as a term and the layers. A *family* is a group of stored types that
+are converted alike.
 """
 
 from __future__ import annotations
@@ -20,10 +24,10 @@ Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp
 WHOLE = "[+-]?[0-9]{1,19}"
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?"
 DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-MOST_DIGITS = 300  # longer texts are not converted to numbers
+MOST_DIGITS = 300  # characters; longer texts are not converted to doubles. Arbitrary, as no double needs as many
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
-FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
-Convert = Callable[[Term, Layers], Term]
+FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"  # the years that four digits can state
+Convert = Callable[[Term, Layers], Term]  # function that returns a converted term
 
 
 def convert_column(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:

@@ -1,8 +1,11 @@
 """The SQL dialects of DuckDB, PostgreSQL and Spark.
 
-sql_statement.py writes the statement of an aggregation and scalars.py the expressions in it, both by the methods of `Dialect`. The SQL that
-a method returns has the same value in all three dialects: a release must not depend on the engine, and a value must not fail in one of
-them.
+sql_statement.py writes the statement of an aggregation (exact sums for each key) and scalars.py the expressions in it, both by the methods
+of `Dialect`. The SQL that a method returns has the same value in all three dialects: a release must not depend on the engine, and no value
+of a row may make the statement fail in one of them, as that would be an answer without noise.
+
+A *decimal* is a double, as [source.columns] calls it; an *exact* number is a decimal fraction of a database. The *digest* of a text is a
+hash with a secret in it, which draws the rows that count.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ Period = Literal["year", "quarter", "month", "week"]
 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
-COLLATIONS = ("noaccent", "nfc")  # two different collations of DuckDB, so that every column lacks one of them
+# Two different collations of DuckDB. A column with a collation lacks one of them, and its texts cannot be compared with a text of that one.
+COLLATIONS = ("noaccent", "nfc")
 DIGEST_BITS = 48  # number of bits of a digest, the first 12 hexadecimal digits of SHA-256; a double represents them exactly
 
 

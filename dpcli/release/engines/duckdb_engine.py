@@ -1,9 +1,11 @@
 """The DuckDB engine, which reads csv, parquet and .duckdb files in this process.
 
-sql_statement.py writes the query, in the dialect of dialects.py; this module opens the table, names its columns and types, and returns the
-exact totals. Rows that do not fit in memory are written to a spill folder, which is removed at the end. What DuckDB would decide silently
-is refused (columns whose types differ between files, names that differ by case) or converted (texts with a collation, to be compared by
-their bytes). `harden` denies a view of the file the network and all files but those of [source]; it must run before the table is read.
+An *engine* answers an aggregation (aggregate.py) by its exact *totals*, the counts and sums for each key. sql_statement.py writes the
+query, in the dialect of dialects.py; this module opens the table, names its columns and types, and runs the query. Rows that do not fit in
+memory are written to a *spill folder*, which is removed at the end. What DuckDB would decide silently is refused (columns whose types
+differ between files, names that differ by case) or converted (texts with a collation, to be compared by their bytes). `harden` denies a
+view of the file the network and all files but those of [source]; it must run before the table is read. No message quotes DuckDB's own,
+which may contain values of rows.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from dpcli.release.engines.source_table import ActualColumn, ActualTable, Source
 from dpcli.release.engines.spill_folder import SpillFolder, spill_folder
 from dpcli.release.engines.sql_engine import SqlEngine, numbered_names, refused_join, require_once
 
+# Choices of speed against memory. They change no answer; a csv with a longer row is refused.
 MEMORY = "256MB"  # memory of queries, beyond which rows are spilled; the process takes about 100 MB in addition
 THREADS = 4  # largest number of threads, since each takes memory
 LONGEST_ROW, BUFFER = 2**24, 2**25  # largest size of a csv row, and size of the read buffer, which holds two rows, in bytes
@@ -102,10 +105,10 @@ class DuckDB(SqlEngine):
         return csv_table(files, header, in_order=True)
 
     def _csv(self, in_order: bool = False) -> ActualTable:
-        """Return the table of csv files, whose columns are all texts. `in_order` has the meaning that `_read_csv` states."""
+        """Return the table of csv files, and note in `split` whether several threads read it. in_order: as in `_read_csv`."""
         header = header_of(self.files, self.table.stored)
         self.split = None if in_order else header
-        return csv_table(self.files, header, in_order)
+        return csv_table(self.files, header, in_order=in_order)
 
     def _parquet(self, files: Files, wanted: frozenset[str]) -> ActualTable:
         item = f"read_parquet({_list(files.paths)}, hive_partitioning = false)"
@@ -124,21 +127,21 @@ class DuckDB(SqlEngine):
     def _column_names(self, files: Files, wanted: frozenset[str]) -> list[str]:
         """Return the column names of the first file.
 
-        Raises InputError if a wanted column has different types in different files, so that DuckDB would cast its values, or a name differs
-        from it only by case, so that DuckDB would identify the two columns.
+        Raises InputError if a wanted column has different types in different files, so that DuckDB would cast its values, or another name
+        differs from the wanted one only by case, so that DuckDB would take the two for one column.
         """
         place = files.place
         first, *others = (self._parquet_columns(path, place) for path in files.paths)
         names = {name for columns in (first, *others) for name, _ in columns}
         for declared in sorted(wanted) if others else ():
-            twins = sorted(name for name in names if name != declared and name.casefold() == declared.casefold())
-            if twins:
-                raise InputError(f'{place}: expected "{declared}" in one spelling in all files, found "{twins[0]}" too')
-            kinds_in_first = _kinds_of(declared, first)
+            spellings = sorted(name for name in names if name != declared and name.casefold() == declared.casefold())
+            if spellings:
+                raise InputError(f'{place}: expected "{declared}" in one spelling in all files, found "{spellings[0]}" too')
+            first_kinds = _kinds_of(declared, first)
             for columns in others:
                 kinds = _kinds_of(declared, columns)
-                if kinds != kinds_in_first:
-                    shown = dict.fromkeys(str(each[0]) if each else "none" for each in (kinds_in_first, kinds))
+                if kinds != first_kinds:
+                    shown = dict.fromkeys(str(each[0]) if each else "none" for each in (first_kinds, kinds))
                     raise InputError(f'{place}: expected "{declared}" of one type in every file, found {" and ".join(shown)}')
         return [name for name, _ in first]
 
@@ -263,7 +266,7 @@ def public_paths(table: SourceTable) -> tuple[str, ...]:
 
 
 def csv_table(files: Files, header: Header, in_order: bool) -> ActualTable:
-    """Return the table of csv files, whose columns are all texts. `in_order` has the meaning that `_read_csv` states."""
+    """Return the table of csv files, whose columns are all texts. in_order: as in `_read_csv`."""
     sql_names = numbered_names(len(header.names))
     fields = {name: ActualColumn(sql, "text", "text") for name, sql in zip(header.names, sql_names, strict=True)}
     return ActualTable(_read_csv(files, header, in_order), fields, files.place, named=False)
@@ -322,13 +325,13 @@ def _folders(paths: Sequence[str]) -> str:
 
 def _top_columns(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
     """Return the names and types of the top-level columns in a parquet schema, which lists each node before its children."""
-    columns, expected_below = [], 0  # nodes below the last column that have not been listed yet
-    for name, children, kind in schema[1:]:
-        if expected_below == 0:
+    columns, nodes_below = [], 0  # number of nodes below the last column that have not been listed yet
+    for name, children, kind in schema[1:]:  # the first node is the table
+        if nodes_below == 0:
             columns.append((str(name), kind))
         else:
-            expected_below -= 1
-        expected_below += children or 0
+            nodes_below -= 1
+        nodes_below += children or 0
     return columns
 
 

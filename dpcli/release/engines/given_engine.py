@@ -1,8 +1,9 @@
 """The engines of tables that a program has in memory, for `dpcli.release`: one in DuckDB, and one in Spark for its own data frames.
 
-They copy the columns that are asked about once, after the charge, and read the copy. So all queries see one state of a table that the
-program may change meanwhile. A relation or a data frame may have other rows each time that it is read; even then, no unit counts with more
-rows than it may.
+An *engine* answers aggregations (exact counts and sums for each key) by SQL. given_table.py has the tables, as parts that DuckDB can read.
+The engines copy the columns that the queries use once, after the charge, and read the copy. So all queries see one state of a table that
+the program may change meanwhile. A relation or a data frame may have other rows each time that it is read; even then, no *unit* (whom the
+release protects, with all of its rows) counts with more rows than it may.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from dpcli.release.engines.spill_folder import spill_folder
 from dpcli.release.engines.sql_engine import SqlEngine, numbered_names, require_once
 
 PLACE = "the table given to dpcli.release"
-COPY, PART = "given", "part"  # names of the copy, and of the part of the table that is being copied
-UNREADABLE = "a type that DuckDB cannot read"
+COPY, PART = "given", "part"  # names in SQL of the copy, and of the part of the table that is being copied
+UNREADABLE = "a type that DuckDB cannot read"  # name of a type, for messages
 
 
 @dataclass(slots=True)
 class GivenDuckDB(DuckDB):
     """A table in memory that DuckDB copies.
 
+    given: the table of the program.
     types: DuckDB's types of the columns that are copied, by their places in the table.
+    copied: whether the copy was made.
     """
 
     given: GivenTable = field(kw_only=True, repr=False)

@@ -1,8 +1,9 @@
 """Tables that a program has in memory, as parts that DuckDB can read.
 
-The columns of a part are named f0, f1, ... by their places in the table. So no name is special, and names that repeat do no harm. The type
-of a column follows from the type that the table states for it, and never from its values. A single row must not decide how others are read.
-`place` is the number of a column, from 0.
+`dpcli.release(table, ...)` calls `given_table` for the table of the program, and given_engine.py copies the parts. The columns of a part
+are named f0, f1, ... by their *places* in the table (numbers from 0). So no name is special, and names that repeat do no harm. The type of
+a column follows from the type that the table states for it, and never from its values: a single row must not decide how others are read,
+as that would be an answer without noise. Columns of objects are read one value at a time, as the texts that a csv would have.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from dpcli.base.errors import InputError
 from dpcli.release.engines.dialects import COLLATIONS
 
 PART_ROWS = 100_000  # rows of a pandas or polars table that are converted at once, since the converted texts take much memory
-LARGEST_WHOLE = 2**63  # a whole number below this is written with its digits alone
-LARGEST_BITS = 1_000  # more bits make a whole number of more than 300 digits, which counts as missing in a csv as well
+LARGEST_WHOLE = 2**63  # a whole number of any type below this is written with its digits alone, as it may be an integer of 64 bits
+# More bits make a whole number of more than 300 digits, which counts as missing in a csv as well (conversions.py)
+LARGEST_BITS = 1_000
 PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look at the values: numbers, booleans, timestamps
 # Types of pandas whose columns have a mask of missing values. DuckDB reads them as the numbers and booleans that they hold.
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})

@@ -1,8 +1,9 @@
 """The PostgreSQL engine, which reads a table or a view of a server in one read-only snapshot.
 
-All queries of a release read one snapshot, whatever others write to its tables meanwhile (a foreign table or a volatile view may still
-change). Names of functions are looked up in pg_catalog only, so that no schema of another role can replace one; settings on which literals
-and dates depend are fixed for the transaction. Every kind of text is cast to one that is compared by bytes.
+An *engine* answers aggregations (exact counts and sums for each key) by one SQL statement each (sql_engine.py). All queries of a release
+read one snapshot, whatever others write to its tables meanwhile (a foreign table or a volatile view may still change). Names of functions
+are looked up in pg_catalog only, so that no schema of another role can replace one; settings on which literals and dates depend are fixed
+for the transaction. Every kind of text is cast to one that is compared by bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dpcli.release.engines.dialects import Dialect, PostgresSql
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine, refused_join
 
-CONNECT_SECONDS = 30  # time after which an unreachable server is an error
+CONNECT_SECONDS = 30  # time after which an unreachable server is an error; arbitrary
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext", "uuid"), "text"),
     **dict.fromkeys(("int2", "int4", "int8"), "whole"),
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Family] = {
     "date": "date",
     "timestamp": "timestamp",
 }
+# Statements that set up the transaction.
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Only the server's own operators and functions are used. Others could add better matching ones to a schema in which they may write.
 OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"

@@ -1,7 +1,12 @@
 """The expressions of an aggregation as SQL: the unit, the parts of the key and the integers of a row, and the conditions on it.
 
-sql_statement.py builds its statement around them. An expression that is refused is an InputError here, before a row is read. A row whose
-unit or key is null, or whose value is missing and not replaced, does not count, by a condition that the writer of the expression adds.
+An *aggregation* (aggregate.py) asks for exact sums of integers by key; sql_statement.py builds its statement around the expressions that
+`row_terms` returns. A *scalar* is a typed expression, which is written as a *term* of SQL over *layers*, nested SELECTs that give names to
+terms (scalars.py). *Steps* are values that are rounded to whole multiples of a declared step, so that sums are exact.
+
+An expression that is refused is an InputError here, before a row is read. A row whose unit or key is null, or whose value is missing and
+not replaced, does not count: whatever writes such an expression adds the condition too. Sensitivities rest on the ranges that are enforced
+here.
 """
 
 from __future__ import annotations
@@ -19,9 +24,11 @@ from dpcli.release.engines.source_table import SourceTable
 from dpcli.release.expressions.scalars import NUMBERS, Layers, Scalar, Term, as_decimal, decimal, fill_template, integer, literal
 from dpcli.release.expressions.sql_grammar import Expressions
 
+# Limits without which a sum could be wrong.
 MOST_SUM = 10**38  # limit of the narrowest integer sum of the three engines, which has 38 digits, a little less than 128 bits
-STEP_LEAST, STEP_MOST = 1e-20, 1e20  # range of the size of a step
 MOST_BOUND = 2**62  # max_groups and max_rows must be below it, so that SQL compares them as 64-bit integers
+STEP_LEAST, STEP_MOST = 1e-20, 1e20  # range of the size of a step; the ends are arbitrary, and far inside the range of doubles
+# Limits of memory and time, which are arbitrary.
 MOST_BINS = 10_000  # largest number of bins, to bound the length of the SQL
 MOST_KEYS = 2_000_000  # largest number of declared keys over all parts of the key, as the answer lists each of them
 UNIT_TYPES = (TEXT, "integer")
@@ -75,7 +82,8 @@ def _require_bounds(aggregation: Aggregation) -> None:
         if not 1 <= bound < MOST_BOUND:
             raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {bound}")
     bounds_rows = aggregation.unit is not None and aggregation.clip is None
-    factor = 2 * min(aggregation.max_rows, MOST_ROWS) if bounds_rows else 1  # largest factor of a sum in the statement
+    # The statement multiplies the sum of a unit with too many rows by max_rows, after adding as much again to make it positive.
+    factor = 2 * min(aggregation.max_rows, MOST_ROWS) if bounds_rows else 1
     if any(factor * steps.furthest * MOST_ROWS >= MOST_SUM for steps in aggregation.values):
         raise InputError(
             "min, max: expected sums of at most 38 digits for 2^40 rows, found a larger range: use larger steps or a smaller range"

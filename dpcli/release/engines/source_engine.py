@@ -1,7 +1,8 @@
-"""Functions that open the table of [source] with the engine that can read it.
+"""Functions that open the table of [source] with the engine that can read it: DuckDB, PostgreSQL or Spark.
 
-`require_source` is called before the charge, and reads no private row; `open_source` after it, to compute the answers (release_run.py).
-Each engine is imported only if it is the one, as its library may not be installed.
+release_run.py calls `require_source` before the charge, which reads no private row, and `open_source` after it, to compute the answers. An
+*aggregation* is a question to an engine: exact counts and sums by key (aggregate.py). An engine is imported only if it is needed, as its
+library may not be installed.
 """
 
 from __future__ import annotations

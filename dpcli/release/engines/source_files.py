@@ -1,8 +1,9 @@
 """The files of a source, and the header and quotes of a csv. No error message shows a line of a file.
 
-A source names one file, or several by a *pattern* such as visits/*.parquet. The first record of a csv is its header, unless the user is
-mistaken: then it is a private row, and a message may show of it only what `instead_of` permits. `require_closed_quotes` refuses a csv that
-cannot be parsed in order as a whole, with one message for every cause, since the cause is private.
+The engines for DuckDB and Spark call it before they open the files of [source], or of a public table that is joined with it. A source names
+one file, or several by a *pattern* such as visits/*.parquet. The first record of a csv is its header, unless the user is mistaken: then it
+is a private row, and a message may show of it only what `instead_of` permits. `require_closed_quotes` refuses a csv that cannot be parsed
+in order as a whole, with one message for every cause, since the cause is private.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ ENDINGS: dict[str, Kind] = {
     ".duckdb": "duckdb",
     ".db": "duckdb",
 }
-DELIMITERS = (",", "\t", ";", "|")  # the first of those that give the most wanted names is used
-LONGEST_HEADER = 2**20  # largest size of a header in bytes
+DELIMITERS = (",", "\t", ";", "|")  # the one that gives the most wanted names is used; of equal ones, the first
+LONGEST_HEADER = 2**20  # largest size of a header in bytes; arbitrary, to bound what is read before the charge
 PATTERN = "*?["  # characters that mark a path as a pattern
 UNDECODABLE = "surrogateescape"  # error handler for bytes that are not valid UTF-8
 

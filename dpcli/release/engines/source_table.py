@@ -1,9 +1,12 @@
 """The table that an engine opens, in three forms: declared by [source], reported by the engine, and as SQL of the declared types.
 
-`SourceTable` is what the file says, `ActualTable` what the engine sees, and `Values` compares them and writes each used column as SQL that
-converts it. A value that does not have the declared type is null; it never fails. Two properties carry the sensitivity: a unit has one
-spelling, as each text is bounded as a unit of its own (`require_one_spelling`), and a joined public table adds no row (`joined_rows` has
-the proof).
+`SourceTable` is what the pipeline file says, `ActualTable` what the engine (DuckDB, PostgreSQL or Spark) sees, and `Values` compares them
+and writes each used column as a *term*, SQL that converts it to the declared type. *Layers* are the nested SELECTs that give names to terms
+(scalars.py). A value that does not have the declared type is null; it never fails. A *unit* is whom the release protects, with all of its
+rows; a *window* is the rows that the blocks of a ledger allow to read; a *join* adds columns of a public table.
+
+Two properties carry the sensitivity: a unit has one spelling, as each text is bounded as a unit of its own (`require_one_spelling`), and a
+joined public table adds no row (`joined_rows` has the proof).
 """
 
 from __future__ import annotations
@@ -97,13 +100,13 @@ class ActualTable:
 class Values:
     """The columns of a table as values of their declared types. A column is read only if an expression uses it.
 
-    read: names in the innermost SELECT, by the SQL of the column in the table.
-    joining: numbers of the joins whose keys are being written. They detect a key that is computed from what it adds.
+    selected: names of columns in the innermost SELECT, by the SQL of the column in the table.
+    joining: numbers of the joins whose keys are being written. They detect a key that is computed from a column that its join adds.
     """
 
     table: SourceTable
     actual: ActualTable
-    read: dict[str, str] = field(default_factory=dict)
+    selected: dict[str, str] = field(default_factory=dict)
     joining: set[int] = field(default_factory=set)
 
     def term(self, name: str, layers: Layers) -> Term:
@@ -115,7 +118,7 @@ class Values:
         return self.typed(name, self.table.columns[name].type, layers)
 
     def _rows_of_unit(self, layers: Layers) -> Term:
-        """Return the number of rows of a row's unit, of those that may be read, in the block in which the unit is bounded."""
+        """Return the number of rows of a row's unit that may be read, in the block in which the unit is bounded if there are blocks."""
         assert self.table.unit is not None
         unit, block, conditions = self.term(self.table.unit, layers), self.block(layers), self.conditions(layers)
         parts = unit.sql if block is None else f"{unit.sql}, {block}"
@@ -143,7 +146,7 @@ class Values:
         window = self.table.window
         if window is None:
             return ()
-        value = self._deciding(window, layers).sql
+        value = self._block_value(window, layers).sql
         single_values, alternatives = [], []
         for span in window.spans:
             least, most = (literal(end, window.type).write(layers).sql for end in span)
@@ -160,12 +163,12 @@ class Values:
         window = self.table.window
         if window is None or window.block_part is None:
             return None
-        value = self._deciding(window, layers)
+        value = self._block_value(window, layers)
         if window.block_part == "value":
             return value.sql
         return layers.bind(Term(layers.dialect.first_day("week", value.sql), value.depth)).sql
 
-    def _deciding(self, window: RowWindow, layers: Layers) -> Term:
+    def _block_value(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""
         return layers.bind(self.typed(window.column, window.type, layers))
 
@@ -175,7 +178,7 @@ class Values:
         if column is None:
             instead = instead_of(name, [*self.actual.fields, *self.actual.others], self.table.stored, self.actual.named)
             raise InputError(f'{self.actual.place}: expected a column "{name}", found {instead}')
-        raw = Term(self.read.setdefault(column.sql, f"c{len(self.read)}"))
+        raw = Term(self.selected.setdefault(column.sql, f"c{len(self.selected)}"))
         value = convert_column(raw, to, column.family, layers)
         if value is None:
             raise InputError(f'{self.actual.place}: expected values of type {to} in the column "{name}", found {column.kind}')
@@ -192,7 +195,7 @@ class Values:
 
     def base(self) -> str:
         """Return the innermost SELECT as an item of a FROM clause."""
-        columns = ", ".join(f"{sql} AS {name}" for sql, name in self.read.items()) or "1 AS c0"
+        columns = ", ".join(f"{sql} AS {name}" for sql, name in self.selected.items()) or "1 AS c0"  # SQL needs a column
         return f"(SELECT {columns} FROM {self.actual.item}) AS base"
 
 

@@ -1,8 +1,10 @@
 """The base class of all engines: an open table that answers each aggregation by one SQL statement.
 
-A subclass opens a table, reports its columns (`_find`), and runs a statement (`_rows`); sql_statement.py writes it. Only keys and
-aggregated numbers leave an engine: exact integers, which are private, as are keys that are not declared. All engines must agree on the
-value of every expression, and no message may contain the engine's own words, which may quote a row.
+An *aggregation* (aggregate.py) asks for counts and sums for each *key* by which rows are grouped; the answer is its exact *totals*. A
+subclass opens a table, reports its columns (`_find`), and runs a statement (`_rows`); sql_statement.py writes it. Only keys and aggregated
+numbers leave an engine: exact integers, which are private, as are keys that are not declared. All engines must agree on the value of every
+expression, and no message may contain the engine's own words, which may quote a row. release_run.py calls `check` and `require_joinable`
+before the charge, and `limit_columns` and `totals` after it.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class SqlEngine:
         values = self._values()
         for aggregation in aggregations:
             statement(aggregation, values, self.dialect, b"")
-        return {name for name, column in values.actual.fields.items() if column.sql not in values.read}
+        return {name for name, column in values.actual.fields.items() if column.sql not in values.selected}
 
     def _tables(self) -> ActualTable:
         """Return the table and those that are joined with it. The first call finds them."""
@@ -140,7 +142,7 @@ def require_once(wanted: Iterable[str], names: Sequence[str], place: str) -> Non
 
 
 def refused_join(key: str, wanted: str, value: str) -> InputError:
-    """Return the error of a joined table of which an engine has no way to read it. wanted: what to state in place of the key."""
+    """Return the error of a joined table that the engine cannot read. wanted: setting to state in place of the key."""
     return InputError(f"source.join.{key}: expected {wanted}, found {value}")
 
 

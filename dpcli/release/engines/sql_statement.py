@@ -1,7 +1,10 @@
 """The SQL statement of an aggregation, in any dialect.
 
-The statement computes five stages. It selects the rows that pass the conditions. It groups them by unit and key. It chooses at most
-max_groups keys of each unit. It bounds what each unit adds to each key to what max_rows rows can add. It adds up the contributions.
+An *aggregation* (aggregate.py) asks for counts and sums for each *key* by which rows are grouped, after each *unit* (whom the release
+protects, with all of its rows) was limited to max_groups keys and max_rows rows in each. The engines (sql_engine.py) run the statement. It
+has five stages. It selects the rows that pass the conditions (`kept`). It groups them by unit and key (`added`). It chooses at most
+max_groups keys of each unit (`chosen`). It bounds what each unit adds to each key to what max_rows rows can add (`bounded`). It adds up the
+contributions. All choices follow from a hash of the unit and the key with a secret, so they depend on no other unit.
 
 A part of the key that is steps, or whose values are counted, becomes part of the key only in the last stage. Until then, a unit's rows are
 bounded over all values of that part together, row by row. All other aggregations need only the number and the sums of a unit's rows in each
@@ -20,13 +23,13 @@ from dpcli.release.engines.row_terms import GroupPart, RowTerms, row_terms
 from dpcli.release.engines.source_table import Values
 from dpcli.release.expressions.scalars import Layers
 
-SEPARATOR = "|"  # between the parts of the text that is hashed
+SEPARATOR = "|"  # between the parts of the text that is hashed; each part is preceded by its length, so any character would do
 
 
 def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret: bytes) -> str:
     """Return SQL that yields one row for each key: the parts of the key, the numbers of units and rows, and the sums.
 
-    values: the columns of the table; `read` then has those that the statement reads.
+    values: the columns of the table; `selected` then has those that the statement reads.
     secret: key of the hash that chooses contributions.
 
     Raises InputError if an expression is refused, or the table lacks a column.
@@ -43,7 +46,8 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
     select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"
     kept = f"{select} {columns} FROM {layers.over(values.base())}{where}"
     keys = names.keys[: len(aggregation.keys)]
-    different = comma_separated((*keys, "count(*)", "count(*)"))  # of rows that all differ in the part whose values are counted
+    # The numbers of different values, as units and as rows: rows are then distinct, and differ in the part whose values are counted.
+    different = comma_separated((*keys, "count(*)", "count(*)"))
     if terms.unit is None:
         sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)
         return f"SELECT {comma_separated((different, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
@@ -147,7 +151,7 @@ def _bounded(
     if aggregation.max_groups < _most_groups(bounded_parts):
         chosen = "chosen"
         keys_of_unit = names.group[len(names.unit) :]
-        order = comma_separated((f"{_lead(names.group, max_rows, dialect, secret)} DESC", *keys_of_unit))
+        order = comma_separated((f"{_random_rank(names.group, max_rows, dialect, secret)} DESC", *keys_of_unit))
         place = f"row_number() OVER (PARTITION BY {comma_separated(names.unit)} ORDER BY {order}) AS place"
         ranked = f"SELECT {group}, n{sums}, {place} FROM added"
         limited = f"SELECT {group}, n{sums} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
@@ -179,7 +183,7 @@ def _most_groups(keys: Iterable[GroupPart]) -> float:
     return math.prod(math.inf if part.count is None else part.count for part in keys)
 
 
-def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) -> str:
+def _random_rank(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) -> str:
     """Return the number by which the keys of a unit are ordered at random, the highest first. `most` is SQL of max_rows.
 
     The keys are ordered as if they were drawn one after another with probabilities proportional to w = n / least(n, most). The number is

@@ -1,9 +1,13 @@
 """Typed scalar expressions and the SQL that computes them. An expression that is used twice is computed once, in an inner SELECT.
 
-A *scalar* is an expression with one value per row; it is written as SQL only when a query is built, by its `write`. A *term* is a piece of
-SQL, and a *layer* one of the nested SELECTs that give names to terms (`Layers`). Three rules hold for every function here: it has the same
-value in every engine, no value of a row makes it fail (it is null instead), and its text does not grow with repetition. A function that
-breaks the second one lets one row decide whether a release fails.
+A *scalar* is an expression with one value per row, of the type that [source.columns] would call integer, decimal (a double), text, boolean
+or date. It is written as SQL only when a statement is built, by its `write`: the result is a *term*, a piece of SQL over the names that
+exist in one *layer*. The layers are nested SELECTs that give names to terms, so that no term is repeated (`Layers`). sql_nodes.py makes
+scalars of the expressions in a file, and engines/row_terms.py writes them into a statement.
+
+Three rules hold for every function here: it has the same value in every engine, no value of a row makes it fail (it is null instead), and
+the length of its SQL does not multiply by nesting. If a function broke the second rule, one private row would decide whether a release
+fails, which would be an answer without noise.
 """
 
 from __future__ import annotations
@@ -20,14 +24,15 @@ UPPER, LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 # In arithmetic on decimals, an operand whose absolute value exceeds FARTHEST gives null, and one below NEAREST counts as 0. So no result is
 # infinite, NaN or too small for a double. One of the three engines would raise an error for such results.
 FARTHEST, NEAREST = 1e150, 1e-150
-LARGEST_WHOLE = 9.2e18  # a whole-number double below this fits into 64 bits
-LONGEST_JOINED = 1_000_000  # largest number of characters of a text made of others; without a bound, an engine could fail
-ESCAPE = "!"  # character that makes the next one of a pattern stand for itself
+LARGEST_WHOLE = 9.2e18  # just below 2^63, so that a whole-number double below it fits into 64 bits
+# Characters of a text made of others. A bound is needed, as an engine could fail; its value is arbitrary
+LONGEST_JOINED = 1_000_000
+ESCAPE = "!"  # character that makes the next one of a pattern stand for itself, in every engine
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An SQL expression.
+    """A piece of SQL.
 
     depth: number of the innermost layer in which all of its names exist.
     """
@@ -45,9 +50,9 @@ class Columns(Protocol):
 
 @dataclass(slots=True)
 class Layers:
-    """Nested SELECTs that give names to expressions, so that no expression is repeated in the SQL text.
+    """Nested SELECTs that give names to terms, so that no term is repeated in the SQL text. The innermost one is layer 0.
 
-    Each SELECT names expressions over the names of the inner SELECTs.
+    Each SELECT names terms over the names of the inner SELECTs.
 
     names: the names of each layer, by the SQL that they stand for.
     joins: the joins of each layer, as SQL that follows the inner SELECT in its FROM clause.
@@ -78,7 +83,7 @@ class Layers:
             self.joins.append([])
 
     def compute(self, name: str, scalar: Scalar) -> Term:
-        """Return the computed column with this name, which is written at its first use."""
+        """Return the computed column with this name and scalar. It is written at its first use, and named from then on."""
         if name not in self.computed:
             self.computed[name] = self.bind(scalar.write(self))
         return self.computed[name]
@@ -212,7 +217,7 @@ def first_true(conditions: Sequence[Scalar], values: Sequence[Scalar]) -> Scalar
 
 
 def reusing(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scalar]) -> Scalar:
-    """Return a function that uses its argument several times. The argument is written once, as nested repetition grows exponentially."""
+    """Return a function that uses its argument several times. The argument is written once and named, as repetition would multiply."""
 
     def write(layers: Layers) -> Term:
         name = layers.bind(value.write(layers))
@@ -222,7 +227,7 @@ def reusing(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scala
 
 
 def choice_by_truth(condition: Scalar, if_true: Scalar, if_false: Scalar) -> Scalar:
-    """Return one of two values of one type by whether a condition is true or false; null if it is unknown."""
+    """Return `if_true` where a condition is true, and `if_false` where it is false; null where it is unknown. Both have one type."""
     return reusing(if_true.type, condition, lambda known: first_true([known, negation(known)], [if_true, if_false]))
 
 
@@ -268,15 +273,15 @@ def joined(left: Scalar, right: Scalar) -> Scalar:
 
 
 def absolute(value: Scalar) -> Scalar:
-    """Return the absolute value of a number. That of the least integer of 64 bits is null, as it does not fit into them."""
+    """Return the absolute value of a number. It is null for the least integer of 64 bits, whose absolute value does not fit into them."""
     if value.type == "decimal":
         return compose("decimal", "abs({0})", value)
 
-    def of_whole(number: Scalar) -> Scalar:
+    def absolute_integer(number: Scalar) -> Scalar:
         is_negative = compose("boolean", "({0} < {1})", number, integer(0))
         return first_true([is_negative], [whole_arithmetic("-", integer(0), number), number])
 
-    return reusing("integer", value, of_whole)
+    return reusing("integer", value, absolute_integer)
 
 
 def whole_number(value: Scalar, function: Literal["floor", "ceil"]) -> Scalar:
@@ -293,27 +298,33 @@ def whole_number(value: Scalar, function: Literal["floor", "ceil"]) -> Scalar:
 
 
 def nearest_whole(value: Scalar) -> Scalar:
-    """Return the nearest integer, of two equally near ones that further from 0; null if its absolute value is at least LARGEST_WHOLE."""
+    """Return the nearest integer; null if its absolute value is at least LARGEST_WHOLE. A half is rounded away from 0."""
     if value.type == "integer":
         return value
 
-    def of_number(number: Scalar) -> Scalar:
-        def of_size(size: Scalar) -> Scalar:  # a number minus its floor is exact if it is not negative; plus one half is not
-            def of_floor(low: Scalar) -> Scalar:
-                is_high = compose("boolean", "({0} - {1} >= {2})", size, low, decimal(0.5))
-                return first_true([is_high, negation(is_high)], [whole_arithmetic("+", low, integer(1)), low])
-
-            return reusing("integer", whole_number(size, "floor"), of_floor)
-
+    def with_sign(number: Scalar) -> Scalar:
         is_negative = compose("boolean", "({0} < {1})", number, decimal(0.0))
-        size = reusing("integer", absolute(number), of_size)
+        size = reusing("integer", absolute(number), _half_up)
         return reusing(
             "integer",
             size,
             lambda rounded: first_true([is_negative, negation(is_negative)], [whole_arithmetic("-", integer(0), rounded), rounded]),
         )
 
-    return reusing("integer", value, of_number)
+    return reusing("integer", value, with_sign)
+
+
+def _half_up(size: Scalar) -> Scalar:
+    """Return a number >= 0 rounded to the nearest integer, and a half upwards: its floor, plus 1 if the rest is at least one half.
+
+    The rest is exact. The sum of the number and one half, whose floor is the usual formula, may be rounded.
+    """
+
+    def raised(floor: Scalar) -> Scalar:
+        is_high = compose("boolean", "({0} - {1} >= {2})", size, floor, decimal(0.5))
+        return first_true([is_high, negation(is_high)], [whole_arithmetic("+", floor, integer(1)), floor])
+
+    return reusing("integer", whole_number(size, "floor"), raised)
 
 
 def first_day(period: Period, value: Scalar) -> Scalar:

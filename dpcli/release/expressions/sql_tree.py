@@ -1,6 +1,7 @@
-"""From the text of an SQL expression to the tree of sqlglot, whose nodes sql_grammar.py reads; and the text of a part, for messages.
+"""The parser of SQL expressions: from a text to a tree of sqlglot's nodes, and from a node back to a text for messages.
 
-A text is refused if it is long, has a comment or is nested so deeply that Python could not read it. The meaning of no node is known here.
+sql_grammar.py calls it for each expression of a file. A text is refused if it is not one expression, is long, has a comment, or is nested
+so deeply that the parser's recursion fails. Which nodes are allowed, and what they mean, is decided in sql_nodes.py.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dpcli.base.extras import require
 if TYPE_CHECKING:
     from sqlglot import exp
 
-LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # largest number of characters of an expression, and of nested parts
-GRAMMAR = "duckdb"  # dialect of sqlglot that has the operators // and ==, and no escapes in texts
-LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
+# Limits that touch no result, only time and memory, and whether Python's recursion suffices. Both values are arbitrary.
+LONGEST_EXPRESSION = 10_000  # characters
+DEEPEST_NESTING = 150  # nodes inside each other, including those of the computed columns that an expression names
+GRAMMAR = "duckdb"  # the dialect of SQL in files: it has the operators // and ==, and no escapes in texts
+LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows, so that it stays readable
 
 
 def too_deep(key: str) -> InputError:

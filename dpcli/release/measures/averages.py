@@ -1,10 +1,15 @@
 """The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps.
 
-Values are integers (steps) from here to the noise, so that no order of addition changes a sum. A *contribution* is the bound on what one
-unit adds, from which the sensitivity follows. Variances, and means over a noisy count, are centred: distances from the middle of the range
-are added, so a row adds at most half of the range. `problems` and `needs` check the keys of a measure, `mechanisms` says what is priced,
-`aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py). `answer` sees exact totals: only numbers
-with noise may leave it.
+Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `problems` and
+`needs` check the table, `mechanisms` returns the noise to price, `aggregation` the exact sums to ask an engine for, and `answer` the noisy
+answer. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+
+A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`. A unit counts with
+at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); a `Contribution` states these bounds and what a row adds, and
+vectors.py derives the sensitivity from it. A *step* is the declared unit of rounding of a column. Sums are integers, in steps, so that no
+order of addition changes them. Variances, and means over a noisy count, are *centred*: distances from the middle of the range are added,
+so a row adds at most half of the range. Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides
+whether its key is shown (open_keys.py).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.fields import COUNT, Key, NeededSetting
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
-from dpcli.release.aggregate import MOST_ROWS, KeyValue
+from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, on_grid, public_mean_interval
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
 from dpcli.release.column_values import SteppedRange, number_problems, stepped_range, value_problems
@@ -34,12 +39,13 @@ if TYPE_CHECKING:
 
 
 COLUMN = Key("column of numbers; its [source.columns] entry has min, max and step")
-OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None)
-KEYS_SHARE = 0.3  # share of the cost for the keys of a sum, if they are not declared; the sum uses the rest. Any share is valid
+OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None)  # the setting without which min_total has no effect
 
-# Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # squares have the largest range
-MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it, so that the sensitivity fits into 64 bits
+# Shares of a query's cost for its mechanisms. Each mechanism is priced with the noise that it gets, so the shares affect accuracy alone.
+KEYS_SHARE = 0.3  # for the choice of keys that are not declared; their sums use the rest. A choice without a proof that it is best
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of a variance. The squares get most, as they have the largest range
+
+MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares or to a total is below it, so that the sensitivity fits into 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +141,10 @@ class SumQuery(ColumnQuery):
             yield from ColumnQuery.needs(self, source)
             return
         yield from OpenKeysQuery.needs(self, source)
-        lacking = tuple(number_problems(source, "column", self.column))
-        yield from lacking
+        problems = tuple(number_problems(source, "column", self.column))
+        yield from problems
         column = source.columns.get(self.column)
-        if column is None or lacking:
+        if column is None or problems:
             return
         if self.min_total is None and (column.min is None or column.min < 0.0):
             yield ("min_total",), f'the smallest total of one unit, as "{self.column}" may be negative', "none"
@@ -161,8 +167,9 @@ class SumQuery(ColumnQuery):
         """Return the bound on what one unit adds to the sums: its rows, or one clipped total for each key."""
         clip, values, fixed = self.clip(setting), self.values(setting), has_one_row_per_unit(self, setting.source)
         if clip is None:
-            return Contribution(self.groups, self.rows, values.least, values.most, fixed, one_key=not self.by)
-        return Contribution(self.groups, 1, *clip, fixed, one_key=not self.by, noun="clipped total")
+            return Contribution(self.groups, self.rows, values.least, values.most, fixed=fixed, one_key=not self.by)
+        least_total, most_total = clip
+        return Contribution(self.groups, 1, least_total, most_total, fixed=fixed, one_key=not self.by, noun="clipped total")
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         values, contribution = self.values(setting), self.contribution(setting)
@@ -174,19 +181,16 @@ class SumQuery(ColumnQuery):
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        # max_total bounds totals, so no row is dropped; if a unit has more than max_groups keys, each is then equally likely to be kept.
-        rows = self.rows if self.replaces_max_rows is None else MOST_ROWS
-        aggregation = aggregation_of(self, setting, (steps_of(setting.source, self.column),), rows)
-        return replace(aggregation, clip=self.clip(setting))
+        return replace(aggregation_of(self, setting, (steps_of(setting.source, self.column),)), clip=self.clip(setting))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        mechanism, *of_keys = self.mechanisms(setting)
+        sum_noise, *key_noise = self.mechanisms(setting)
         covers = noise_alone(self) if self.max_total is None else f"{noise_alone(self)}, nor totals of units that were clipped"
-        sums = add_noise({key: total.sums[0] for key, total in totals.items()}, mechanism)
-        if not of_keys:
-            return additive_answer(self, mechanism, sums, covers)
-        units = self.shown(add_noise({key: total.units for key, total in totals.items()}, of_keys[0]), of_keys[0])
-        return additive_answer(self, mechanism, {key: sums[key] for key in units}, f"{covers}; {HIDDEN}")
+        sums = add_noise({key: total.sums[0] for key, total in totals.items()}, sum_noise)
+        if not key_noise:
+            return additive_answer(self, sum_noise, sums, covers)
+        units = self.shown(add_noise({key: total.units for key, total in totals.items()}, key_noise[0]), key_noise[0])
+        return additive_answer(self, sum_noise, {key: sums[key] for key in units}, f"{covers}; {HIDDEN}")
 
     def expected_error(self, setting: QuerySetting) -> str:
         return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(self.mechanisms(setting)[-1], 'units')}"
@@ -197,8 +201,8 @@ def has_one_row_per_unit(query: Query, source: Source) -> bool:
 
     This is so if each row is a unit of its own, and no `where`, key or missing value excludes a row.
     """
-    name = getattr(query, "column", "")
-    return source.unit is None and query.where is None and not query.by and source.columns[name].missing is not None
+    column = source.columns[getattr(query, "column", "")]
+    return source.unit is None and query.where is None and not query.by and column.missing is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +243,7 @@ class MeanQuery(ColumnQuery):
         """Return the mechanism that adds noise to the sum. A step of the sum, divided by the count, is its unit."""
         values = self.values(setting)
         fixed = has_one_row_per_unit(self, setting.source)
-        contribution = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
+        contribution = Contribution(1, self.rows, values.least, values.most, fixed=fixed, one_key=True)
         mechanism = noisy_vector(self, setting, contribution, unit=values.step / count)
         sum_change = sensitivity(setting.adjacency, contribution).l1 * values.step
         mean_change = (
@@ -262,11 +266,12 @@ class MeanQuery(ColumnQuery):
         if self.count is not None:
             exact = {key: total.sums[0] for key, total in totals.items()}
             return self._over_public_count(mechanisms[0], exact, values.step, self.count)
-        sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, mechanisms[0])
-        counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, mechanisms[1]), mechanisms[1])
+        sum_noise, count_noise = mechanisms
+        sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, sum_noise)
+        counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, count_noise), count_noise)
         confidence = self.interval_confidence(len(counts))
         rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], mechanisms, values), values, confidence) for key in counts)
-        return answer_of(self, rows, self.covers(mechanisms[1]))
+        return answer_of(self, rows, self.covers(count_noise))
 
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange, confidence: float) -> AnswerRow:
         """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
@@ -287,20 +292,23 @@ class MeanQuery(ColumnQuery):
         if self.count is not None:
             return ColumnQuery.expected_error(self, setting)
         values, (sum_law, count_law) = self.values(setting), map(law_of, mechanisms)
-        rows, of_rows = self.assumed_rows(setting)
+        rows, row_words = self.assumed_rows(setting)
         answers = self.joint_count(setting)
         confidence = self.interval_confidence(answers)
         error = expected_mean_error(sum_law, count_law, confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
         distance = figures(error, 3, ROUND_CEILING)
         shown = self.shown_words(mechanisms[1])
-        return f"within about {distance} {of_rows}, {self.probability_words(answers)}; proportional to 1 / rows{shown}"
+        return f"within about {distance} {row_words}, {self.probability_words(answers)}; proportional to 1 / rows{shown}"
 
 
 def noisy_mean(total: int, count: int, mechanisms: Sequence[QueryMechanism], values: SteppedRange) -> NoisyMean:
-    """Return the mean from a noisy sum, in steps from the centre, and a noisy count. `mechanisms` are those of sum and count."""
-    of_sum, of_count = mechanisms
+    """Return the mean from a noisy sum, in steps from the centre, and a noisy count.
+
+    mechanisms: the mechanism of the sum, and that of the count.
+    """
+    sum_noise, count_noise = mechanisms
     low, high = values.least - values.middle, values.most - values.middle
-    return NoisyMean(total, count, law_of(of_sum), law_of(of_count), low, high)
+    return NoisyMean(total, count, law_of(sum_noise), law_of(count_noise), low, high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,25 +348,24 @@ class VarianceQuery(ColumnQuery):
         return aggregation_of(self, setting, (squares, steps_of(setting.source, self.column)))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        values, (of_squares, *of_mean) = self.values(setting), self.mechanisms(setting)
-        of_sum, of_count = of_mean
-        squares = add_noise({key: total.sums[0] for key, total in totals.items()}, of_squares)
-        sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, of_sum)
-        counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, of_count), of_count)
+        values, (square_noise, sum_noise, count_noise) = self.values(setting), self.mechanisms(setting)
+        squares = add_noise({key: total.sums[0] for key, total in totals.items()}, square_noise)
+        sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, sum_noise)
+        counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, count_noise), count_noise)
         squared_step = values.step * values.step
         rows, confidence = [], self.interval_confidence(len(counts))
         for key in counts:
-            mean = noisy_mean(sums[key], counts[key], of_mean, values)
-            variance = NoisyVariance(mean, squares[key], law_of(of_squares))
+            mean = noisy_mean(sums[key], counts[key], (sum_noise, count_noise), values)
+            variance = NoisyVariance(mean, squares[key], law_of(square_noise))
             interval = variance.interval(confidence)
             interval = replace(interval, low=interval.low * squared_step, high=interval.high * squared_step)
             rows.append(postprocessed_row(self, key, variance.estimate() * squared_step, interval))
-        return answer_of(self, tuple(rows), self.covers(of_count))
+        return answer_of(self, tuple(rows), self.covers(count_noise))
 
     def expected_error(self, setting: QuerySetting) -> str:
-        mechanisms = self.mechanisms(setting)
-        rows, of_rows = self.assumed_rows(setting)
+        square_noise, _, count_noise = self.mechanisms(setting)
+        rows, row_words = self.assumed_rows(setting)
         answers = self.joint_count(setting)
-        error = expected_error(law_of(mechanisms[0]), self.interval_confidence(answers), mechanisms[0].unit) / rows
-        distance = f"at least {figures(error, 3)} {of_rows}"
-        return f"{distance}, {self.probability_words(answers)}; the noise of the mean adds to this{self.shown_words(mechanisms[2])}"
+        error = expected_error(law_of(square_noise), self.interval_confidence(answers), square_noise.unit) / rows
+        distance = f"at least {figures(error, 3)} {row_words}"
+        return f"{distance}, {self.probability_words(answers)}; the noise of the mean adds to this{self.shown_words(count_noise)}"

@@ -1,10 +1,14 @@
 """The measures count, distinct, histogram and threshold: numbers of rows, units or values, and comparisons of counts with a threshold.
 
-`problems` and `needs` check the keys of a measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes,
-and `answer` the noisy answer (query.py). A *contribution* (vectors.py) bounds what one unit adds: at most `max_rows` in each of at most
-`max_groups` keys, from which L1 and L2 sensitivities follow. The engine enforces them by leaving rows, values or keys out; a unit that is
-counted as one needs no bound on its rows. If totals and keys are adjusted to add up, only noisy numbers are adjusted, which costs nothing.
-`threshold` releases whether counts reach a number, and no count.
+Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `problems` and
+`needs` check the table, `mechanisms` returns the noise to price, `aggregation` the exact counts to ask an engine for, and `answer` the
+noisy answer. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+
+A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`, with an answer of
+its own. A unit counts with at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); the engine leaves out the rest. A
+`Contribution` states these bounds, and vectors.py derives the L1 and L2 sensitivities from it. Keys are declared in [source.columns], or
+come from the data and are *shown* if their noisy counts exceed a threshold (open_keys.py). An interval covers the noise alone, and errs on
+the wide side, unless the noise of a count decides whether its key is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from dpcli.base.fields import COUNT, Key
 from dpcli.base.rounding import counted
 from dpcli.file.toml.findings import Problem
-from dpcli.release.aggregate import MOST_ROWS, GroupKey, KeyValue, quoted
+from dpcli.release.aggregate import GroupKey, KeyValue, quoted
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
 from dpcli.release.answers.postprocessing import CONSISTENT, make_consistent
@@ -29,7 +33,7 @@ from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryMechanism, QuerySetting, error_text, shown_problems
+from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryMechanism, QuerySetting, error_text, key_type_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
@@ -37,13 +41,15 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-TOTAL_SHARE = 0.3  # share of the cost for the total; the keys use the rest. Any share is valid
+# Share of the cost for the noise of the total; the noise of the keys uses the rest. The value is a choice, and affects accuracy alone.
+TOTAL_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountQuery(OpenKeysQuery):
     """The number of rows, or of units, for each key."""
 
+    # Example tables, which tests read. Together they state every setting of the measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"by": ["state"], "where": "age >= 18", "rho": 0.02, "max_groups": 3, "max_rows": 2, "postprocess": ["non-negative"]},
         {"by": ["visitor"], "of": "units", "weight": 1, "noise": "laplace", "keys": "threshold", "delta": 1e-9, "max_groups": 1},
@@ -79,59 +85,61 @@ class CountQuery(OpenKeysQuery):
 
     def joint_count(self, setting: QuerySetting) -> int:
         count = OpenKeysQuery.joint_count(self, setting)
-        return count + 1 if self.totals and self.intervals == "joint" else count
+        return count + 1 if self.totals and self.intervals == "joint" else count  # one more for the interval of the total
 
     def expected_error(self, setting: QuerySetting) -> str:
         if not self.totals:
             return OpenKeysQuery.expected_error(self, setting)
         count = self.joint_count(setting)
-        of_keys, of_total = (error_text(mechanism, self.interval_confidence(count)) for mechanism in self.mechanisms(setting))
-        return f"{of_keys}, and the total {of_total}, {self.probability_words(count)}"
+        key_error, total_error = (error_text(mechanism, self.interval_confidence(count)) for mechanism in self.mechanisms(setting))
+        return f"{key_error}, and the total {total_error}, {self.probability_words(count)}"
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        rows = self.rows if self.replaces_max_rows is None else MOST_ROWS  # so all keys of a unit are equally likely to count
-        return aggregation_of(self, setting, rows=rows)
+        return aggregation_of(self, setting)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        mechanism, *others = self.mechanisms(setting)
+        key_noise, *total_noise = self.mechanisms(setting)
         exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
-        if others:
-            return self._consistent_answer(exact, mechanism, others[0])
-        return additive_answer(self, mechanism, self.shown(add_noise(exact, mechanism), mechanism), self.covers(mechanism))
+        if total_noise:
+            return self._answer_with_total(exact, key_noise, total_noise[0])
+        return additive_answer(self, key_noise, self.shown(add_noise(exact, key_noise), key_noise), self.covers(key_noise))
 
-    def _consistent_answer(self, exact: NumbersByKey, mechanism: QueryMechanism, of_total: QueryMechanism) -> QueryAnswer:
-        """Return keys and total adjusted by least squares so that they add up. The intervals are those before the adjustment."""
-        parts, part_law = add_noise(exact, mechanism), law_of(mechanism)
-        (total,) = add_noise({(): sum(exact.values())}, of_total).values()
-        total_law = law_of(of_total)
-        adjusted = self._adjusted(parts, total, Fraction(part_law.variance), Fraction(total_law.variance))
-        rows, confidence = [], self.interval_confidence(len(parts) + 1)
-        for key, part in parts.items():
-            interval = additive_interval(part, part_law, confidence)
+    def _answer_with_total(self, exact: NumbersByKey, key_noise: QueryMechanism, total_noise: QueryMechanism) -> QueryAnswer:
+        """Return the noisy counts of the keys and their noisy total, adjusted by least squares so that they add up.
+
+        Only noisy numbers are adjusted, which costs no privacy. The intervals are those before the adjustment.
+        """
+        counts, count_law = add_noise(exact, key_noise), law_of(key_noise)
+        (total,) = add_noise({(): sum(exact.values())}, total_noise).values()
+        total_law = law_of(total_noise)
+        adjusted = self._counts_that_add_up(counts, total, Fraction(count_law.variance), Fraction(total_law.variance))
+        rows, confidence = [], self.interval_confidence(len(counts) + 1)
+        for key, count in counts.items():
+            interval = additive_interval(count, count_law, confidence)
             rows.append(postprocessed_row(self, key, adjusted.get(key, 0), interval))
         interval = additive_interval(total, total_law, confidence)
         rows.append(postprocessed_row(self, ("total",) * len(self.by), sum(adjusted.values()), interval))
         return answer_of(self, tuple(rows), additions=(CONSISTENT,))
 
-    def _adjusted(
-        self, parts: NumbersByKey, total: int, part_variance: Fraction, total_variance: Fraction
+    def _counts_that_add_up(
+        self, counts: NumbersByKey, total: int, count_variance: Fraction, total_variance: Fraction
     ) -> dict[tuple[KeyValue, ...], int]:
-        """Return the parts adjusted to a noisy total, so that they add up to the new total.
+        """Return the noisy counts adjusted to a noisy total. Their sum is the adjusted total.
 
-        If the query states non-negative, a part that would be negative is left out, and the others are adjusted again. The caller takes a
-        part that was left out as 0.
+        If the query states non-negative, counts that would be negative are left out, and the others are adjusted again. The caller reports
+        0 for a count that was left out.
         """
-        keys = list(parts)
-        while True:
-            adjusted = make_consistent(total, [parts[key] for key in keys], total_variance, part_variance)
+        keys = list(counts)
+        while True:  # each further round has fewer keys
+            adjusted = make_consistent(total, [counts[key] for key in keys], total_variance, count_variance)
             if "non-negative" not in self.postprocess or all(value >= 0 for value in adjusted):
                 return dict(zip(keys, adjusted, strict=True))
             keys = [key for key, value in zip(keys, adjusted, strict=True) if value >= 0]
 
     def total_contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the total of all keys."""
-        of_keys = self.contribution()
-        return Contribution(1, of_keys.groups * of_keys.rows, one_key=True)
+        to_keys = self.contribution()
+        return Contribution(1, to_keys.groups * to_keys.rows, one_key=True)
 
     def contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the counts of the keys."""
@@ -165,9 +173,9 @@ class DistinctQuery(NoisyQuery):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
-        yield from self.own_key_problems()
+        yield from self.column_in_by_problems()
         if self.column in source.columns:
-            yield from shown_problems(source.columns[self.column], self.column, ("column",))
+            yield from key_type_problems(source.columns[self.column], self.column, ("column",))
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         contribution = Contribution(self.groups, self.rows, one_key=not self.by, noun="different value")
@@ -194,7 +202,7 @@ class DistinctQuery(NoisyQuery):
 class HistogramQuery(NoisyQuery):
     """The number of rows in each bin. A bin contains its lower edge but not its upper edge; the last bin contains both edges."""
 
-    keyed: ClassVar[bool] = True
+    keyed: ClassVar[bool] = True  # the answer has keys without `by`: the bins
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "age", "bins": [0, 18, 65, 115], "rho": 0.01, "max_groups": 1, "max_rows": 1},
         {
@@ -228,8 +236,7 @@ class HistogramQuery(NoisyQuery):
         return (noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=one_key)),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        keys = (*group_keys(self, setting), GroupKey(quoted(self.column), bins=self.bins))
-        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+        return aggregation_by(self, setting, (*group_keys(self, setting), GroupKey(quoted(self.column), bins=self.bins)))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (mechanism,) = self.mechanisms(setting)
@@ -251,7 +258,7 @@ class ThresholdQuery(Query):
     The values are asked about in their declared order, until `answers` of the counts have reached `above`. The counts are not released.
     """
 
-    keyed: ClassVar[bool] = True
+    keyed: ClassVar[bool] = True  # the answer has keys without `by`: the values of the column
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "state", "above": 1000, "answers": 2, "epsilon": 0.5, "max_groups": 2, "max_rows": 1},
     )
@@ -265,7 +272,7 @@ class ThresholdQuery(Query):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         for key, expected, wrong in Query.needs(self, source):
-            if key != ("max_groups",) or self.column is not None:
+            if key != ("max_groups",) or self.column is not None:  # without a column there is one count, and no keys to bound
                 yield key, expected, wrong
         if self.column is not None:
             yield from choice_problems(source, self.column)
@@ -279,31 +286,32 @@ class ThresholdQuery(Query):
         return (QueryMechanism("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
 
     def laws(self, setting: QuerySetting) -> SparseVectorLaws:
-        """Return the laws of the noise of the threshold and of the counts."""
+        """Return the noise distributions of the sparse vector technique: of the threshold, and of each count."""
         assert setting.cost is not None
         return SparseVectorLaws(setting.cost.pure_epsilon, self.rows, self.answers)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         keys = () if self.column is None else (column_key(setting, self.column),)
-        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+        return aggregation_by(self, setting, keys)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.selection import above_threshold
 
-        keys = self.ordered(setting)
+        keys = self.keys_in_order(setting)
         counts = [totals[key].rows if key in totals else 0 for key in keys]
         reached = above_threshold(counts, self.above, self.laws(setting))
-        compared = keys[: len(reached)]  # the technique may end before the last key
+        compared = keys[: len(reached)]  # the sparse vector technique ends at the last answer that it may give
         rows = tuple(AnswerRow(key, is_reached) for key, is_reached in zip(compared, reached, strict=True))
         by = () if self.column is None else (self.column,)
         return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
 
-    def ordered(self, setting: QuerySetting) -> list[tuple[KeyValue, ...]]:
+    def keys_in_order(self, setting: QuerySetting) -> list[tuple[KeyValue, ...]]:
         """Return the keys in the order in which they are compared with the threshold."""
         if self.column is None:
             return [()]
         return [(value,) for value in column_key(setting, self.column).domain or ()]
 
     def expected_error(self, setting: QuerySetting) -> str:
-        distance = threshold_slack(self.laws(setting), len(self.ordered(setting)), self.confidence)
+        distance = threshold_slack(self.laws(setting), len(self.keys_in_order(setting)), self.confidence)
+        # A count that is reported to reach the threshold may be `distance` below it, so that answers are right from one further on.
         return f"right for every count at least {distance + 1:,} from the threshold, with probability {self.confidence:.6g}"

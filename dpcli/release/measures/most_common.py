@@ -1,9 +1,13 @@
 """The measures top-k and mode: the most common values of a column. A mode by propose-test-release needs no declared values.
 
-A *choice* releases a value and not its count. Its sensitivity is the change of the difference of two counts (`score_range`), not of one
-count. Declared values make every value possible; values from the data may only be shown after a noisy test, which costs a delta. `problems`
-and `needs` check the keys of a measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes, and
-`answer` the noisy answer (query.py).
+Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `problems` and
+`needs` check the table, `mechanisms` returns the choices to price, `aggregation` the exact counts to ask an engine for, and `answer` the
+chosen values. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+
+A *unit* is whom the release protects, with all of its rows; it counts with at most `rows` rows (max_rows) in each of at most `groups` keys
+(max_groups), where a *key* is a combination of values of `by` and the column. A *choice* releases a value and not its count: it compares
+counts, so its cost follows from the largest change of the difference of two counts (`score_range`). Values that are declared in
+[source.columns] can all be chosen; a value from the data may only be shown after a noisy test, which costs a delta.
 """
 
 from __future__ import annotations
@@ -22,25 +26,29 @@ from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, changed_keys, changed_words, column_key, group_keys, totals_by_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key
-from dpcli.release.query import BY, MEASURE, Query, QueryMechanism, QuerySetting, shown_problems, undeclared
+from dpcli.release.query import BY, MEASURE, Query, QueryMechanism, QuerySetting, key_type_problems, undeclared_problem
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
+# The limit of `top` is arbitrary, and bounds the work alone: each choice is priced.
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("column whose values are counted")
-TEST = 'method = "propose-test-release" in the query, which answers if the lead is large'
-SHOWN = 'measure = "count" with by = [{}] and keys = "threshold", which shows values that enough units have, with their counts'
-OF_TEST = NeededSetting('method = "propose-test-release"', lambda query: query.tests)
+OF_TEST = NeededSetting('method = "propose-test-release"', lambda query: query.tests)  # the setting without which delta has no effect
+# For messages about a column without declared values: how to ask for its mode, and how to ask for its most common values.
+ADVISED_TEST = 'method = "propose-test-release" in the query, which answers if the lead is large'
+ADVISED_COUNT = (
+    'measure = "count" with by = [{}] and keys = "threshold", which shows values that enough units have, with their counts'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuery(Query):
     """A measure that releases common values of a column, but not their counts."""
 
-    keyed: ClassVar[bool] = True
+    keyed: ClassVar[bool] = True  # rows have keys without `by`: the values of the column
 
     column: Annotated[str, VALUES]
     by: Annotated[tuple[str, ...], BY] = ()
@@ -48,14 +56,17 @@ class ChoiceQuery(Query):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         yield from self.key_problems(source)
-        yield from self.own_key_problems()
+        yield from self.column_in_by_problems()
 
     def score_range(self, setting: QuerySetting) -> int:
         """Return the largest change of the difference of two counts when one unit changes."""
         return count_range(self.rows, setting.adjacency)
 
     def choice_mechanism(self, setting: QuerySetting, kind: str, choices: int = 1) -> QueryMechanism:
-        """Return the mechanism that makes this many choices for each key of `by`."""
+        """Return the mechanism of type `kind` that makes this many choices for each key of `by`.
+
+        It is priced as one step for each choice that a unit can change: those of the keys of `by` in which the unit counts.
+        """
         assert setting.cost is not None
         steps, score_range = choices * changed_keys(self, setting), self.score_range(setting)
         cost = setting.cost if steps == 1 else setting.cost.share(1.0 / steps)
@@ -70,8 +81,7 @@ class ChoiceQuery(Query):
 
     def aggregation_of_values(self, setting: QuerySetting, declared: bool = True) -> Aggregation:
         """Return the numbers of rows with each value, for each key of `by`. declared: whether only declared values count."""
-        keys = (*group_keys(self, setting), column_key(setting, self.column, declared))
-        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+        return aggregation_by(self, setting, (*group_keys(self, setting), column_key(setting, self.column, declared=declared)))
 
     def expected_error(self, setting: QuerySetting) -> str:
         """Return a description of how far the count of each chosen value may be below the largest remaining count.
@@ -106,7 +116,8 @@ class TopQuery(ChoiceQuery):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from ChoiceQuery.needs(self, source)
-        yield from choice_problems(source, self.column, SHOWN.format(", ".join(f'"{name}"' for name in (*self.by, self.column))))
+        names = ", ".join(f'"{name}"' for name in (*self.by, self.column))
+        yield from choice_problems(source, self.column, ADVISED_COUNT.format(names))
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
             return  # `expected_error` reads the file
@@ -125,9 +136,9 @@ class TopQuery(ChoiceQuery):
 
         (mechanism,) = self.mechanisms(setting)
         rows: list[AnswerRow] = []
-        for key, of_key in totals_by_key(self, setting, totals).items():
-            values = sorted(of_key, key=sort_key)
-            counts = [of_key[value].rows for value in values]
+        for key, value_totals in totals_by_key(self, setting, totals).items():
+            values = sorted(value_totals, key=sort_key)
+            counts = [value_totals[value].rows for value in values]
             chosen = top_k(counts, self.top, self.score_range(setting), mechanism.keys["epsilon"])
             rows += (AnswerRow((*key, place), values[index][0]) for place, index in enumerate(chosen, start=1))
         names = (*self.by, "place")
@@ -141,10 +152,10 @@ def choice_problems(source: Source, column: str, otherwise: str = "") -> Iterato
     """
     if column not in source.columns:
         return
-    of_type = tuple(shown_problems(source.columns[column], column, ("column",)))
-    yield from of_type
-    if not (of_type or source.columns[column].declares_keys):
-        yield undeclared(source.columns[column], column, ("column",), "values", otherwise)
+    type_problems = tuple(key_type_problems(source.columns[column], column, ("column",)))
+    yield from type_problems
+    if not (type_problems or source.columns[column].declares_keys):
+        yield undeclared_problem(source.columns[column], column, ("column",), "values", otherwise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,9 +194,9 @@ class ModeQuery(ChoiceQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from ChoiceQuery.needs(self, source)
         if not self.tests:
-            yield from choice_problems(source, self.column, "" if self.by else TEST)
+            yield from choice_problems(source, self.column, "" if self.by else ADVISED_TEST)
         elif self.column in source.columns:
-            yield from shown_problems(source.columns[self.column], self.column, ("column",))
+            yield from key_type_problems(source.columns[self.column], self.column, ("column",))
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None
@@ -202,15 +213,15 @@ class ModeQuery(ChoiceQuery):
         return self.aggregation_of_values(setting, declared=not self.tests)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        choose = self._tested if self.tests else self._chosen
+        choose = self._most_common_if_stable if self.tests else self._noisy_most_common
         rows = []
-        for key, of_key in totals_by_key(self, setting, totals).items():
-            chosen = choose(setting, {value: of_key[value].rows for value in sorted(of_key, key=sort_key)})
+        for key, value_totals in totals_by_key(self, setting, totals).items():
+            chosen = choose(setting, {value: value_totals[value].rows for value in sorted(value_totals, key=sort_key)})
             rows.append(AnswerRow(key, None if chosen is None else chosen[0]))
         return QueryAnswer(self.name, self.measure, self.by, tuple(rows), self.confidence, self.expected_error(setting))
 
-    def _chosen(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...]:
-        """Return the key that is chosen by its count. Permute-and-flip chooses at a pure cost, the exponential mechanism otherwise."""
+    def _noisy_most_common(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...]:
+        """Return a value with a high count: by permute-and-flip at a pure epsilon, and by the exponential mechanism at a rho."""
         from dpcli.release.noise.selection import exponential, permute_and_flip
 
         (mechanism,) = self.mechanisms(setting)
@@ -218,8 +229,10 @@ class ModeQuery(ChoiceQuery):
         index = choose(list(counts.values()), self.score_range(setting), mechanism.keys["epsilon"])
         return list(counts)[index]
 
-    def _tested(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...] | None:
-        """Return the most common key if it passes the test; None otherwise."""
+    def _most_common_if_stable(
+        self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]
+    ) -> tuple[KeyValue, ...] | None:
+        """Return the most common value if propose-test-release finds that it is stable; None otherwise."""
         from dpcli.release.noisy_answers import laplace_draw
         from dpcli.release.stability.propose_test import StabilityTest, released_mode
 

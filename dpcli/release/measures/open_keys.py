@@ -1,8 +1,10 @@
 """Measures by keys that need not be declared: a key is shown if enough rows or units have it.
 
-A key that only one unit has would reveal the unit if it were shown. With keys = "threshold" a stability histogram (stability.py of the
-mechanisms) adds noise to the count of each key in the data and shows those above a threshold; its delta bounds the probability of showing
-such a key. With declared keys every key is answered, and nothing is paid for the choice.
+The base class of count, sum, mean and variance. A *key* is a combination of values of the columns in `by`, and a *unit* is whom the release
+protects, with all of its rows. A key that only one unit has would reveal the unit if it were shown. With keys = "threshold", a stability
+histogram (mechanisms/choice/stability.py) adds noise to the count of each key in the data and shows the keys above a threshold; its delta
+bounds the probability of showing a key that only one unit has. With keys = "declared", all keys are listed in [source.columns]: each has an
+answer, and nothing is paid for the choice. Intervals are *joint* if all of an answer hold together with the stated confidence.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ HIDDEN_COUNTS = (
     f"{HIDDEN}; a key whose true count is not far above {{:,}} is shown only if its noise was high: then its noisy count is too high, "
     "and the interval's confidence is lower than stated"
 )
-CONFIDENCES = (0.001, 0.999)  # with these, a double can state the confidence of one of up to MOST_ROWS joint intervals
+# Confidences that joint intervals of undeclared keys may have. Each interval then needs a confidence that is a double below 1, for up to
+# 2^40 keys (MOST_ROWS). For 0.9999 it could be rounded to 1, and the error would come after the charge. The lower end is arbitrary.
+CONFIDENCES = (0.001, 0.999)
+# Settings without which others have no effect: `by` for keys and totals, and keys = "threshold" for delta.
 OF_BY = NeededSetting("by", lambda query: bool(query.by))
 OF_THRESHOLD = NeededSetting('keys = "threshold"', lambda query: query.keys == "threshold")
 
@@ -31,13 +36,13 @@ class OpenKeysQuery(NoisyQuery):
     """A measure whose keys are all declared keys, or those keys in the data whose noisy count passes a threshold.
 
     With keys = "threshold", intervals can be joint only if their noises are independent of the choice of the keys. Proof that this is
-    enough: Given the shown keys, whatever they are, the noises are then still independent and have their own laws. So k intervals at the
-    confidence^(1/k) all hold with this confidence, for every set of k shown keys. If the noise of a count decides whether its key is shown,
-    an interval of a shown key has no such confidence, and the number of keys that could have been shown is private.
+    enough: Given the shown keys, whatever they are, the noises are then still independent and have their own distributions. So k intervals,
+    each at confidence^(1/k), all hold with this confidence, for every set of k shown keys. If the noise of a count decides whether its key
+    is shown, an interval of a shown key has no such confidence, and the number of keys that could have been shown is private.
     """
 
     independent_choice: ClassVar[bool] = False  # whether the noises of the intervals are independent of the choice of shown keys
-    undeclared: ClassVar[str] = 'keys = "threshold" in the query, which shows a key if enough units have it'
+    undeclared_advice: ClassVar[str] = 'keys = "threshold" in the query, which shows a key if enough units have it'
 
     keys: Annotated[
         Literal["declared", "threshold"],
@@ -49,6 +54,7 @@ class OpenKeysQuery(NoisyQuery):
 
     @property
     def shows_keys(self) -> bool:
+        """Return whether the keys come from the data, and a noisy threshold decides which are shown."""
         return self.keys == "threshold"
 
     def problems(self) -> Iterator[Problem]:
@@ -72,7 +78,7 @@ class OpenKeysQuery(NoisyQuery):
         return {key: count for key, count in counts.items() if count > mechanism.keys["threshold"]}
 
     def covers(self, mechanism: QueryMechanism) -> str:
-        """Return which errors an interval covers that uses the noisy counts of a mechanism, which may choose the keys too."""
+        """Return words for the errors that the intervals cover. `mechanism` is the noise on the counts, which may also choose the keys."""
         return f"{noise_alone(self)}; {HIDDEN_COUNTS.format(mechanism.keys['threshold'])}" if self.shows_keys else noise_alone(self)
 
     def shown_words(self, mechanism: QueryMechanism, counted: str = "rows") -> str:

@@ -1,9 +1,13 @@
 """The measure quantile: values on the declared grid of a column, chosen by the exponential mechanism.
 
-A *candidate* is a step of the grid, and its *score* is minus the distance of its rank from the wanted share of the rows. The exponential
-mechanism prefers candidates with high scores; its cost follows from the *score range*, the largest change of a difference of two scores.
-`problems` and `needs` check the keys of a measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes,
-and `answer` the noisy answer (query.py).
+The class reads a [[query]] table with this measure, and `dpcli release` calls its methods (their order is in query.py): `problems` and
+`needs` check the table, `mechanisms` returns the choices to price, `aggregation` the exact counts to ask an engine for, and `answer` the
+chosen values. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+
+A *candidate* is a whole step of the column from min to max, and its *score* is minus the distance of its rank from the wanted share of the
+rows. The exponential mechanism prefers candidates with high scores; its cost follows from the *score range*, the largest change of the
+difference of two scores when one *unit* (whom the release protects, with all of its rows) changes (`rank_range` in noise/selection.py). A
+*key* is a combination of values of the columns in `by`; each key and each quantile is a choice of its own.
 """
 
 from __future__ import annotations
@@ -39,8 +43,9 @@ from dpcli.release.query_answer import AnswerRow, QueryAnswer
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
-MOST_CANDIDATES = 1_000_000  # largest number of steps from min to max
-# Largest denominator of a share. Scores are in units of 1 / denominator, so the scores of 2^40 rows stay below 2^62.
+# Largest number of candidates in all keys together. It bounds time and memory alone, as a list has a count for each of them.
+MOST_CANDIDATES = 1_000_000
+# Largest denominator of a share. Scores are in units of 1 / denominator, so those of 2^40 rows stay below the sampler's limit of 2^62.
 MOST_PARTS = 10**6
 
 
@@ -75,14 +80,12 @@ class QuantileQuery(Query):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
-        yield from self.own_key_problems()
-        lacking = tuple(value_problems(source, "column", self.column, self.rows))
-        yield from lacking
-        unknown = tuple(self.key_problems(source))
-        yield from unknown
-        if lacking or unknown or any(name not in source.columns for name in (self.column, *self.by)):
+        yield from self.column_in_by_problems()
+        problems = (*value_problems(source, "column", self.column, self.rows), *self.key_problems(source))
+        yield from problems
+        if problems or any(name not in source.columns for name in (self.column, *self.by)):
             return
-        yield from self.work_problems(source, declared_key_count(self, source) or 1)
+        yield from self.work_problems(source, declared_key_count(self, source) or 1)  # `expected_error` counts keys of domain files
 
     def work_problems(self, source: Source, keys: int) -> Iterator[Problem]:
         """Yield a problem if this number of keys has too many candidates in all. The time of an answer grows with their number."""
@@ -125,8 +128,7 @@ class QuantileQuery(Query):
         return Fraction(repr(self.quantiles[position]))
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        keys = (*group_keys(self, setting), stepped_key(setting.source, self.column))
-        return aggregation_by(self, setting, keys, (), self.groups, self.rows)
+        return aggregation_by(self, setting, (*group_keys(self, setting), stepped_key(setting.source, self.column)))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         from dpcli.release.noise.selection import exponential
@@ -134,10 +136,10 @@ class QuantileQuery(Query):
         (mechanism,) = self.mechanisms(setting)
         values = stepped_range(setting.source, self.column)
         rows = []
-        for key, of_key in totals_by_key(self, setting, totals).items():
+        for key, step_totals in totals_by_key(self, setting, totals).items():
             counts = [0] * self.candidates(setting.source)
-            for (number,), total in of_key.items():
-                counts[int(number) - values.least] += total.rows
+            for (steps,), total in step_totals.items():
+                counts[int(steps) - values.least] += total.rows
             for position, share in enumerate(self.quantiles):
                 scores = rank_scores(counts, self.share(position))
                 chosen = exponential(scores, self.score_range(setting, position), mechanism.keys["epsilon"])

@@ -1,9 +1,14 @@
 """The measures stable-quantile, interquartile-range and clustered-mean, for columns without declared bounds.
 
-They use propose-test-release: the query proposes a bound on how much one unit changes the answer, and a noisy test decides whether many
-units would have to change before the bound failed on these data. Then the answer gets noise of the proposed size; if the test fails, the
-answer is none. The test's delta bounds the probability of an answer that was not stable. `problems` and `needs` check the keys of a
-measure, `mechanisms` says what is priced, `aggregation` the exact sums that an engine computes, and `answer` the noisy answer (query.py).
+They use propose-test-release (Dwork & Lei 2009). The query proposes a bound on how much one *unit* (whom the release protects, with all of
+its rows) changes the answer. A noisy test decides whether many units would have to change before the bound failed on these data. If so, the
+answer gets noise of the proposed size; if the test fails, the answer is none. The test's delta bounds the probability of an answer that was
+not stable. Numbers are whole *steps*, the declared unit of rounding of a column.
+
+Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `needs` checks the
+table, `mechanisms` returns the test and the noise to price, `aggregation` the exact counts to ask an engine for, and `answer` tests and
+adds noise. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost. The distances that are
+tested, whose errors would break the guarantee, are computed in stability/stable_statistics.py.
 """
 
 from __future__ import annotations
@@ -43,7 +48,8 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-TEST_SHARE = 0.5  # share of the cost for the test; the noise uses the rest. Any share is valid
+# Share of the cost for the test; the noise uses the rest. The value is a choice. It affects how often there is an answer, and its accuracy.
+TEST_SHARE = 0.5
 TEST_DELTA = Key("largest probability of an answer that one unit could change by more than the proposed distance", DELTA)
 NUMBERS = Key("column of numbers; its [source.columns] entry has step, and needs no bounds")
 
@@ -58,9 +64,9 @@ class TestedQuery(Query):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
-        lacking = tuple(number_problems(source, "column", self.column))
-        yield from lacking
-        if not lacking and self.column in source.columns and self.proposed_steps(source) < 1:
+        problems = tuple(number_problems(source, "column", self.column))
+        yield from problems
+        if not problems and self.column in source.columns and self.proposed_steps(source) < 1:
             step = source.columns[self.column].unit_step
             yield (self.proposal,), f"at least one step of {step:g}", f"{getattr(self, self.proposal):g}"
 
@@ -69,12 +75,12 @@ class TestedQuery(Query):
         return whole_steps(getattr(self, self.proposal), stepped_range(source, self.column).step)
 
     def test_mechanism(self, epsilon: float, delta: float, why: tuple[str, ...]) -> QueryMechanism:
-        """Return the test, after which the mechanism `noise` releases the answer."""
+        """Return the mechanism of the test. Its key `mechanism` names the one with the suffix "noise", which releases the answer."""
         keys = {"epsilon": epsilon, "delta": delta, "mechanism": f"{self.name}.noise"}
         return QueryMechanism("test", "propose-test-release", keys, why)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
+        return replace(aggregation_by(self, setting, (stepped_key(setting.source, self.column),)), max_groups=1)
 
 
 def _counts_of(totals: Totals) -> dict[int, int]:
@@ -227,12 +233,12 @@ class ClusteredMeanQuery(TestedQuery):
         width = self.proposed_steps(setting.source)
         change = sensitivity(setting.adjacency, centred_sum(self.rows, width)).l1
         squared = change**2 if self.count is not None else squared_sensitivity(setting.adjacency, self.rows, width)
-        sigma = setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared)  # refuses squares beyond all doubles
+        sigma = setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared)  # raises InputError if a double cannot hold sigma^2
         law = DiscreteGaussianLaw(sigma)
         if self.count is not None:
             keys = {"sensitivity": change, "dimension": 1}
         else:
-            keys = {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}  # rounded up
+            keys = {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}  # the factor exceeds the error of the root, so it is rounded up
         tested = (
             "one unit changes by at most 1 the number of units that must change for another fullest bin: tested at epsilon "
             f"{epsilon:.6g}"

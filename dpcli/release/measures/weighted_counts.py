@@ -1,8 +1,13 @@
 """The measure linear: weighted sums of counts by a matrix of whole numbers, answered by the better of two strategies.
 
-Each row of the matrix is a sum, each column a key of `by`. Either the counts get noise and the sums are computed from them, or the sums get
-noise as one vector, whose sensitivity follows from the largest norms of a column. Both cost the same; the one with the smaller total
-variance is used, which is known without the data.
+A *key* is a combination of declared values of the columns in `by`. Each row of the matrix gives the weights of one sum, with a weight for
+each key. Either the counts get noise and the sums are computed from them, or the sums get noise as one vector, whose sensitivity follows
+from the largest L1 and L2 norms of a column. Both cost the same. The strategy with the smaller sum of variances is used, which is known
+without the data (a choice between two cases of the matrix mechanism; Li, Hay, Rastogi, Miklau, McGregor 2010).
+
+The class reads a [[query]] table with this measure, and `dpcli release` calls its methods (their order is in query.py). A *unit*, whom the
+release protects with all of its rows, counts with at most `rows` rows in each of at most `groups` keys, which the engine enforces.
+Intervals cover the noise, and are not too narrow.
 """
 
 from __future__ import annotations
@@ -110,8 +115,9 @@ class LinearQuery(NoisyQuery):
             values = noisy(self._sums_of(counts), law)
             half_widths = [self._half_width(mechanism, (1,), confidence)] * len(values)
         rows = []
-        for number, (value, half) in enumerate(zip(values, half_widths, strict=True), start=1):
-            rows.append(postprocessed_row(self, (number,), value, ConfidenceInterval(value - half, value + half, confidence)))
+        for number, (value, half_width) in enumerate(zip(values, half_widths, strict=True), start=1):
+            interval = ConfidenceInterval(value - half_width, value + half_width, confidence)
+            rows.append(postprocessed_row(self, (number,), value, interval))
         return answer_of(self, tuple(rows), by=("row",))
 
     def _sums_of(self, counts: Sequence[int]) -> list[int]:
@@ -123,7 +129,7 @@ class LinearQuery(NoisyQuery):
         return sum_half_width(law_of(mechanism), weights, confidence)
 
     def _confidence_of_sum(self, mechanism: QueryMechanism, setting: QuerySetting) -> float:
-        """Return the confidence of the interval of one sum. Sums of noisy counts share noises, so they are not independent."""
+        """Return the confidence of the interval of one sum. Sums of noisy counts share the noise of a count, so they are dependent."""
         return self.interval_confidence(len(self.matrix), independent=mechanism != self._noise_on_counts(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:

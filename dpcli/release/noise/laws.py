@@ -1,7 +1,9 @@
 """Noise distributions on the integers: their tails, the half widths of confidence intervals, and the scale that a cost requires.
 
-A `NoiseLaw` is one noise in three roles: its spread is the scale or sigma that is priced, samplers.py draws from it, and intervals follow
-from its tails. Tails are upper bounds, so confidence intervals that are computed from them are never too narrow.
+A `NoiseLaw` is one noise in three roles: its *spread* is the scale or sigma that is priced, samplers.py draws from it, and intervals
+(answers/) follow from its tails. Tails are upper bounds, so confidence intervals that are computed from them are never too narrow.
+`scale_of` and `sigma_of` give the noise for a cost, rounded up, so that the noise costs no more. The integers of a column are *steps*, its
+declared unit of rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from dpcli.base.errors import InputError
 from dpcli.base.stated import stated
 from dpcli.numerics.arrays import Array, np
 
-LARGEST_SUMMED = 2000.0  # largest sigma for which tails are summed exactly, in a table of about 80,000 numbers
+# Largest sigma for which Gaussian tails are summed, in a table of about 80,000 numbers. A larger one would cost time and memory; beyond, an
+# integral with a bound on its error takes the place of the sum.
+LARGEST_SUMMED = 2000.0
 LARGEST = 2.0**50  # largest scale or sigma; with it, a draw exceeds 64 bits with a probability of at most e^-8000
 
 
@@ -69,7 +73,7 @@ class DiscreteLaplaceLaw:
     @property
     def variance(self) -> float:
         """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale))), rounded up. It is positive even if the exact value underflows."""
-        half = min(0.5 / self.scale, 350.0)
+        half = min(0.5 / self.scale, 350.0)  # little beyond, sinh^2 overflows; a smaller argument gives a larger variance
         return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15)
 
     def log_probability(self, x: Array) -> Array:
@@ -201,7 +205,10 @@ def _total(sigma: float) -> float:
 
 @lru_cache(maxsize=16)
 def _tails(sigma: float) -> Array:
-    """Return P(X >= x) for x = 0, 1, ... up to 38 sigma. The last number bounds the tail of all larger x."""
+    """Return P(X >= x) for x = 0, 1, ... up to 38 sigma. Beyond, e^{-x^2 / (2 sigma^2)} soon underflows.
+
+    The last number bounds the tail of all larger x.
+    """
     x = np.arange(math.ceil(38.0 * sigma) + 3, dtype=float)
     mass = np.exp(-0.5 * (x / sigma) ** 2) / _total(sigma)
     return np.asarray(np.maximum(np.cumsum(mass[::-1])[::-1], math.ulp(0.0)))

@@ -1,7 +1,7 @@
 """Samplers of integer noise. All noise is drawn by OpenDP's integer samplers, with the randomness of the operating system.
 
-Noise on a number comes from here; a choice with noise is in selection.py. OpenDP's modules are imported one by one, which takes 0.25 s and
-47 MB. OpenDP's prelude would take 2.0 s and 141 MB.
+A *law* is a distribution of noise (laws.py). Noise on a number comes from here; a choice with noise is in selection.py. OpenDP's modules
+are imported one by one, which takes 0.25 s and 47 MB. OpenDP's prelude would take 2.0 s and 141 MB.
 """
 
 from __future__ import annotations

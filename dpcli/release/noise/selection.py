@@ -1,5 +1,9 @@
 """Choices among candidates with whole-number scores: the exponential mechanism, permute-and-flip, and the k best by peeling.
 
+The measures mode, top-k, quantile and threshold (measures/) call it. A *candidate* is a value that may be released, such as a city, and its
+*score* says how good it is, such as its count. A *unit* is whom the release protects, with all of its rows. OpenDP's samplers choose, with
+the randomness of the operating system; scales are rounded up, so a choice costs at most its epsilon.
+
 `score_range` is the largest change of the difference of two scores between neighbouring datasets: the maximum over i, j of
 |(u_i - u'_i) - (u_j - u'_j)|. Suppose that the scores are counts and that a unit adds at most `max_rows` to each. The range is then
 max_rows under add-remove, where all scores change in the same direction, and 2 max_rows under replace-one. The range is always at most

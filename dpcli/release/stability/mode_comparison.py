@@ -1,8 +1,15 @@
 """A comparison of mechanisms that release the most common value at the same epsilon and delta, for `dpcli release --compare`.
 
-For each mechanism, the comparison states the probability of the right answer as a function of the lead and of the size of the domain;
-documents/stability.py shows it. All rows of the compared data have the same value, so the count of this value is the lead. No data are
-read: a user chooses a mechanism by it before anything is spent.
+The *lead*, or *gap*, is the count of the most common value minus the next count; the *domain* is the set of possible values. For each
+mechanism, the comparison states the probability of the right answer as a function of the gap and of the size of the domain;
+documents/stability.py shows it. All rows of the compared data have the same value, so the count of this value is the gap. No data are read:
+a user chooses a mechanism by it before anything is spent. A *unit*, whom the release protects, counts with at most `rows` rows in each of
+at most `groups` values.
+
+The five mechanisms are propose-test-release (a noisy test of how many units could change without another answer), the stability histogram
+(it shows a value whose noisy count exceeds a threshold), the exponential mechanism, permute-and-flip, and the maximum of a noisy histogram.
+The first two need no domain, and spend a delta. The probabilities are exact up to ERROR, for this choice of data alone; no guarantee rests
+on them.
 """
 
 from __future__ import annotations
@@ -26,12 +33,17 @@ from dpcli.release.stability.propose_test import StabilityTest, mode
 from dpcli.release.stability.stable_statistics import centred_sum
 from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 
-REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45
-ERROR = 1e-9  # largest error of every probability
-FINE = 2 * 10**9  # number of steps in a bin; it is even, and large enough that rounding to steps does not show
+# Accuracy of the comparison.
+REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45, far below ERROR
+ERROR = 1e-9  # bound on the error of every probability, for the notes of the comparison
+# Whole steps of a bin; even, so that half a bin is whole, and large enough that rounding to steps does not show
+STEPS_IN_BIN = 2 * 10**9
 LEAST_EXPONENT = -740.0  # e^x is a positive double from this x on
-LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and for the size of a domain
 
+# Ends of the searches for a gap and for the size of a domain, beyond every useful number. A search that reaches its end returns it.
+LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000
+
+# Numbers that are compared and drawn. They are examples, and affect the table and the picture alone.
 SIZES = (100, 10_000, 10**6, 10**9)  # sizes of the domain
 POINTS = 60  # number of gaps in a picture
 FURTHEST = 10  # the largest gap of a picture is at least this number
@@ -39,7 +51,9 @@ FURTHEST = 10  # the largest gap of a picture is at least this number
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Data in which one value occurs `gap` times and no other value occurs. Scales and distances are computed as in `dpcli release`.
+    """Data in which one value occurs `gap` times and no other value occurs, with the privacy of their release.
+
+    Scales and distances are computed as in `dpcli release`.
 
     gap: count of the leading value.
     size: number of values in the domain.
@@ -57,17 +71,17 @@ class Lead:
 
     @property
     def distance(self) -> int:
-        """The distance of the leading value in units for propose-test-release, if ties go to another value."""
-        return mode({1: 0, 2: self.gap}, self.adjacency, self.rows).distance
+        """The number of units that may change without another answer, for propose-test-release. Ties go to another value."""
+        return mode({1: 0, 2: self.gap}, self.adjacency, self.rows).distance  # of equal counts, `mode` takes the value 1
 
     @property
-    def choice(self) -> float:
-        """The scale of the noise on the scores of a choice."""
+    def score_scale(self) -> float:
+        """The scale of the noise on the counts in the exponential mechanism and permute-and-flip."""
         return choice_scale(count_range(self.rows, self.adjacency), self.epsilon)
 
     @property
     def noise(self) -> DiscreteLaplaceLaw:
-        """The law of the noise on each count of a histogram."""
+        """The distribution of the noise on each count of a histogram."""
         moved = sensitivity(self.adjacency, Contribution(self.groups, self.rows))
         return DiscreteLaplaceLaw(QueryCost(epsilon=self.epsilon).laplace_scale(moved.l1))
 
@@ -125,18 +139,21 @@ class Comparison:
         return _least(lambda gap: mechanism.right(replace(self.setting, gap=gap, size=size)) >= self.confidence, LARGEST_GAP)
 
     def crossing(self, mechanism: ModeRelease, other: ModeRelease) -> int:
-        """Return the smallest size of the domain for which `mechanism` needs a smaller gap than `other`; at most LARGEST_SIZE."""
+        """Return the smallest size of the domain, from 2 on, for which `mechanism` needs a smaller gap than `other`.
+
+        The result is LARGEST_SIZE if there is no such size below it.
+        """
         return _least(lambda size: self.needed(mechanism, size) < self.needed(other, size), LARGEST_SIZE, 2)
 
     def clamped_sensitivity(self, bins: int) -> float:
         """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to this many bins."""
-        half = bins * FINE // 2
+        half = bins * STEPS_IN_BIN // 2
         clamped = Contribution(1, self.setting.rows, -half, half, one_key=True)
-        return sensitivity(self.setting.adjacency, clamped).l1 / FINE
+        return sensitivity(self.setting.adjacency, clamped).l1 / STEPS_IN_BIN
 
     def sensitivity_after_test(self) -> float:
         """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to the three bins around the fullest one."""
-        return sensitivity(self.setting.adjacency, centred_sum(self.setting.rows, FINE)).l1 / FINE
+        return sensitivity(self.setting.adjacency, centred_sum(self.setting.rows, STEPS_IN_BIN)).l1 / STEPS_IN_BIN
 
 
 def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int], confidence: float = 0.95) -> Comparison:
@@ -152,7 +169,7 @@ def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int], conf
     return Comparison(setting, tuple(gaps), tuple(sizes), tuple(curves), confidence)
 
 
-@lru_cache(4096)
+@lru_cache(4096)  # the searches for gaps and sizes ask for the same leads again
 def _right_by_test(lead: Lead) -> float:
     """Return the probability that propose-test-release returns the leading value, if ties go to another value."""
     return StabilityTest(lead.epsilon, lead.delta).release_probability(lead.distance)
@@ -160,18 +177,19 @@ def _right_by_test(lead: Lead) -> float:
 
 def _right_by_gumbel(lead: Lead) -> float:
     """Return the probability that the exponential mechanism (Gumbel noise) returns the leading value."""
-    return max(1.0 - probability_beyond(lead.size, lead.choice, lead.gap - 1), 0.0)
+    return max(1.0 - probability_beyond(lead.size, lead.score_scale, lead.gap - 1), 0.0)
 
 
 def _right_by_permute_and_flip(lead: Lead) -> float:
     """Return the probability that permute-and-flip returns the leading value.
 
-    It is the mean of (1 - q)^place over the place of the leading value in a random order. Another value is accepted with probability q.
+    Another value is accepted with probability q, and the leading value surely. So the probability is the mean of (1 - q)^place over the
+    place of the leading value in a random order, from 0: (1 - (1 - q)^n) / (n q) for n values.
     """
-    accepts = math.exp(max(-lead.gap / lead.choice, LEAST_EXPONENT))
-    if accepts == 1.0:
+    acceptance = math.exp(max(-lead.gap / lead.score_scale, LEAST_EXPONENT))
+    if acceptance == 1.0:
         return 1.0 / lead.size
-    return -math.expm1(lead.size * math.log1p(-accepts)) / (lead.size * accepts)
+    return -math.expm1(lead.size * math.log1p(-acceptance)) / (lead.size * acceptance)
 
 
 def _right_by_noisy_histogram(lead: Lead) -> float:
@@ -186,6 +204,7 @@ def _right_by_stability_histogram(lead: Lead) -> float:
 
 @lru_cache(64)
 def _threshold(scale: float, delta: float, adjacency: Adjacency, groups: int, rows: int) -> int:
+    """Return the threshold of a stability histogram, which takes long to compute and depends on no gap and no size."""
     spec = StabilityHistogramSpec(threshold=1, scale=scale, max_groups=groups, max_rows=rows)
     return least_threshold(spec, Neighbours(adjacency), delta)
 

@@ -1,8 +1,9 @@
 """The test of propose-test-release. It passes if the noisy distance of the data from datasets with another answer exceeds a threshold.
 
-The *distance* is the number of units that may change without changing the answer. It moves by at most 1 between neighbours and is 0 next to
-data with another answer; the (epsilon, delta) of the test rests on these two facts and on a threshold that noise alone exceeds with
-probability at most delta. A distance that is too large by one breaks the guarantee.
+measures/most_common.py releases a mode by it, and stable_statistics.py other statistics. A *unit* is whom the release protects, with all of
+its rows. The *distance* is the number of units that may change without changing the answer. It moves by at most 1 between neighbours and is
+0 next to data with another answer; the (epsilon, delta) of the test rests on these two facts and on a threshold that noise alone exceeds
+with probability at most delta (Dwork & Lei 2009). So a distance must never be too large: an error of one breaks the guarantee.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dpcli.release.noise.laws import smallest_whole
 Value = TypeVar("Value")
 Key = TypeVar("Key")
 Draw = Callable[[float], int]  # draws discrete Laplace noise of this scale
-UNREACHABLE = 2**62  # distance if no dataset has another answer
+# Distance if no dataset has another answer, and the cap of every distance; arbitrary, far beyond every threshold
+UNREACHABLE = 2**62
 
 
 @dataclass(frozen=True, slots=True)

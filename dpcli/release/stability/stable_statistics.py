@@ -1,8 +1,10 @@
 """Quantiles, interquartile ranges and clustered means of whole numbers, by propose-test-release (propose_test.py).
 
-A statistic is released only if a noisy test finds that few units cannot change it by more than a proposed distance. The functions here
-compute the exact statistic, and how many units could change before one further unit moves it by more, and then release it if the test
-passes; measures/stable.py calls them with numbers that an engine counted. A distance that is too large by one breaks the guarantee.
+A *unit* is whom the release protects, with all of its rows. A statistic is released only if a noisy test finds that few units cannot change
+it by more than a proposed distance `most`. The functions here compute the exact statistic and its *distance*, the number of units that
+could change before one further unit moves it by more than `most`, and then release it if the test passes. measures/stable.py calls them
+with numbers that an engine counted: values in whole *steps*, the declared unit of rounding of a column. A distance that is too large by one
+breaks the guarantee; one that is too small only costs answers.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
+from typing import NamedTuple
 
 from dpcli.base.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
@@ -78,8 +81,8 @@ def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stab
     with max over j of x[m+j] - x[m+j-k-1] > most (Dwork & Lei 2009, Differential privacy and robust statistics).
     """
     value = quantile(numbers, share)
-    needed = min((_changes(numbers, share, *window) for window in _windows(numbers, most)), default=None)
-    distance = UNREACHABLE if needed is None else min(needed // numbers.per_unit, UNREACHABLE)
+    changes = min((_changes(numbers, share, window) for window in _windows(numbers, most)), default=None)
+    distance = UNREACHABLE if changes is None else min(changes // numbers.per_unit, UNREACHABLE)
     return StableAnswer(int(value) if math.isfinite(value) else None, distance)
 
 
@@ -92,11 +95,16 @@ def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, e
     return None if value is None else value + draw(scale_of(most, epsilon))
 
 
-def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
-    """Yield three numbers of rows for each pair of a point and the first later point that is further than `most` away.
+class WindowRows(NamedTuple):
+    """The numbers of rows at two points of the line: up to the first, strictly between them, and from the second on."""
 
-    The three numbers count the rows up to the first point, strictly between the points, and from the second point on.
-    """
+    left: int
+    between: int
+    right: int
+
+
+def _windows(numbers: CountedNumbers, most: int) -> Iterator[WindowRows]:
+    """Yield the numbers of rows for each pair of a point and the first later point that is further than `most` away: a window."""
     points: list[float] = sorted({numbers.low, *numbers.counts, numbers.high})
     rows_up_to = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
     right = 0
@@ -106,10 +114,10 @@ def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int
         if right == len(points):
             return
         before_right = rows_up_to[right - 1]
-        yield rows_up_to[left], before_right - rows_up_to[left], rows_up_to[-1] - before_right
+        yield WindowRows(rows_up_to[left], before_right - rows_up_to[left], rows_up_to[-1] - before_right)
 
 
-def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, right: int) -> int:
+def _changes(numbers: CountedNumbers, share: Fraction, window: WindowRows) -> int:
     """Return the number of rows that may change before one further row can move the quantile across the window.
 
     One row can do so only in data in which at most one row must change to bring the quantile to the second point, at most one to bring it
@@ -117,18 +125,18 @@ def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, 
 
     Let share = a/b. The quantile is below the second point if the rows below it satisfy (b - a) (left + between) >= a right, and it is at
     most the first point if (b - a) left >= a (between + right). An added or removed row changes the difference of the two sides by at most
-    max(a, b - a). A row that replaces another keeps the rank, and changes the number of rows on one side of a point by at most 1. left,
-    between, right: the rows of the window, as `_windows` yields them.
+    max(a, b - a). A row that replaces another keeps the rank, and changes the number of rows on one side of a point by at most 1.
     """
+    left, between, right = window
     # Numbers of rows after which the quantile can be at least the second point, or at most the first point.
     if numbers.swapped:
         rank = math.ceil(share * (left + between + right))
         to_right, to_left = left + between - rank + 1, rank - left
     else:
-        above, below = share.numerator, share.denominator - share.numerator  # a and b - a
-        step = max(above, below)
-        to_right = -(-(below * (left + between) - above * right + 1) // step)
-        to_left = -((below * left - above * (between + right)) // step)
+        a, b_minus_a = share.numerator, share.denominator - share.numerator
+        largest_change = max(a, b_minus_a)
+        to_right = -(-(b_minus_a * (left + between) - a * right + 1) // largest_change)
+        to_left = -((b_minus_a * left - a * (between + right)) // largest_change)
     return max(to_right - 1, to_left - 1, between)
 
 

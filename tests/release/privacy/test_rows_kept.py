@@ -209,6 +209,6 @@ def test_keys_that_are_drawn_alike_are_seen(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever their rows are."""
-    monkeypatch.setattr(statements, "_lead", lambda columns, most, dialect, secret: of_values(columns, dialect, secret))
+    monkeypatch.setattr(statements, "_random_rank", lambda columns, most, dialect, secret: of_values(columns, dialect, secret))
     with pytest.raises(AssertionError, match="'csv'"):
         test_rows_are_drawn_as_is_said("csv", 1, 1, tmp_path, request)
