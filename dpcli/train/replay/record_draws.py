@@ -1,11 +1,12 @@
 """Random draws of a model that belong to records. If one record is removed, all other records still draw the same numbers.
 
-An audit replays a run with one record and without it (replay/program.py), so the draws of the other records, such as dropout, must not
-differ.
+An audit runs the same steps with one record and without it (replay/program.py). It compares the two sums of each step, so the draws of the
+other records, such as those of dropout, must not differ. program.py replaces the loss by one under `OwnDraws`.
 
 Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
 and the number of earlier draws in the forward pass. It does not depend on the other records or on the size of a micro-batch. A draw for the
-whole batch, such as one coin, is made once from the seed of the step.
+whole batch, such as one coin, is made once from the seed of the step. Under torch's vmap, a program runs for one record at a time in
+appearance, and its operators draw for all records at once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from dpcli.train.torch_internals import (
     tree_map,
 )
 
-SHARED = b"no record's own"  # key of the draws that all records share
+SHARED = b"no record's own"  # key of the draws that all records share: any text that is no hash of a record (16 bytes)
 
 
 @dataclass(slots=True)

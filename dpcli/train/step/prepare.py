@@ -332,7 +332,7 @@ def _weight_average(plan: TrainingPlan, model: nn.Module, saved: Checkpoint | No
 
 def _record_canaries(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool) -> Canaries:
     """Return the canary records of an audit. The first process draws and saves them, and sends them to the other processes."""
-    drawn = record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None
+    drawn = record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed=resumed) if ranks.first else None
     return ranks.broadcast(drawn)
 
 
