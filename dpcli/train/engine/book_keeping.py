@@ -1,8 +1,13 @@
 """Per-example gradients by book-keeping, the fast method (engine/method.py has the interface, engine/vectorised.py the slow ones).
 
 A forward pass is followed by a backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by layer. A
-module with trained parameters is a layer that has a rule (layers.py), a compound of several layers (compound.py), or neither. In the last
-case, its parameters are followed through the operators that use them (operands.py). capture.py records the calls of the layers.
+module with trained parameters is a *layer* that has a rule, which is a formula for its gradients (layers.py), a *compound* of several
+layers (compound.py), or neither. In the last case, its parameters are *operands*, which are followed through the operators that use them
+(operands.py). capture.py records the calls of the layers. The result for a parameter is a *piece* (pieces.py): the gradients of all
+examples, in full or in factors.
+
+choice.py builds the method by `BookKeeping.after_probe`. The *probe* is a pass of one example and another of a few. It finds the dimension
+of each layer's input that counts the examples. A model to which the method does not apply raises `Unsuitable`.
 
 A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example
 is then taken at the repetition.
