@@ -1,7 +1,8 @@
 """The guard of the user's own training loop. It stops the run if weights or other state changed between two private steps.
 
-A change between the steps could carry private data into the model without noise. `LoopSteps` (loop/steps.py) asks the guard before and
-after each step. The guard compares *marks* of the state (loop/marks.py): values that are equal as long as nothing has changed.
+With `dpcli.private`, the user's program takes the steps, and dpcli makes each step private. A change between the steps could carry private
+data into the model without noise. `LoopSteps` (loop/steps.py) asks the guard before and after each step. The guard compares *marks* of the
+state (loop/marks.py): values that are equal as long as nothing has changed. A *frozen* tensor is one that is not trained.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ UNCHECKED = (
     "such as a training loss.",
 )
 
-# Number of times that a loop may ask for a batch after the last one, as a loop over many epochs does. An endless loop is then refused.
+# Number of times that a loop may ask for a batch after the last one, as a loop over many epochs does. An endless loop is then refused. The
+# number is arbitrary.
 MOST_ENDS = 1_000
 
 

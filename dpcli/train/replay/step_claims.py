@@ -26,11 +26,8 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
-from dpcli.train.step.loop import first_step_std
+from dpcli.train.step.loop import ROUNDING_OF_RECORD, first_step_std
 
-# Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch. Training enlarges the noise by as
-# much (`Prepared.rounding` in step/prepare.py). Soundness of the audit: a smaller value could accuse correct training.
-ROUNDING_OF_RECORD = 4.0 * 2.0**-23
 # Limits of the time and the memory of the statistical checks. Fewer numbers detect only larger faults. The values are arbitrary.
 MOST_KEPT_STEPS = 1024  # largest number of steps that are kept, because each is compared with every other
 MOST_KEPT_NUMBERS = 2**24  # largest count of the numbers of noise that are kept: 64 MiB in single precision

@@ -34,7 +34,7 @@ class AdamBC(torch.optim.Optimizer):
 
     Args:
         floor: Lower bound on the corrected second moment, in units of the variance of the noise. The paper's gamma' is the product of
-            `floor` and this variance.
+            `floor` and this variance. The default is a choice, which affects the trained model and not its privacy.
         betas: Decays of the moving averages of g and g^2.
     """
 

@@ -1,9 +1,10 @@
 """The clipped sums of an Opacus optimizer and the noise that it adds, measured from its gradients and compared with the file.
 
-Opacus leaves in each parameter p, just before the weights change, the clipped sum (p.summed_grad) and the noisy gradient (p.grad), and
-often the gradients of all records (p.grad_sample). The noise is the noisy gradient, times a known divisor, less the sum; and the sum can be
-computed again from the gradients of the records. `Watch` in watch/watch.py registers the hook that measures every step
-(`MeasuredNoise.watch`), and stops the loop if a result contradicts the file. Other optimizers are not measured.
+This is for `dpcli.watch`, which compares a loop that another library made private with the pipeline file that prices it. Opacus leaves in
+each parameter p, just before the weights change, the clipped sum (p.summed_grad) and the noisy gradient (p.grad), and often the gradients
+of all records (p.grad_sample). The noise is the noisy gradient, times a known divisor, less the sum; and the sum can be computed again from
+the gradients of the records. `Watch` in watch/watch.py registers the hook that measures every step (`MeasuredNoise.watch`), and stops the
+loop if a result contradicts the file. Other optimizers are not measured.
 """
 
 from __future__ import annotations
@@ -24,14 +25,20 @@ from dpcli.train.watch.loader import ALARM
 
 # Attributes in which the wrappers of accelerate, Opacus and Lightning store the optimizer that they wrap.
 INNER = ("optimizer", "original_optimizer", "_optimizer")
-# Largest difference of two numbers that count as equal, in standard deviations. Each number is the result of a rounded subtraction.
+# Largest difference of two numbers that count as equal, in standard deviations. Each number is the result of a rounded subtraction. A
+# choice.
 EQUAL = 1e-3
-MOST_COMPARED = 16  # largest count of the numbers of a step's noise that are compared with later steps
+MOST_COMPARED = (
+    16  # largest count of the numbers of a step's noise that are compared with later steps; arbitrary, limits memory and time
+)
 # Names of the optimizers that clip by the norm over all parameters, with a factor of at most C / (norm + FLAT_OFFSET).
 FLAT, FLAT_OFFSET = ("DPOptimizer", "DistributedDPOptimizer"), 1e-6
-WRONG_SUM = 1e-3  # smallest distance of a sum from the sum of clipped gradients that is reported, for each record and in units of C
+# Smallest distance of a sum from the sum of clipped gradients that is reported, for each record and in units of C. A choice: rounding must
+# stay below it, and smaller faults are missed.
+WRONG_SUM = 1e-3
 DETECTION_PROBABILITY = 0.9  # probability with which a fault of the stated size is found
-FEWEST_EQUAL = 6  # smallest count of equal numbers that is reported; fewer could be equal by chance
+# Smallest count of equal numbers that is reported. Fewer could be equal by chance; for six, its probability is below 1e-16.
+FEWEST_EQUAL = 6
 
 
 def layers_of(optimizer: Any) -> list[Any]:
@@ -201,7 +208,7 @@ class MeasuredNoise:
 
 
 def _log_chance(numbers: int, ratio: float) -> float:
-    """Return the logarithm of a bound on the probability that the mean of so many squares of normal variables is at most `ratio`.
+    """Return the logarithm of an upper bound on the probability that the mean of `numbers` squares of normal variables is at most `ratio`.
 
     This is the Chernoff bound on the lower tail of chi-square. 1e-300 replaces a ratio of zero, which has no logarithm.
     """

@@ -32,7 +32,8 @@ CALLBACKS = {
     "lightning": "dpcli.train.watch.lightning_callback:LightningWatch",
 }
 CONSISTENT = "no contradiction found"
-EQUAL_RATES = 1e-9  # largest relative difference of two sampling rates that count as equal
+# Largest relative difference of two sampling rates that count as equal, because their last digits may be rounded. A choice.
+EQUAL_RATES = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
