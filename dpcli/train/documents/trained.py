@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpcli.train.trained.loading import ModelEvaluation
     from dpcli.train.trained.trained_model import Predictions
 
-LARGEST_TABLE = 20  # largest number of rows in a printed table; csv and json have every row
+LARGEST_TABLE = 20  # largest number of rows in a printed table; csv and json have every row. Arbitrary.
 FIRST_COLUMNS = 3  # columns of a printed table: the row, and the label with its probability, or the prompt with its text
 FREE = "predictions cost no epsilon: they are computed from the private model alone"
 NOISELESS = (

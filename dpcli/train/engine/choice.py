@@ -126,7 +126,7 @@ def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None
     """
     tolerance = tolerance_of(model)
     sums = unit_sums(model, method, few)
-    if not near(sums.norms, expected.norms, tolerance):
+    if not norms_agree(sums.norms, expected.norms, tolerance):
         raise Unsuitable("its norms differ from norms computed one example at a time")
     length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
     for name, gradient in expected.gradients.items():
@@ -143,7 +143,7 @@ def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: fl
     for row in range(size(few)):
         others = [other for other in range(size(few)) if other != row]
         changed_norms = unit_sums(model, method, replace_example(few, row, others[0])).norms
-        if not near(changed_norms[others], norms[others], tolerance):
+        if not norms_agree(changed_norms[others], norms[others], tolerance):
             raise Unsuitable("the norm of one example depends on another")
 
 
@@ -160,7 +160,7 @@ def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
     return reduce(add, (unit_sums(model, method, take(batch, [row])) for row in range(size(batch))))
 
 
-def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
+def norms_agree(a: Tensor, b: Tensor, tolerance: float) -> bool:
     """Return whether norms differ by at most tolerance * (|b| + SLACK). Two infinite norms agree; NaN agrees with nothing."""
     return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=SLACK * tolerance)
 
@@ -252,11 +252,11 @@ def check_losses_with(
         others = [other for other in rows if other != row]
         neighbour = replace_example(batch, row, others[0])
         neighbour_losses, neighbour_trace = trace_outputs(model, loss, neighbour, seed, part)
-        if not close(neighbour_losses[others], losses[others], neighbour_tolerance):
+        if not outputs_agree(neighbour_losses[others], losses[others], neighbour_tolerance):
             first, second = TracedRows(trace, others, len(rows)), TracedRows(neighbour_trace, others, len(rows))
             raise mixing_error(model, doubt, first, second, neighbour_tolerance)
         loss_alone, trace_alone = trace_outputs(model, loss, take(batch, [row]), seed, part)
-        if not close(losses[row : row + 1], loss_alone, tolerance):
+        if not outputs_agree(losses[row : row + 1], loss_alone, tolerance):
             first, second = TracedRows(trace, [row], len(rows)), TracedRows(trace_alone, [0], count=1)
             raise mixing_error(model, doubt, first, second, tolerance)
 
@@ -299,18 +299,18 @@ def differing_module(first: TracedRows, second: TracedRows, tolerance: float) ->
     """
     for name, outputs in first.trace.items():
         for output, other_output in zip(outputs, second.trace.get(name, []), strict=False):
-            has_records = comparable(output, other_output) and len(output) == first.count and len(other_output) == second.count
-            if has_records and not close(output[first.rows], other_output[second.rows], tolerance):
+            has_records = are_comparable(output, other_output) and len(output) == first.count and len(other_output) == second.count
+            if has_records and not outputs_agree(output[first.rows], other_output[second.rows], tolerance):
                 return name
     return None
 
 
-def comparable(a: Tensor, b: Tensor) -> bool:
+def are_comparable(a: Tensor, b: Tensor) -> bool:
     """Return whether two outputs have floating-point rows of the same shape."""
     return a.is_floating_point() and a.dim() > 0 and a.shape[1:] == b.shape[1:]
 
 
-def close(a: Tensor, b: Tensor, tolerance: float) -> bool:
+def outputs_agree(a: Tensor, b: Tensor, tolerance: float) -> bool:
     """Return whether tensors agree up to tolerance * (1 + |number|). NaN equals NaN."""
     return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
 

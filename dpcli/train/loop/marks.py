@@ -77,7 +77,7 @@ class TensorValue:
         return hash(self.form)
 
 
-def numbers(tensor: Tensor) -> TensorValue:
+def value_mark(tensor: Tensor) -> TensorValue:
     """Return a mark of a tensor's numbers.
 
     A tensor of a subclass is read as a plain torch tensor. The mark contains only the form for a subclass with its own dispatch, for a
@@ -116,7 +116,7 @@ def mark(value: Any) -> object:
 @mark.register
 def _tensor_mark(value: Tensor) -> object:
     """Return the tensor by identity, its numbers, and torch's count of writes if the numbers cannot be read."""
-    content = numbers(value)
+    content = value_mark(value)
     return Identity(value), content, version(value) if content.bits is None else None
 
 

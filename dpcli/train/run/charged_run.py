@@ -1,7 +1,8 @@
 """A training run with its charge in the ledger: how it starts, resumes, pauses and ends.
 
-The run is one of `dpcli train`, or one of the user's own loop with `dpcli.private`. `charged_run` prepares it and reserves its cost in the
-ledger. The caller takes steps; the first one calls `ChargedRun.start`, which saves a state and makes the charge permanent. At the end,
+The *ledger* holds what each release has cost, and refuses a run that would exceed the budget. The run is one of `dpcli train`
+(training_run.py), or one of the user's own loop with `dpcli.private` (loop/steps.py). `charged_run` prepares it and reserves its cost in
+the ledger. The caller takes steps; the first one calls `ChargedRun.start`, which saves a state and makes the charge permanent. At the end,
 `ChargedRun.end` writes the files and commits the charge. A charged run can therefore be resumed after a crash at any point. Steps that may
 have been taken before a crash are charged again. A run that an error stops before its first step gives its reservation back.
 
@@ -28,7 +29,7 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
 from dpcli.train.run.outcome import METRICS, STATE, Outcome
 from dpcli.train.run.processes import first_process
-from dpcli.train.run.results import finish_run, log, remove_state, try_to_measure
+from dpcli.train.run.results import append_metrics, finish_run, remove_state, try_to_measure
 from dpcli.train.run.saved_state import Checkpoint, load_checkpoint, matching_checkpoint, save
 
 if TYPE_CHECKING:
@@ -331,7 +332,8 @@ class ChargedRun:
         if self.plan.final_only:
             return None
         metrics, error = try_to_measure(self.prepared)
-        log(self.folder, {"step": step, **metrics, **({} if error is None else {"unmeasured": error})}, self.ranks)
+        record = {"step": step, **metrics, **({} if error is None else {"unmeasured": error})}
+        append_metrics(self.folder, record, self.ranks)
         return metrics
 
     def save(self, clean: bool = False) -> None:

@@ -37,7 +37,8 @@ TYPES = {
 }
 RUN_FILES = (MODEL, STATEMENT, PIPELINE)  # files that every description names
 ADAPTER_FILE = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # names of the files that PEFT writes
-LARGEST_COUNT = 2**31  # every count in the facts about a model is below this limit
+# Every count in the facts about a model is below this limit; a larger one is refused as malformed. Arbitrary.
+LARGEST_COUNT = 2**31
 
 
 @dataclass(frozen=True, slots=True)

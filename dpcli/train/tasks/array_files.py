@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Header of a member in a zip file, of which only the lengths of the member's name and of its extra field are read.
 MEMBER_HEADER = struct.Struct("<26xHH")
-CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once; this limits memory
+CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once; this limits memory. Arbitrary.
 
 
 def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
