@@ -132,7 +132,7 @@ def _proof_lines(proof: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def _guarantee(guarantee: Mapping[str, Any]) -> str:
-    """Return the guarantee of a private run in words, with its setting."""
+    """Return the guarantee of a private run in words, with its unit, adjacency and accountant, and the window of its data."""
     window = ""
     if "window" in guarantee:
         window = f"; window {visible(blocks_words(guarantee['window']))}, {visible(stored_rows_words(guarantee))}"

@@ -155,7 +155,7 @@ def reachable_state(model: nn.Module, loss: Loss, copies: bool = True) -> Reacha
     Raises:
         InputError: As in `require_comparable`.
     """
-    snapshot = ReachableState(copies)
+    snapshot = ReachableState(copies=copies)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         snapshot.add_tensor(f"model: {name}", tensor)
         snapshot.values[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())

@@ -17,7 +17,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -218,9 +218,9 @@ def join(parts: Sequence[Any], rows: RecordDim) -> Any:
 def batch_keys(batch: Batch) -> BatchKeys:
     """Return a key for each record. It is a hash of the record's content and does not depend on its position."""
     with temporarily_clear_interpreter_stack():  # without this, vmap would intercept operators on the underlying tensors
-        leaves = [physical(leaf) for leaf in tree_leaves(batch)]
-        mapped = any(is_mapped for _, is_mapped in leaves)
-        parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
+        leaves = [underlying(leaf) for leaf in tree_leaves(batch)]
+        mapped = any(leaf.mapped for leaf in leaves)
+        parts = [leaf.tensor.detach().contiguous().cpu() for leaf in leaves]
         contents = [part.reshape(len(part), math.prod(part.shape[1:])).view(torch.uint8).numpy() for part in parts]
     keys = tuple(digest(*(content[record].tobytes() for content in contents)) for record in range(len(parts[0])))
     return BatchKeys(keys, mapped)
@@ -231,18 +231,26 @@ def digest(*parts: bytes) -> bytes:
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
-def physical(leaf: Tensor) -> tuple[Tensor, bool]:
-    """Return the tensor of all records that underlies a tensor under vmap, and whether vmap is in use.
+class UnderlyingTensor(NamedTuple):
+    """The tensor of all records that underlies a tensor under vmap. The records are in its first dimension.
 
-    The records are in the first dimension of the result.
+    Attributes:
+        mapped: Whether vmap is in use. Without it, the tensor underlies itself.
     """
+
+    tensor: Tensor
+    mapped: bool
+
+
+def underlying(leaf: Tensor) -> UnderlyingTensor:
+    """Return the tensor of all records that underlies a tensor."""
     mapped = False
     while functorch.is_functorch_wrapped_tensor(leaf):
         dimension = functorch.maybe_get_bdim(leaf)
         leaf = functorch.get_unwrapped(leaf)
         if dimension >= 0:
             leaf, mapped = leaf.movedim(dimension, 0), True
-    return leaf, mapped
+    return UnderlyingTensor(leaf, mapped)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Prepare = Callable[[TrainingPlan, Streams, Ranks, Checkpoint | None, str], Prepared]
 
 
-def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
+def initial_state(plan: TrainingPlan, ledger: Ledger | None, folder: str, *, resume: bool, private: bool) -> Checkpoint:
     """Return the state at the start of a run: the saved state with --resume, or a new one otherwise.
 
     Args:
@@ -56,7 +56,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
     plan.require_budget()
     _require_unfinished(folder, state, ledger)
     if resume:
-        return _resumed_state(plan, ledger, private, state)
+        return _resumed_state(plan, ledger, state, private=private)
     if os.path.lexists(state):
         raise InputError(
             f"{folder}: expected a new folder, found the state of a run that did not end: continue it with --resume, or remove {STATE} "
@@ -77,7 +77,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
     )
 
 
-def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, state: str) -> Checkpoint:
+def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, state: str, *, private: bool) -> Checkpoint:
     """Return the saved state. If steps may be repeated, the number of the present step is added to `resumed`.
 
     Raises:
@@ -252,7 +252,7 @@ def charged_run(
             "the audit sees its noisy sums, so its model is not private"
         )
     private = seed is None and not plan.open_to_audit
-    initial = ranks.broadcast(initial_state(plan, ledger, resume, private, folder) if ranks.first else None)
+    initial = ranks.broadcast(initial_state(plan, ledger, folder, resume=resume, private=private) if ranks.first else None)
     streams = system_entropy() if seed is None else insecure_seed(seed, initial.step)
     prepared = prepare(plan, streams, ranks, initial if initial.model else None, folder)
     warn_of_loop(prepared, seconds_per_record=prepared.rehearse())

@@ -96,6 +96,7 @@ def correlated_sampler(
         if rate is None:
             return islice(cycle(_shuffled(population, size, batch_count(spec), stream)), spec.iterations)
         groups = list(_shuffled(population, size, spec.min_separation, stream))
+        # A group is drawn from in one of min_separation steps, so the rate within it is higher by this factor.
         return islice(_samples_of(groups, rate * spec.min_separation, stream), spec.iterations)
 
     return chain.from_iterable(batches_of_run() for _ in repeat(None))

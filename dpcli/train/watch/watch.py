@@ -50,9 +50,9 @@ class Observation:
 
 
 UNOBSERVED = {
-    "sampling": Observation("not observed: whether batches are drawn as the file declares", False),
-    "clipping": Observation("not observed: whether each record's gradient is clipped", False),
-    "noise": Observation("not observed: whether noise is added", False),
+    "sampling": Observation("not observed: whether batches are drawn as the file declares", was_observed=False),
+    "clipping": Observation("not observed: whether each record's gradient is clipped", was_observed=False),
+    "noise": Observation("not observed: whether noise is added", was_observed=False),
 }
 
 
