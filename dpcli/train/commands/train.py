@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from dpcli.train.run.outcome import Outcome
 
 BAR_WIDTH = 30  # characters of the bar on a terminal; arbitrary
-TERMINAL_PAUSE = (
-    0.5  # shortest time between two updates of the line on a terminal, in seconds; each computes epsilon again. Arbitrary.
-)
+# Shortest time between two updates of the line on a terminal, in seconds; each computes epsilon again. Arbitrary.
+TERMINAL_PAUSE = 0.5
 # Shortest time between two lines of a file, in seconds, and as a share of the run so far. A run of a day prints fewer than a hundred lines.
 FILE_PAUSE, FILE_SHARE = 10.0, 0.1
 

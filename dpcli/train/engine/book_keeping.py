@@ -6,7 +6,7 @@ layers (compound.py), or neither. In the last case, its parameters are *operands
 (operands.py). capture.py records the calls of the layers. The result for a parameter is a *piece* (pieces.py): the gradients of all
 examples, in full or in factors.
 
-choice.py builds the method by `BookKeeping.after_probe`. The *probe* is a pass of one example and another of a few. It finds the dimension
+choice.py builds the method by `BookKeeping.after_probe`. The *probe* is a pass of one example and a pass of several. It finds the dimension
 of each layer's input that counts the examples. A model to which the method does not apply raises `Unsuitable`.
 
 A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example

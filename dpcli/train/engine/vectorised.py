@@ -22,9 +22,8 @@ from dpcli.train.engine.method import BatchPart, Loss, per_example_losses, refus
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.torch_internals import tree_map
 
-LARGEST_PART = (
-    2**26
-)  # number of entries of per-example gradients that are in memory at once: 256 MiB in single precision; arbitrary
+# Number of entries of per-example gradients that are in memory at once: 256 MiB in single precision; arbitrary.
+LARGEST_PART = 2**26
 
 
 class WholeModel(nn.Module):

@@ -6,7 +6,8 @@ every output (layout.py), which says along which dimension the output holds reco
 
 * `AlongRecords`: each number depends on one record alone, as in a sum over dimension 1 of a tensor (B, T) for B records.
 * `Merged`: numbers depend on several records, as in a sum over dimension 0. No loss may depend on such numbers.
-* `Unknown`: the rule does not cover the case, which proves nothing. Records are then processed one by one, which is slow and safe.
+* `Unknown`: the rule does not cover the case, which proves nothing. If a loss or a gradient may depend on the output, each record is
+  differentiated by itself, which is slower and safe.
 
 A rule raises `Mixed` to refuse the program at once, for example if the operator pairs each record with every other record. A rule that
 returns AlongRecords wrongly breaks the guarantee; tests/train/isolation compares the rules with the operators themselves. The rules of
@@ -348,7 +349,8 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# The three sets below are for tracker.py. A missing name makes the result Unknown; a wrong name could break the guarantee.
+# The three sets below are for tracker.py. A name too many in the first or the third, or one too few in the second, could break the
+# guarantee; the opposite costs speed, or refuses a correct program.
 # Operators that may create a tensor with the number of records as a length, although no argument holds records. `expand` and `repeat` then
 # copy a shared tensor for each record.
 CREATING = names_in(

@@ -33,9 +33,8 @@ from dpcli.train.isolation.synthetic_records import KINDS, NumberKind
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
 from dpcli.train.torch_internals import FakeTensorMode, enable_python_dispatcher, tree_map, without_dispatch_modes
 
-LONGEST_MESSAGE = (
-    200  # arbitrary number of characters of an error's message that are shown: torch may print whole tensors or graphs
-)
+# Arbitrary number of characters of an error's message that are shown: torch may print whole tensors or graphs.
+LONGEST_MESSAGE = 200
 # Methods of tensors that read numbers or give access to memory without calling an operator.
 DIRECT_READS = ("tolist", "storage", "untyped_storage", "data_ptr", "numpy", "__array__", "__dlpack__")
 

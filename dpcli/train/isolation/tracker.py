@@ -7,7 +7,7 @@ gives the layouts of its outputs, is in operators.py or moves.py. `track` is the
 them. Views share memory, so a write to one of them may change the layouts of all (`StorageState`).
 
 The mode collects its results in `IsolationFindings`. A *refusal* is an error, because an operator combines records. A *doubt* is a reason
-why isolation is not proven; records are then processed one at a time.
+why isolation is not proven; each record is then differentiated by itself.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A *replay* takes the first steps of training twice, with one record and without it, with the same seed. `dpcli audit` calls `replays` with
 the path of a training file, and gets the claims of the file (step_claims.py) and a function that makes a replay. audit/replay.py then
-compares the two sequences of steps with the claims: the clipped sums may differ by at most C, the clipping norm. A replay releases nothing.
+compares the two sequences of steps with the claims: the clipped sums may differ by at most C, the clipping norm, up to rounding. A replay
+releases nothing.
 
 Differential privacy bounds what a step reveals given all earlier releases. In the run without the record, every step therefore starts from
 the weights that the run with the record released. Random draws of the model belong to records (`OwnDraws` in record_draws.py), so all other
@@ -146,9 +147,8 @@ class _Replay:
             trainer.records = records if present else take(records, other_rows)
             if size(trainer.records):
                 prepared.rehearse()  # as in a real run; a model that stores something of the first records then affects the steps
-            trainer.records = (
-                records  # in both runs, so that an index refers to the same record; no batch without it draws the record
-            )
+            # In both runs all records are in memory, so that an index refers to the same record. The batches decide which are used.
+            trainer.records = records
             noise, recorded = prepared.noise(self.stage), recorder.record_batches(iter(batches))
             trainer.advance(len(batches), recorded, noise, self.stage.expected_batch, lambda step: None)
         prepared.require_buffers()

@@ -28,16 +28,16 @@ INNER = ("optimizer", "original_optimizer", "_optimizer")
 # Largest difference of two numbers that count as equal, in standard deviations. Each number is the result of a rounded subtraction. A
 # choice.
 EQUAL = 1e-3
-MOST_COMPARED = (
-    16  # largest count of the numbers of a step's noise that are compared with later steps; arbitrary, limits memory and time
-)
+# Largest count of the numbers of a step's noise that are compared with later steps; arbitrary, limits memory and time.
+MOST_COMPARED = 16
 # Names of the optimizers that clip by the norm over all parameters, with a factor of at most C / (norm + FLAT_OFFSET).
 FLAT, FLAT_OFFSET = ("DPOptimizer", "DistributedDPOptimizer"), 1e-6
 # Smallest distance of a sum from the sum of clipped gradients that is reported, for each record and in units of C. A choice: rounding must
 # stay below it, and smaller faults are missed.
 WRONG_SUM = 1e-3
 DETECTION_PROBABILITY = 0.9  # probability with which a fault of the stated size is found
-# Smallest count of equal numbers that is reported. Fewer could be equal by chance; for six, its probability is below 1e-16.
+# Smallest count of equal numbers that is reported. Fewer could be equal by chance; for six, the probability is below 1e-16 in one
+# comparison.
 FEWEST_EQUAL = 6
 
 
