@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, size
-from dpcli.train.engine.choice import modes, tolerance_of
+from dpcli.train.engine.choice import modes, rounding_tolerance, tolerance_of
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
 from dpcli.train.engine.method import BatchPart, Loss, Method, per_example_losses, trained_parameters
@@ -172,5 +172,5 @@ def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:
     if len(finite) < 2:
         return not finite or finite[0] > NEARLY_INFINITE
     coarsest = 0.0 if engine.program is None else engine.program.coarsest
-    tolerance = max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
+    tolerance = max(tolerance_of(engine.model), rounding_tolerance(coarsest))
     return abs(alone - norm_in_batch) <= tolerance * (max(finite) + SLACK * engine.clip.bound)

@@ -24,7 +24,15 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.choice import TRIED, check_losses, fixed_seed, restored_generators, shift_parameters, tolerance_of
+from dpcli.train.engine.choice import (
+    TRIED,
+    check_losses,
+    fixed_seed,
+    restored_generators,
+    rounding_tolerance,
+    shift_parameters,
+    tolerance_of,
+)
 from dpcli.train.engine.method import Loss, no_validation_by_default, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.vectorised import one_example
@@ -109,9 +117,9 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
         InputError: The two gradients differ by more than rounding. A gradient whose norm is not finite is not compared.
     """
     rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
-    # Kernels may add in another order in the second computation, so the tolerance is far above the rounding of one operation. Both forms
-    # are choices; the first is smaller for single and double precision, and the second for half precision, where 1000 epsilons are about 1.
-    tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))
+    # Kernels may add in another order in the second computation. The factor 1000 is a choice. The first tolerance is the smaller one for
+    # single and double precision, and the second for half precision, where 1000 epsilons are about 1.
+    tolerance = min(1000.0 * rounding, rounding_tolerance(rounding))
     with restored_generators(model):
         for _ in range(TRIED):
             record, seed = draw(1), secrets.randbits(SEED_BITS)
@@ -152,9 +160,8 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
     Raises:
         InputError: The losses differ, or a forward pass changes state. Any other error is one of the program itself.
     """
-    # In single and half precision, kernels may add in another order for another batch size, so errors may be well above one epsilon. 1e-6
-    # is between the epsilons of single and half precision, and 1e-5 is about 80 epsilons of single precision.
-    tolerance = math.pow(program.coarsest, 0.4) if program.coarsest > 1e-6 else 1e-5
+    # 1e-6 is between the epsilons of single and half precision, and 1e-5 is about 80 epsilons of single precision. Both are choices.
+    tolerance = rounding_tolerance(program.coarsest) if program.coarsest > 1e-6 else 1e-5
     tolerance = max(tolerance, tolerance_of(model))
     usual_count = batch_size_for(model, draw(1))
     with shift_parameters(model), restored_generators(model):
