@@ -124,7 +124,7 @@ def add_parameters(division: Division, name: str, module: nn.Module, canonical: 
 def compound_forward(module: nn.Module) -> Forward | None:
     """Return a forward that calls the layers of a compound one by one.
 
-    Returns None if the module is no compound, if its forward is not the one that torch defines, or if its settings are not supported.
+    Returns None if the module is not a compound, if its forward is not the one that torch defines, or if its settings are not supported.
     """
     build = COMPOUNDS.get(type(module))
     untouched = "forward" not in vars(module) and module._compiled_call_impl is None

@@ -249,7 +249,7 @@ class Recorder:
     def leave(self, layer: Layer, output: Tensor) -> None:
         """Record the call of a layer after it ran. The gradient is taken before any later in-place operation on the output.
 
-        Raises Unsuitable if the output is no tensor that needs a gradient, or has no row for each row of the input.
+        Raises Unsuitable if the output is not a tensor that needs a gradient, or has no row for each row of the input.
         """
         entered = self.running.pop(layer.name)
         if entered is None:

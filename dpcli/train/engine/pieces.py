@@ -76,7 +76,8 @@ def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     tiny = torch.finfo(squares.dtype).tiny
     smaller = torch.minimum(lefts, rights)
     least = tiny * 2.0**27  # a smaller square has lost digits
-    # On a GPU, the question would take longer than the answer. The least of no numbers does not exist; a NaN makes the least a NaN.
+    # A shortcut for the CPU. On a GPU, reading the result would take longer than the work below. `amin` fails for an empty tensor, and with
+    # a NaN the comparison is False.
     if squares.device.type == "cpu" and smaller.numel() and float(smaller.amin()) >= least:
         return squares
     lost_digits = smaller < least

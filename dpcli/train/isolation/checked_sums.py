@@ -36,7 +36,7 @@ from dpcli.train.torch_internals import tree_map
 # A norm above this number may be infinite in one of two computations and finite in the other. The value is a choice; the square of a norm
 # overflows single precision at about 2e19.
 NEARLY_INFINITE = 1e15
-# Share of C that is added to a norm before the relative tolerance is applied, so that rounding is no error in a tiny norm. A choice.
+# Share of C that is added to a norm before the relative tolerance is applied, so that rounding in a tiny norm does not count. A choice.
 SLACK = 0.02
 
 

@@ -105,7 +105,7 @@ class ReachableState:
         elif isinstance(value, random.Random):
             self.values[f"{name}'s {DRAWS}"] = value.getstate()
         elif isinstance(value, TorchDispatchMode) and type(value).__module__.startswith("dpcli."):
-            self.values[name] = id(value)  # the mode of a replay counts draws, but this count is no state of the program
+            self.values[name] = id(value)  # the mode of a replay counts draws, but the count is not a state of the program
         elif type(value).__module__ == "numpy":
             self.values[name] = repr(value.tobytes() if hasattr(value, "tobytes") else value)
         else:

@@ -460,7 +460,7 @@ def batch_size_uses(func: Any, values: Mapping[str, Any]) -> BatchSizeUses:
         value = values.get(argument.name)
         numbers = value if isinstance(value, list | tuple) else [value]
         if any(is_symbolic(number) for number in numbers):
-            # The integers `high` and `low` of randint limit its numbers and are no lengths.
+            # The integers `high` and `low` of randint limit its numbers and are not lengths.
             if str(argument.real_type) in SIZE_ARGUMENTS and argument.name not in ("high", "low"):
                 in_shape = True
             else:

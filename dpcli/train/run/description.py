@@ -167,7 +167,7 @@ def read_json(path: str, kind: str) -> Any:
         kind: Expected kind of file, for messages.
 
     Raises:
-        ValueError: The file is too long, or is no such JSON. RecursionError: it is nested too deeply.
+        ValueError: The file is too long, or is not such JSON. RecursionError: it is nested too deeply.
         InputError: The file cannot be read.
     """
     data = read_bytes(path, kind)

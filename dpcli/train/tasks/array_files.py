@@ -2,8 +2,8 @@
 
 `arrays` returns the private and the public records of a [train] table. It reads each source (`_read`) and checks its records
 (`_checked_records`). Messages of errors quote no value, because the records are private. `path` is the path of the training file, from
-whose folder relative names start, and `place` that of the data file, with which messages begin. A window (`rows`, `only`) restricts the
-records to blocks of a ledger (ledger/blocks/rows.py).
+whose folder relative names start, and `place` is the path of the data file, with which messages begin. A window (`rows`, `only`) restricts
+the records to blocks of a ledger (ledger/blocks/rows.py).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def build_model(target: str, data: str, path: str) -> nn.Module:
     try:
         model = call_user_code(target, function)
     finally:
-        sys.setprofile(profiler if callable(profiler) else None)  # cProfile's is no function and cannot be set again
+        sys.setprofile(profiler if callable(profiler) else None)  # cProfile's profiler is not a function and cannot be set again
     module, _, name = data.partition(":")
     loaded = getattr(sys.modules.get(module), name, None)  # a module that is not loaded was not called
     if callable(loaded) and getattr(inspect.unwrap(loaded), "__code__", None) in called_code:

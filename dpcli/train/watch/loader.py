@@ -76,7 +76,7 @@ class ReportingSampler:
 def report_batches(loader: Any, report: Callable[[Indices], None]) -> bool:
     """Make a loader call `report` with the indices of each batch that it draws. An earlier report function is replaced.
 
-    Return False, without changing the loader, if it is no DataLoader of torch or has no batch sampler that draws indices.
+    Return False, without changing the loader, if it is not a DataLoader of torch or has no batch sampler that draws indices.
     """
     loader = base_loader(loader)
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
