@@ -1,7 +1,7 @@
 """The documents of `dpcli predict`, `dpcli evaluate` and `dpcli attest`, which are about the model of a training run.
 
 A document is what a command prints (document/document.py). The documents state the guarantee of the run as its description holds it
-(train/run/description.py), and say whether the printed numbers are covered by it.
+(model.json, train/run/description.py), and say whether the printed numbers are covered by it.
 """
 
 from __future__ import annotations

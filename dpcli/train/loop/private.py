@@ -3,8 +3,8 @@
 The caller writes the loop. For each step, dpcli draws the batch, clips each record's gradient, adds noise and calls the optimizer once; or
 the caller calls the optimizer after `backward`. The caller holds a `PrivateBatch`, which names a step and shows nothing of the records. The
 guarantee requires that nothing else changes the model, so a step refuses a state that changed since the last one (UNCHECKED says what is
-compared). All planned steps are charged to the *ledger*, which holds what each release has cost, before the first noise. A loop that stops
-early therefore costs as much.
+compared). If the caller names a *ledger*, which holds what each release has cost, all planned steps are charged there before the first
+noise. A loop that stops early therefore costs as much.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ training file, from whose folder the user's code is imported. trained/classifier
 saves, and uses `model_of`, `require_scores` and `scores_of` too. A *window* (`rows`) restricts the private records to some blocks of a
 ledger (ledger/blocks/rows.py).
 
-The built-in models have no layer that combines records: the convolutional one has group normalisation. Its widths are choices.
+The built-in models have no layer that combines records: the convolutional one (`_cnn`) has group normalisation. Its widths are choices.
 """
 
 from __future__ import annotations
