@@ -5,8 +5,8 @@ other records, such as those of dropout, must not differ. program.py replaces th
 
 Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
 and the number of earlier draws in the forward pass. It does not depend on the other records or on the size of a micro-batch. A draw for the
-whole batch, such as one coin, is made once from the seed of the step. Under torch's vmap, a program
-seems to run for one record at a time, but its operators draw for all records at once.
+whole batch, such as one coin, is made once from the seed of the step. Under torch's vmap, a program seems to run for one record at a time,
+but its operators draw for all records at once.
 """
 
 from __future__ import annotations

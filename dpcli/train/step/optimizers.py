@@ -1,7 +1,7 @@
 """The optimizers that [train] may declare, including AdamBC, and the schedules of their learning rates.
 
-An optimizer only post-processes noisy gradients, so its choice does not change the cost. A new one needs a line in OPTIMIZERS and its name
-in the key `optimizer` of plan/settings.py.
+step/prepare.py makes the optimizer and the schedule of a run of `dpcli train`. An optimizer only post-processes noisy gradients, so its
+choice does not change the cost. A new one needs a line in OPTIMIZERS and its name in the key `optimizer` of plan/settings.py.
 """
 
 from __future__ import annotations

@@ -156,6 +156,7 @@ class MeasuredNoise:
         factors = [1.0]
         for position, numbers in self.numbers.items():
             log_level = _log_level(self.steps[position], position)
+            # The largest mean square that the test still refuses, rounded down, so that the factor is an upper bound.
             ratio, _ = bracket_root(lambda r, n=numbers, level=log_level: level - _log_chance(n, r), 1e-300, 1.0, 1e-9)  # type: ignore[misc]
             factors.append(math.sqrt(float(special.gammaincinv(0.5 * numbers, DETECTION_PROBABILITY)) / (0.5 * numbers) / ratio))
         return max(factors)
