@@ -200,7 +200,7 @@ def positions(values: Tensor) -> Tensor:
 
 
 class RaisedErrors(TorchFunctionMode):
-    """A mode that records the names of functions that raised an error."""
+    """A mode that records the names of functions of torch that raised an error. A program that catches one may take another path."""
 
     def __init__(self) -> None:
         super().__init__()

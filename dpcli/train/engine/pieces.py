@@ -75,12 +75,13 @@ def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     """
     tiny = torch.finfo(squares.dtype).tiny
     smaller = torch.minimum(lefts, rights)
-    least = tiny * 2.0**27  # a smaller square has lost digits
+    least = tiny * 2.0**27  # a smaller square may have lost digits; the power of two is a choice
     # A shortcut for the CPU. On a GPU, reading the result would take longer than the work below. `amin` fails for an empty tensor, and with
     # a NaN the comparison is False.
     if squares.device.type == "cpu" and smaller.numel() and float(smaller.amin()) >= least:
         return squares
     lost_digits = smaller < least
+    # `smaller` may itself be too small, so a margin is added to it, whose size is a choice.
     matters = (smaller + tiny * 2.0**10) * torch.maximum(lefts, rights) > NEGLIGIBLE_SQUARE
     return squares.masked_fill((lost_digits & matters).any(1), torch.nan)
 
