@@ -43,8 +43,7 @@ TORCH_SAMPLERS = (RandomSampler, SequentialSampler, SubsetRandomSampler, Distrib
 
 # Largest probability that a correct sampler, or correct noise, is refused in a run. A choice: a smaller one finds faults later.
 ALARM = 1e-9
-# A count of records exceeds its mean less this many standard deviations with probability at least 90 %, as 1.28 would do for a normal
-# count.
+# A count of records exceeds its mean less this many standard deviations with probability at least 90 %. For a normal count 1.28 is enough.
 DEVIATIONS = 1.4
 TESTS = 5  # number of tests that PoissonBatches makes of one batch, the most of any scheme; they share the level of the batch
 LEAST_PROBABILITY = 1e-300  # replaces a probability of zero, which has no logarithm
