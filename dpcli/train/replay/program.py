@@ -50,7 +50,7 @@ Choose = Callable[[list["Indices"], np.random.Generator], int]  # function that 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The claims of a file about a step, and a function that replays steps to test them.
+    """The claims of a file about a step, and a function that replays steps to test them. The audit asks for replays 0, 1, 2, ....
 
     Attributes:
         replay: Function of the number of the replay and a random generator. It returns the steps with the record and the steps without it.
@@ -86,8 +86,14 @@ def replays(path: str) -> Replayed:
         case, entry = divmod(index, len(firsts))
         return _steps_with_and_without(plan, firsts[entry], firsts[0], case, rng)
 
-    steps = min(min(stage.steps, STEPS) for stage in firsts)
-    return Replayed(declared, replay, tuple(unseen), steps, tuple(sampled_steps(plan)), observed_count(plan))
+    return Replayed(
+        declared=declared,
+        replay=replay,
+        unseen=tuple(unseen),
+        steps=min(min(stage.steps, STEPS) for stage in firsts),
+        sampled=tuple(sampled_steps(plan)),
+        observed=observed_count(plan),
+    )
 
 
 def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.random.Generator) -> StepPairs:
