@@ -33,8 +33,9 @@ INNER = ("optimizer", "original_optimizer", "_optimizer")
 EQUAL = 1e-3
 # Largest count of the numbers of a step's noise that are compared with later steps; arbitrary, limits memory and time.
 MOST_COMPARED = 16
-# Names of the optimizers that clip by the norm over all parameters, with a factor of at most C / (norm + FLAT_OFFSET).
-FLAT, FLAT_OFFSET = ("DPOptimizer", "DistributedDPOptimizer"), 1e-6
+# Names of Opacus' optimizers that clip by the norm over all parameters, and the number that they add to it: the factor is
+# min(1, C / (norm + OPACUS_OFFSET)).
+FLAT_OPTIMIZERS, OPACUS_OFFSET = ("DPOptimizer", "DistributedDPOptimizer"), 1e-6
 # Smallest distance of a sum from the sum of clipped gradients that is reported, for each record and in units of C. A choice: rounding must
 # stay below it, and smaller faults are missed.
 WRONG_SUM = 1e-3
@@ -174,10 +175,10 @@ class MeasuredNoise:
         parameters = [parameter for parameter in grouped if getattr(parameter, "summed_grad", None) is not None]
         samples: list[Any] = [getattr(parameter, "grad_sample", None) for parameter in parameters]
         is_complete = all(isinstance(sample, Tensor) and len(sample) == batch_size for sample in samples)
-        if not samples or not batch_size or not is_complete or type(self.opacus_optimizer).__name__ not in FLAT:
+        if not samples or not batch_size or not is_complete or type(self.opacus_optimizer).__name__ not in FLAT_OPTIMIZERS:
             return None
         norms = torch.stack([sample.flatten(1).norm(dim=1) for sample in samples]).norm(dim=0)
-        factors = (self.norm / (norms + FLAT_OFFSET)).clamp(max=1.0)
+        factors = (self.norm / (norms + OPACUS_OFFSET)).clamp(max=1.0)
         distance = 0.0
         for parameter, sample in zip(parameters, samples, strict=True):
             difference = parameter.summed_grad.view_as(parameter) - torch.einsum("i,i...", factors.to(sample), sample)
