@@ -1,7 +1,12 @@
-"""The noise of the training steps, which an entry of the file declares. It is independent from step to step, or correlated.
+"""The noise of the training steps, which an entry of the file (a mechanism) declares: independent from step to step, or correlated.
 
-A decoder turns independent Gaussians z into correlated noise w, and stores only a few vectors. For Toeplitz and banded encoders C, it
-solves C w = z by substitution. For a tree, it estimates each prefix sum from a few noisy nodes.
+step/prepare.py calls `noise_of` with the mechanism and the bound on a record's clipped gradient. The result draws the noise of one step
+after the other, which step/loop.py adds to the sums of clipped gradients.
+
+Correlated noise is that of a matrix mechanism. An *encoder* C, a matrix, turns the sums x of the steps into C x, to which independent
+Gaussians z are added; the accountant prices this release (`Correlated`). A decoder turns the independent Gaussians z into correlated noise
+w, and stores only a few vectors. For Toeplitz and banded encoders C, it solves C w = z by substitution. For a tree, it estimates each
+prefix sum from a few noisy nodes.
 
 The encoder of a banded matrix mechanism is optimised: among encoders of equal cost, L-BFGS searches for the least error on prefix sums.
 
@@ -35,7 +40,8 @@ if TYPE_CHECKING:
 
     Shapes = Mapping[str, torch.Size]
 
-LEAST_RATIO = 0.01  # least ratio of successive coefficients of a Toeplitz encoder
+# Limits of the search for an encoder. They affect the error of the noise and the time of the search, and not the cost.
+LEAST_RATIO = 0.01  # least ratio of successive coefficients of a Toeplitz encoder; the search divides by the ratios
 SEARCH_ROUNDS = 60  # iterations of L-BFGS; further iterations reduce the error by less than 0.1 %
 
 

@@ -20,7 +20,7 @@ from dpcli.train.plan.settings import Train
 from dpcli.train.plugin import TASKS
 from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt
 from dpcli.train.tasks.files import csv_table, owners_of
-from dpcli.train.tasks.user_code import user
+from dpcli.train.tasks.user_code import own_function
 from tests.cases import require_each
 from tests.command import dpcli
 
@@ -395,10 +395,10 @@ def test_a_users_module_does_not_stand_in_for_pythons_own(folder: Path) -> None:
     (folder / "colorsys.py").write_text("def load():\n    return 1\n")
     sys.modules.pop("colorsys", None)
     with pytest.raises(InputError, match=r"^colorsys:load: expected a function, found nothing in .*colorsys\.py$") as problem:
-        user("colorsys:load", "bad.toml")
+        own_function("colorsys:load", "bad.toml")
     assert str(folder) not in str(problem.value)
     (folder / "only_here.py").write_text("def load():\n    return 1\n")
-    assert user("only_here:load", "bad.toml")() == 1
+    assert own_function("only_here:load", "bad.toml")() == 1
     assert sys.path[0] != str(folder)
 
 
@@ -474,5 +474,5 @@ def test_an_import_that_fails_on_a_record_does_not_quote_it() -> None:
     """Whoever reads the data where the module is imported: one reader of functions serves every command."""
     Path("bad_record.py").write_text("int('Alice Smith')\n")
     with pytest.raises(InputError, match=r"ValueError at bad_record.py, line 1 \(its message may quote") as problem:
-        user("bad_record:load", "bad.toml")
+        own_function("bad_record:load", "bad.toml")
     assert "Alice" not in str(problem.value)

@@ -41,14 +41,14 @@ def language_model(
         InputError: If the model or its vocabulary cannot be loaded, or the model is not a language model.
         Unavailable: If a package that the model needs is not installed.
     """
-    from dpcli.train.tasks.user_code import result
+    from dpcli.train.tasks.user_code import public_result
 
     if ":" not in name:
         require("torch", "transformers", "safetensors")
         from dpcli.train.tasks.lm_models import causal_model
 
         return _wrapped(causal_model(name, path, table), path, table, tuning, device), vocabulary_of(tokenizer or name, path, table)
-    built = result(name, path)
+    built = public_result(name, path)
     model, vocabulary = built if isinstance(built, tuple) and len(built) == 2 else (built, None)
     if tokenizer is not None:
         vocabulary = vocabulary_of(tokenizer, path, table)
@@ -208,12 +208,12 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
         Unavailable: If transformers is needed and not installed.
     """
     from dpcli.train.tasks.lm_library import library, load_pretrained
-    from dpcli.train.tasks.user_code import result
+    from dpcli.train.tasks.user_code import public_result
 
     if source == "bytes":
         return ByteVocabulary()
     if ":" in source:
-        built = result(source, path)
+        built = public_result(source, path)
         if not all(callable(getattr(built, name, None)) for name in ("ids", "text")) or not hasattr(built, "end"):
             raise InputError(
                 f"{path}: {table}.tokenizer: expected an object with ids, text and end from {source}, found {type(built).__name__}"

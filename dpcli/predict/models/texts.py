@@ -18,7 +18,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, read_text
-from dpcli.train.tasks.user_code import private_result, relative_to_file, result
+from dpcli.train.tasks.user_code import private_result, public_result, relative_to_file
 
 SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}  # patterns between two records of a .txt file
 
@@ -123,7 +123,7 @@ def public_texts(source: str, path: str, key: str, record: str = "line") -> list
     public = TextSource(source, path, key, record=record)
     if public.ending != ".txt" and ":" not in source:
         raise public.error("a .txt file, or module:function", repr(source))
-    texts: Any = _plain_texts(public) if public.ending == ".txt" else result(source, path)
+    texts: Any = _plain_texts(public) if public.ending == ".txt" else public_result(source, path)
     if not isinstance(texts, list | tuple):
         raise public.error("a list of texts", type(texts).__name__)
     require_texts(texts, public)

@@ -16,7 +16,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import on_private
 from dpcli.predict.pate.pate_plan import LEARNERS
 from dpcli.predict.pate.records import Records
-from dpcli.train.tasks.user_code import user
+from dpcli.train.tasks.user_code import own_function
 
 MOST_ITERATIONS = 200  # largest number of iterations of scikit-learn's solvers, which is its own default for a network
 
@@ -94,7 +94,7 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
         name: Key of SKLEARN, or module:function.
         path: Path of the dpcli file, near which the user's module is searched.
     """
-    function = None if name in LEARNERS else user(name, path)
+    function = None if name in LEARNERS else own_function(name, path)
 
     def learner(records: Records) -> Learnt:
         labels = np.unique(records.labels)

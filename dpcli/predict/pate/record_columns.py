@@ -17,7 +17,7 @@ from dpcli.predict.models.model_answers import on_private
 from dpcli.predict.pate.pate_plan import BUILT_IN, ending
 from dpcli.train.tasks.array_files import images_and_labels
 from dpcli.train.tasks.files import column_table
-from dpcli.train.tasks.user_code import relative_to_file, user
+from dpcli.train.tasks.user_code import own_function, relative_to_file
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
@@ -41,7 +41,7 @@ def read_records(source: str, path: str, label: str | None, *, with_labels: bool
         if not os.path.isfile(file_path):
             raise InputError(f"{path}: pate: no file at {source}")
         return FILES[ending(source)](file_path, wanted, label)
-    result = on_private(source, user(source, path))
+    result = on_private(source, own_function(source, path))
     parts = (result,) if len(wanted) == 1 and not isinstance(result, tuple) else result
     if not isinstance(parts, tuple | list) or len(parts) < len(wanted):
         raise InputError(f"{path}: {source}: expected a tuple ({', '.join(wanted)})")

@@ -17,7 +17,7 @@ from dpcli.file.toml.shown import first_names
 from dpcli.numerics.arrays import np
 from dpcli.predict.models.model_answers import LanguageModel, Vocabulary, content_of, next_token, token_ids
 from dpcli.predict.prompt.prompt_plan import Prompt
-from dpcli.train.tasks.user_code import user
+from dpcli.train.tasks.user_code import own_function
 
 
 class Labeller(Protocol):
@@ -103,7 +103,7 @@ class OwnLabeller:
 def labeller_of(prompt: Prompt, path: str) -> Labeller:
     """Return the labeller that [prompt] names. Raises InputError if it cannot be loaded, or two labels share a first token."""
     if prompt.labeller is not None:
-        return OwnLabeller(prompt.labeller, user(prompt.labeller, path), prompt.labels)
+        return OwnLabeller(prompt.labeller, own_function(prompt.labeller, path), prompt.labels)
     from dpcli.predict.models.model_loading import language_model
 
     assert prompt.model is not None

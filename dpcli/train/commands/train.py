@@ -1,8 +1,9 @@
 """The command `dpcli train`, which trains a model privately, as a file declares it, and shows the progress.
 
 The command turns the file into a plan (train/plan/plan.py). --explain-step and --dry-run only print what the plan would do. Otherwise the
-command trains (train/run/training_run.py), with the progress on standard error and the outcome on standard output. If torchrun starts
-several processes, each of them runs this command, but only the first one opens the ledger and prints the progress and the outcome.
+command trains (train/run/training_run.py), with the progress on standard error and the outcome on standard output. The *ledger* holds what
+each release has cost, and `window` names the blocks of its dataset that the run reads. If torchrun starts several processes, each of them
+runs this command, but only the first one opens the ledger and prints the progress and the outcome.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from dpcli.train.plan.plan import TrainingPlan
     from dpcli.train.run.outcome import Outcome
 
-BAR_WIDTH = 30  # characters of the bar on a terminal
-TERMINAL_PAUSE = 0.5  # shortest time between two updates of the line on a terminal, in seconds
+BAR_WIDTH = 30  # characters of the bar on a terminal; arbitrary
+# Shortest time between two updates of the line on a terminal, in seconds; each computes epsilon again. Arbitrary.
+TERMINAL_PAUSE = 0.5
 # Shortest time between two lines of a file, in seconds, and as a share of the run so far. A run of a day prints fewer than a hundred lines.
 FILE_PAUSE, FILE_SHARE = 10.0, 0.1
 

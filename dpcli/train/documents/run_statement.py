@@ -1,7 +1,8 @@
 """The privacy statement of a run (statement.md in its folder), for the users of its model.
 
-It begins with what the run did (`_performed`) and what was not checked (`_not_checked`). The disclosure statement of the training file
-follows (dpcli/disclosure). The run answers those questions of [disclosure] that the file leaves open (`disclosed`).
+run/results.py calls `statement` when the run ends. The statement begins with what the run did (`_performed`) and what was not checked
+(`_not_checked`). The disclosure statement of the training file follows (dpcli/disclosure). The table [disclosure] of the file answers
+questions about the release, and the run adds the answers that the file leaves open (`disclosed`).
 """
 
 from __future__ import annotations

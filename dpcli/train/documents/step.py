@@ -1,8 +1,9 @@
 """The document of `dpcli train --explain-step`: what one step computes, in order, with its numbers.
 
 The steps of one entry of the file are alike, so the document describes one step of each entry that training performs: which records it
-draws, how it clips, how much noise it adds, and by what it divides. Shapes and the method of the clipped sums come from a rehearsal on
-synthetic records. No private record passes through the model, and nothing is charged.
+draws, how it clips, how much noise it adds, and by what it divides. Shapes and the method of the clipped sums come from a *rehearsal*, a
+trial of the run on synthetic records (`Prepared.rehearse` in step/prepare.py). No private record passes through the model, and nothing is
+charged. An *entry* is a mechanism of the file, and a *stage* a sequence of its steps.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dpcli.train.step.loop import Trainer
     from dpcli.train.step.prepare import Prepared
 
-MOST_SHAPES = 6  # number of tensors whose shapes are named; a large model has hundreds
+MOST_SHAPES = 6  # number of tensors whose shapes are named, as a large model has hundreds; arbitrary
 # The records of a step in words, by the sampling scheme. Correlated noise has its own samples, which the file states as "none".
 DRAWS = {
     "poisson": "each of {size:,} records with probability {rate:.6g}, independently: about {batch:,g}, a number that stays secret",

@@ -1,7 +1,7 @@
 """The documents of `dpcli predict`, `dpcli evaluate` and `dpcli attest`, which are about the model of a training run.
 
 A document is what a command prints (document/document.py). The documents state the guarantee of the run as its description holds it
-(train/run/description.py), and say whether the printed numbers are covered by it.
+(model.json, train/run/description.py), and say whether the printed numbers are covered by it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpcli.train.trained.loading import ModelEvaluation
     from dpcli.train.trained.trained_model import Predictions
 
-LARGEST_TABLE = 20  # largest number of rows in a printed table; csv and json have every row
+LARGEST_TABLE = 20  # largest number of rows in a printed table; csv and json have every row. Arbitrary.
 FIRST_COLUMNS = 3  # columns of a printed table: the row, and the label with its probability, or the prompt with its text
 FREE = "predictions cost no epsilon: they are computed from the private model alone"
 NOISELESS = (
@@ -132,7 +132,7 @@ def _proof_lines(proof: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def _guarantee(guarantee: Mapping[str, Any]) -> str:
-    """Return the guarantee of a private run in words, with its setting."""
+    """Return the guarantee of a private run in words, with its unit, adjacency and accountant, and the window of its data."""
     window = ""
     if "window" in guarantee:
         window = f"; window {visible(blocks_words(guarantee['window']))}, {visible(stored_rows_words(guarantee))}"

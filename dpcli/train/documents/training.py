@@ -1,7 +1,8 @@
 """The documents of `dpcli train`: `planned` for a dry run, and `outcome` for a run that has ended.
 
 A document is what a command prints: a headline, lines, and the same facts as JSON (document/document.py). The JSON of these documents
-follows the schemas dpcli/train-plan/v1 and dpcli/train/v1, so no key of it may be renamed or removed.
+follows the schemas dpcli/train-plan/v1 and dpcli/train/v1, so no key of it may be renamed or removed. An *entry* is a mechanism of the
+file, and a *stage* a sequence of steps of one entry (plan/stages.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
 """Per-example gradients by book-keeping, the fast method (engine/method.py has the interface, engine/vectorised.py the slow ones).
 
 A forward pass is followed by a backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by layer. A
-module with trained parameters is a layer that has a rule (layers.py), a compound of several layers (compound.py), or neither. In the last
-case, its parameters are followed through the operators that use them (operands.py). capture.py records the calls of the layers.
+module with trained parameters is a *layer* that has a rule, which is a formula for its gradients (layers.py), a *compound* of several
+layers (compound.py), or neither. In the last case, its parameters are *operands*, which are followed through the operators that use them
+(operands.py). capture.py records the calls of the layers. The result for a parameter is a *piece* (pieces.py): the gradients of all
+examples, in full or in factors.
+
+choice.py builds the method by `BookKeeping.after_probe`. The *probe* is a pass of one example and a pass of several. It finds the dimension
+of each layer's input that counts the examples. A model to which the method does not apply raises `Unsuitable`.
 
 A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example
 is then taken at the repetition.
@@ -119,7 +124,7 @@ def add_parameters(division: Division, name: str, module: nn.Module, canonical: 
 def compound_forward(module: nn.Module) -> Forward | None:
     """Return a forward that calls the layers of a compound one by one.
 
-    Returns None if the module is no compound, if its forward is not the one that torch defines, or if its settings are not supported.
+    Returns None if the module is not a compound, if its forward is not the one that torch defines, or if its settings are not supported.
     """
     build = COMPOUNDS.get(type(module))
     untouched = "forward" not in vars(module) and module._compiled_call_impl is None

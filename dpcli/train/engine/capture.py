@@ -1,8 +1,13 @@
 """Records of each call of a layer, from which book-keeping (engine/book_keeping.py) computes per-example gradients.
 
-`recording` replaces the forward of each layer by one that runs the layer and adds a `Use` to a `Recorder`. A use has the input of the
-layer, and the edge of the autograd graph at which the gradient of its output is taken. The gradients of the layer's parameters are computed
-from these two. An edge, as torch defines it, is a node of the graph and the number of one of its outputs.
+A *layer* is a module with a formula for the gradients of its parameters (layers.py). `recording` replaces the forward of each layer by one
+that runs the layer and adds a `Use` to a `Recorder`. A use has the input of the layer, and the edge of the autograd graph at which the
+gradient of its output is taken. The gradients of the layer's parameters are computed from these two. An edge, as torch defines it, is a
+node of the graph and the number of one of its outputs. `Unsuitable` is raised for a model to which book-keeping does not apply; the engine
+then uses a slower method.
+
+A *compound* is a module of torch that contains several layers, such as multi-head attention (compound.py). Book-keeping first makes a
+*probe*, a pass of one example and a pass of several, which finds the dimension of each input that counts the examples.
 """
 
 from __future__ import annotations
@@ -244,7 +249,7 @@ class Recorder:
     def leave(self, layer: Layer, output: Tensor) -> None:
         """Record the call of a layer after it ran. The gradient is taken before any later in-place operation on the output.
 
-        Raises Unsuitable if the output is no tensor that needs a gradient, or has no row for each row of the input.
+        Raises Unsuitable if the output is not a tensor that needs a gradient, or has no row for each row of the input.
         """
         entered = self.running.pop(layer.name)
         if entered is None:

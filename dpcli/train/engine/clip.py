@@ -1,9 +1,10 @@
 """Clipping styles, which bound the gradient of one example before the sum.
 
-C is the L2 bound on the clipped gradient of one example; the noise of a step is a multiple of C, so the guarantee of training hangs on
-`factors` never letting an example exceed C. A *group* is a set of parameters that one factor scales. A style may divide C among groups, as
-long as the squares of their bounds add up to at most C^2. The adaptive style moves C by a noisy count, which is released and charged as
-well. This module does not import torch, because it is used when a file is read.
+plan/clipping.py makes the style that a file declares, and sums.py applies its factors. C is the L2 bound on the clipped gradient of one
+example; the noise of a step is a multiple of C, so the guarantee of training needs that `factors` never lets an example exceed C. A *group*
+is a set of parameters that one factor scales. A style may divide C among groups, as long as the squares of their bounds add up to at most
+C^2. The adaptive style moves C by a noisy count, which is released and charged as well. This module does not import torch, because it is
+used when a file is read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 SMALLEST, LARGEST = 1e-8, 1e12
 LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # largest change of log C in one step: enough to reach either limit
 OTHERS = "*"  # name of the group of all parameters that belong to no other group
-MOST_SHOWN = 12  # largest number of parameter names in a message
+MOST_SHOWN = 12  # largest number of parameter names in a message; arbitrary
 
 
 class Clip(Protocol):
@@ -294,4 +295,5 @@ def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> fl
     ratio = sigma / (2.0 * require_positive("quantile_noise", count_noise))
     if ratio >= 1.0:
         raise InputError(f"clipping: quantile_noise: expected more than half of noise_multiplier {sigma}, found {count_noise}")
+    # The result is rounded up, because too little noise would make the guarantee false: 4e-16 is about two machine epsilons.
     return math.nextafter(sigma / math.sqrt((1.0 - ratio) * (1.0 + ratio)), math.inf) * (1.0 + 4e-16)

@@ -1,8 +1,9 @@
 """Compounds: modules of torch that consist of several layers, such as multi-head attention.
 
-Book-keeping (engine/book_keeping.py) needs a record of each call of a layer, but torch computes such a module by one function. The forward
-of a compound is therefore replaced by one that calls the layers one by one. The new forward computes the output, so nothing is computed
-twice. recurrent.py has the forwards of torch's recurrent modules.
+Book-keeping (engine/book_keeping.py), the fast method for per-example gradients, needs a record of each call of a layer (capture.py), but
+torch computes such a module by one function. The forward of a compound is therefore replaced by one that calls the layers one by one. The
+new forward computes the output, so nothing is computed twice. A call that is not supported raises Unsuitable, and the engine then uses a
+slower method. recurrent.py has the forwards of torch's recurrent modules.
 """
 
 from __future__ import annotations

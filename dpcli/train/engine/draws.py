@@ -1,6 +1,6 @@
 """Control of the random numbers that a model draws, so that a record receives the same numbers in a batch and alone.
 
-A comparison of a record in a batch with the record alone (engine/choice.py, isolation/checked_sums.py) would otherwise fail for every model
+A comparison of a record in a batch with the record alone (engine/choice.py, isolation/checked_sums.py) would otherwise fail for a model
 with dropout. The modes below intercept torch's random operators and guess which part of their numbers belongs to a record. Within
 `same_draws`, all records receive the same numbers. Within `recorded_draws`, the numbers of one record are recorded. Within
 `replayed_draws`, that record receives the recorded numbers again when it is processed alone.
@@ -21,7 +21,8 @@ from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
 from dpcli.train.torch_internals import TorchDispatchMode, tree_map
 
-MOST_EQUAL_DRAWS = 2048  # after this number of draws, each further draw has new numbers
+# After this number of draws, each further draw has new numbers, so that a program ends that repeats a draw until it is accepted. Arbitrary.
+MOST_EQUAL_DRAWS = 2048
 EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # beginning of several messages
 # Advice for programs that compare examples.
 REMEDY = "what an example is compared with, such as negatives, must be part of the example or public"

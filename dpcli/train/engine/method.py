@@ -1,8 +1,12 @@
 """The interfaces of methods for per-example gradients and of layer rules, and what all methods share.
 
-A method computes the gradient of the loss of each example separately: book_keeping.py, vectorised.py (vmap or a loop), or opacus.py. All
-methods compute the losses by `per_example_losses`, train the parameters that `trained_parameters` lists, and compute norms in
-`full_precision`.
+A *method* computes the gradient of the loss of each example separately: book_keeping.py, vectorised.py (vmap or a loop), or opacus.py. An
+engine (per_example.py, opacus.py) asks it for the gradients of a batch, and sums.py clips and adds them. The gradients of one parameter are
+a *piece*, which may hold them in factors (pieces.py). A *layer rule* computes the pieces of a layer from its inputs and the gradient of its
+outputs; book-keeping uses the rules of layers.py.
+
+All methods compute the losses by `per_example_losses` and train the parameters that `trained_parameters` lists. sums.py and book-keeping
+compute in `full_precision`.
 """
 
 from __future__ import annotations
@@ -196,7 +200,7 @@ def positions(values: Tensor) -> Tensor:
 
 
 class RaisedErrors(TorchFunctionMode):
-    """A mode that records the names of functions that raised an error."""
+    """A mode that records the names of functions of torch that raised an error. A program that catches one may take another path."""
 
     def __init__(self) -> None:
         super().__init__()

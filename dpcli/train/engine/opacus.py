@@ -1,8 +1,10 @@
 """The engine of clipped sums for engine = "opacus" in [train]. Hooks of Opacus compute per-example gradients; dpcli checks and clips them.
 
+An *engine* computes the sum of a batch's clipped gradients for the steps of training; step/prepare.py makes the one that the file names.
 Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. It may silently assign a gradient to the wrong example:
-if a layer does not run once for each example, as with position ids or soft prompts, or if it does not know a module. A few synthetic
-examples are therefore also processed one at a time. The model is refused if the results differ.
+if a layer does not run once for each example, as with position ids or soft prompts, or if it does not know a module. In the *rehearsal*,
+the trial on synthetic records before the first step, a few examples are therefore also processed one at a time. The model is refused if the
+results differ. It is also refused if a *doubt* remains, that is, if the check of isolation could not follow the program (isolation/).
 """
 
 from __future__ import annotations

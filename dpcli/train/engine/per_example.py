@@ -1,8 +1,9 @@
 """Clipped sums of per-example gradients. This is the query of DP-SGD, with L2 sensitivity C to adding or removing one example.
 
-A *method* (method.py) computes the gradient of each example; a *clip* (clip.py) bounds its norm by C. The sensitivity holds only if the
-gradient of an example depends on that example alone (*isolation*): modules that mix examples are refused (`REFUSALS`), the program is
-rehearsed on synthetic records, and in some steps one real example is checked (`checked_sums`). What is found on private records is never
+This is dpcli's own *engine*: step/loop.py calls it with each micro-batch of a step. A *method* (method.py) computes the gradient of each
+example; a *clip* (clip.py) bounds its norm by C. The sensitivity holds only if the gradient of an example depends on that example alone
+(*isolation*): modules that mix examples are refused (`REFUSALS`), the *program* (the model with its loss) is *rehearsed*, which is to say
+checked on synthetic records, and in some steps one real example is checked (`checked_sums`). What is found on private records is never
 reported, except by a refusal.
 """
 
@@ -30,8 +31,9 @@ from dpcli.train.isolation.rehearsal import check_isolation
 from dpcli.train.isolation.synthetic_records import Draw, draw_kind
 from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 
-# One example is processed alone, as a check, in each of the first ALWAYS_CHECKED steps, and later in a step with probability
-# 1 / CHECKED_EVERY. On a small model this takes as long as the step itself, so a check of every step would double the time of training.
+# One example is processed alone, as a check, in each of the first ALWAYS_CHECKED steps, and later in a step with probability 1 /
+# CHECKED_EVERY. On a small model this takes as long as the step itself, so a check of every step would double the time of training. Fewer
+# checks find a rare fault later (`ClippedGradients.checked_sums` gives the probability).
 ALWAYS_CHECKED, CHECKED_EVERY = 32, 8
 
 

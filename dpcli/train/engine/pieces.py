@@ -2,7 +2,8 @@
 
 A `Piece` holds the gradients of B examples. sums.py asks it for their squared norms and, when the clipping factors are known, for their
 weighted sum. Neither needs the B gradients in full: a linear layer with T positions stores the factors (B, T, p) and (B, T, d) of its outer
-products. Norms must never be too small, or an example would exceed C.
+products (`Outer`). The *ghost norm* is the norm of their sum, computed from the factors. A norm must not be too small, or an example would
+exceed C, the clipping norm. Norms are therefore upper bounds up to the rounding for which sums.py allows.
 
 Shapes are written with B for the number of examples, T for the number of uses of the parameter within one example (its positions), and p x
 d for the parameter as a matrix.
@@ -20,7 +21,8 @@ from torch import Tensor
 
 # About (1e-11)^2. The smallest clipping norm is 1e-8, so a gradient whose squared norm is below this changes no clipping factor.
 NEGLIGIBLE_SQUARE = 2.0**-73
-LARGEST_EXPONENT = 1000  # of the powers of two by which gradients are divided: 2^1000 and 2^-1000 are normal doubles
+# Largest exponent of the powers of two by which gradients are divided: 2^1000 and 2^-1000 are normal doubles, so that division is exact.
+LARGEST_EXPONENT = 1000
 
 
 def flatten_entries(values: Tensor) -> Tensor:
@@ -73,11 +75,13 @@ def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     """
     tiny = torch.finfo(squares.dtype).tiny
     smaller = torch.minimum(lefts, rights)
-    least = tiny * 2.0**27  # a smaller square has lost digits
-    # On a GPU, the question would take longer than the answer. The least of no numbers does not exist; a NaN makes the least a NaN.
+    least = tiny * 2.0**27  # a smaller square may have lost digits; the power of two is a choice
+    # A shortcut for the CPU. On a GPU, reading the result would take longer than the work below. `amin` fails for an empty tensor, and with
+    # a NaN the comparison is False.
     if squares.device.type == "cpu" and smaller.numel() and float(smaller.amin()) >= least:
         return squares
     lost_digits = smaller < least
+    # `smaller` may itself be too small, so a margin is added to it, whose size is a choice.
     matters = (smaller + tiny * 2.0**10) * torch.maximum(lefts, rights) > NEGLIGIBLE_SQUARE
     return squares.masked_fill((lost_digits & matters).any(1), torch.nan)
 

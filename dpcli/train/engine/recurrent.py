@@ -1,8 +1,9 @@
 """The compounds of torch's recurrent networks (nn.LSTM, nn.GRU, nn.RNN) and of its recurrent cells (nn.LSTMCell, ...).
 
-A compound (engine/compound.py) is run layer by layer, so that book-keeping sees its linear layers. In nn.LSTM and nn.GRU, the product with
-the state occurs in every step, but is recorded as one layer over all steps, so that its gradient is one product too. The gradient of such a
-recurrence is written by hand. The simple network and the cells are differentiated by autograd.
+Book-keeping (book_keeping.py) computes per-example gradients from records of the calls of layers. Torch computes a recurrent network by one
+function. A *compound* (compound.py) is such a module that is run layer by layer instead, so that book-keeping sees its linear layers. In
+nn.LSTM and nn.GRU, the product with the state occurs in every step, but is recorded as one layer over all steps, so that its gradient is
+one product too. The gradient of such a recurrence is written by hand. The simple network and the cells are differentiated by autograd.
 
 Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. The gates together have 4H
 numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU.

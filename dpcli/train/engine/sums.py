@@ -18,9 +18,12 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import BatchPart, full_precision, wide_type
 from dpcli.train.engine.pieces import Piece
 
-# Norms are increased by this number of machine epsilons. Otherwise their rounding errors could leave a clipped gradient longer than C.
+# Norms are increased by this number of machine epsilons. Otherwise their rounding errors could leave a clipped gradient longer than C
+# (soundness). The number is a choice: a larger one clips slightly more.
 ROUNDING = 8.0
 # Gradients with a larger norm are clipped in double precision, because their factors or squares may leave the range of single precision.
+# The squares do so from 2^64 on; the factors C / norm do so from about 1e30 on for the smallest C, 1e-8 (clip.py). Below both, it is a
+# choice.
 LARGE = 2.0**30
 
 

@@ -1,7 +1,8 @@
 """The methods for per-example gradients (engine/method.py) that use vmap or a loop.
 
 Slow but simple: each example is differentiated by itself, so no proof is needed that operators keep examples apart (vmap is used only if
-torch defines all of them). book_keeping.py is the fast method, and needs one.
+torch defines all of them). book_keeping.py is the fast method, and needs one. The gradients of a parameter are a *piece* (pieces.py), here
+stored in full (`PlainRows`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dpcli.train.engine.method import BatchPart, Loss, per_example_losses, refus
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.torch_internals import tree_map
 
-LARGEST_PART = 2**26  # number of entries of per-example gradients that are in memory at once
+# Number of entries of per-example gradients that are in memory at once: 256 MiB in single precision; arbitrary.
+LARGEST_PART = 2**26
 
 
 class WholeModel(nn.Module):

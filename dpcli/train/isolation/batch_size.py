@@ -26,9 +26,12 @@ from dpcli.train.torch_internals import source_of_symbol
 
 # Batch size for which torch's operators choose an algorithm. It is a large prime, so that it divides no other length.
 SIZE_HINT = 1_000_003
-# Batch sizes at which each comparison is evaluated. The sizes near its roots are added to them.
+# Batch sizes at which each comparison is evaluated. For a comparison of polynomials, the sizes near its roots are added, between which its
+# result does not change. Another comparison, such as one of x % 7, is tested at these sizes only (soundness). They are a choice of usual
+# batch sizes.
 SMALL_SIZES = range(2, 600)
 LARGE_SIZES = (1000, 1024, 2048, 4096, 16384)
+# Folders of this package that call operators on behalf of a program. Their comparisons are not the user's.
 OWN_FOLDERS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))
 
 

@@ -1,10 +1,12 @@
 """The base class of the engines that compute clipped sums, with the check of isolation that they make in real steps.
 
-An engine is engine/per_example.py (dpcli's own) or engine/opacus.py. Before the first step it is rehearsed on synthetic records: the
-program is checked, and the engine chooses a method. A program may still combine records on private data only. The training loop therefore
-offers one random record of each step (`checked_sums`). The engine computes the gradient of this record alone, and compares its norm with
-its norm in the batch. Methods that differentiate each record separately (`Method.isolates`) need no such check, and dpcli's own engine
-omits it in most of the later steps.
+An *engine* computes the sum of a batch's clipped gradients: engine/per_example.py (dpcli's own) or engine/opacus.py. Its *program* is a
+model with its loss. Before the first step the engine is *rehearsed*, that is, tried on synthetic records: it checks that the program
+isolates records (rehearsal.py), and chooses a *method* for the gradients (engine/method.py).
+
+A program may still combine records on private data only. The training loop (step/loop.py) therefore offers one random record of each step
+(`checked_sums`). The engine computes the gradient of this record alone, and compares its norm with its norm in the batch. Methods that
+differentiate each record separately (`Method.isolates`) need no such check, and dpcli's own engine omits it in most of the later steps.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, size
-from dpcli.train.engine.choice import modes, tolerance_of
+from dpcli.train.engine.choice import modes, rounding_tolerance, tolerance_of
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
 from dpcli.train.engine.method import BatchPart, Loss, Method, per_example_losses, trained_parameters
@@ -31,7 +33,11 @@ from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, dra
 from dpcli.train.isolation.traced_program import Program, dense_embeddings
 from dpcli.train.torch_internals import tree_map
 
-NEARLY_INFINITE = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
+# A norm above this number may be infinite in one of two computations and finite in the other. The value is a choice; the square of a norm
+# overflows single precision at about 2e19.
+NEARLY_INFINITE = 1e15
+# Share of C that is added to a norm before the relative tolerance is applied, so that rounding in a tiny norm does not count. A choice.
+SLACK = 0.02
 
 
 @dataclass(slots=True)
@@ -158,7 +164,7 @@ def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str
 
 
 def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:
-    """Return whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus C / 50.
+    """Return whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus `SLACK` of C.
 
     Two norms that are not finite agree. A norm that is not finite also agrees with one above `NEARLY_INFINITE`.
     """
@@ -166,5 +172,5 @@ def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:
     if len(finite) < 2:
         return not finite or finite[0] > NEARLY_INFINITE
     coarsest = 0.0 if engine.program is None else engine.program.coarsest
-    tolerance = max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
-    return abs(alone - norm_in_batch) <= tolerance * (max(finite) + 0.02 * engine.clip.bound)
+    tolerance = max(tolerance_of(engine.model), rounding_tolerance(coarsest))
+    return abs(alone - norm_in_batch) <= tolerance * (max(finite) + SLACK * engine.clip.bound)

@@ -1,9 +1,12 @@
 """The state that a model and its loss can reach, and the constant tensors that they read.
 
-A forward pass that changes state could carry one record into the gradient of another. The rehearsal (isolation/rehearsal.py) therefore
-compares a snapshot of the state before a pass with one after it. A snapshot names each value by the path that leads to it, such as "model:
-layers.0.counter", and walks through attributes and closures, and the globals and classes of the user's code alone. Constant
-tensors are named in the statement of the run, because they may depend on data.
+A forward pass that changes state could carry one record into the gradient of another. The check on synthetic records before a run
+(isolation/rehearsal.py) therefore compares a snapshot of the state before a pass with one after it (`reachable_state`, `require_same`). A
+snapshot names each value by the path that leads to it, such as "model: layers.0.counter". It walks through attributes and closures, and
+through globals and classes of the user's own code, not of libraries.
+
+*Constant tensors* (`constant_tensors`) are tensors that a program reads besides parameters, buffers and records. The statement of the run
+names them, because they may depend on data.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from dpcli.train.torch_internals import TorchDispatchMode, global_module_hooks, 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 CONTAINERS = (Mapping, list, tuple, deque, set, frozenset, bytearray, Iterator)
 CALLABLES = (functools.partial, types.FunctionType, types.BuiltinMethodType, types.MethodType)
-# Values beyond these limits are compared by identity only, so that a snapshot of a large program ends.
+# Values beyond these limits are compared by identity only, so that a snapshot of a large program ends. A change inside such a value is
+# missed (soundness). The numbers are arbitrary.
 MOST_VALUES = 100_000  # largest number of values in a snapshot
 MOST_DEPTH = 8  # largest depth of nesting
 LITERAL = torch.ops.aten.lift_fresh.default  # the operator by which torch.tensor makes a tensor of numbers in the program
@@ -101,7 +105,7 @@ class ReachableState:
         elif isinstance(value, random.Random):
             self.values[f"{name}'s {DRAWS}"] = value.getstate()
         elif isinstance(value, TorchDispatchMode) and type(value).__module__.startswith("dpcli."):
-            self.values[name] = id(value)  # the mode of a replay counts draws, but this count is no state of the program
+            self.values[name] = id(value)  # the mode of a replay counts draws, but the count is not a state of the program
         elif type(value).__module__ == "numpy":
             self.values[name] = repr(value.tobytes() if hasattr(value, "tobytes") else value)
         else:
@@ -151,7 +155,7 @@ def reachable_state(model: nn.Module, loss: Loss, copies: bool = True) -> Reacha
     Raises:
         InputError: As in `require_comparable`.
     """
-    snapshot = ReachableState(copies)
+    snapshot = ReachableState(copies=copies)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         snapshot.add_tensor(f"model: {name}", tensor)
         snapshot.values[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())

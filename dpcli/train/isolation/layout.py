@@ -1,8 +1,9 @@
 """Layouts of tensors, and calls of operators on tensors with layouts.
 
-A layout states along which dimension a tensor holds the records of a batch. The batch size B is a symbol (isolation/batch_size.py). A
-dimension counts records if its length is a multiple of this symbol. tracker.py follows a program and asks a rule (operators.py, moves.py)
-for the layouts of the outputs of each `Call`, given those of its arguments.
+They serve the proof that a *program* (a model with its loss) isolates records: each record's loss depends on that record alone. A layout
+states along which dimension a tensor holds the records of a batch. The batch size B is a symbol (isolation/batch_size.py). A dimension
+counts records if its length is a multiple of this symbol. tracker.py follows a program and asks a rule (operators.py, moves.py) for the
+layouts of the outputs of each `Call`, given those of its arguments.
 
 A result that depends on several records is `Merged`. That is allowed, as the gradient of a weight is such a sum, as long as it does not
 enter a loss. `Mixed` is the exception that refuses the program at once. `Unknown` proves nothing: records must then be processed one by
@@ -157,7 +158,7 @@ class Call:
         """Return the layout of each output, if every output that holds records has the given layout."""
         return [layout_in_shape(output, layout) for output in self.outputs]
 
-    def merged_layout(self, how: str) -> Merged:
+    def merged_layout(self, how: str = "over the records") -> Merged:
         """Return the layout of a result in which this operator merged records."""
         return Merged(f"{self.name} {how}")
 

@@ -1,9 +1,13 @@
 """Rules for operators that move numbers without computing new ones, such as view, cat or index.
 
-Each rule returns the layout (isolation/layout.py) of every output of a call, given the layouts of the arguments. It returns Merged if an
-output depends on several records, and raises Mixed if the operator pairs records. The table RULES in operators.py has the rule of each
-operator. If unsure, a rule must return Unknown: it only adds a doubt, and records are then processed one by one. A wrong AlongRecords
-breaks the guarantee.
+They serve the proof that each record's loss depends on that record alone. tracker.py follows a model with its loss, operator by operator,
+and asks the rule of each call (the table RULES in operators.py) for the *layout* of every output: along which dimension it holds records
+(layout.py). `AlongRecords` says that each number depends on one record alone, `Merged` that an output depends on several records, and
+`Unknown` that the rule does not cover the case. A rule raises Mixed, which refuses the program, if the operator pairs each record with
+other records.
+
+If unsure, a rule must return Unknown: it only adds a doubt, and records are then processed one by one. A wrong AlongRecords breaks the
+guarantee.
 """
 
 from __future__ import annotations
@@ -174,7 +178,7 @@ def slice_backward(call: Call) -> Layouts:
 def unfold(call: Call) -> Layouts:
     """Return the layout of windows along a dimension. Windows over the records are a merge."""
     tensor, layout = call.first_record_argument()
-    return call.merged_layout("over the records") if call["dimension"] % tensor.dim() == layout.dim else layout
+    return call.merged_layout() if call["dimension"] % tensor.dim() == layout.dim else layout
 
 
 def scan(call: Call) -> Layouts:

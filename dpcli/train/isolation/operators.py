@@ -1,12 +1,18 @@
 """Rules for operators that compute, and the table with the rule of every operator.
 
-A rule proves along which dimension the outputs of an operator of torch hold records. `LayoutTracker` (tracker.py) applies it to each call
-with an argument that holds records. The rule returns the layout (layout.py) of every output: a sum over dimension 1 of a tensor (B, T)
-still has one number for each record, and a sum over dimension 0 is Merged. It returns Unknown for a case that it does not cover, and raises
-Mixed to refuse the program at once, for example if the operator pairs each record with every other record.
+The rules serve the proof that a *program* (a model with its loss) isolates records: each record's loss depends on that record alone.
+tracker.py follows the program operator by operator. For each call with an argument that holds records, it asks a rule for the *layout* of
+every output (layout.py), which says along which dimension the output holds records:
 
-The rules of operators that only move numbers are in moves.py. The table `RULES` is at the end of this file. An operator that is not in the
-table has no rule, unless torch tags it as pointwise. tests/train/isolation compares the rules with the operators themselves.
+* `AlongRecords`: each number depends on one record alone, as in a sum over dimension 1 of a tensor (B, T) for B records.
+* `Merged`: numbers depend on several records, as in a sum over dimension 0. No loss may depend on such numbers.
+* `Unknown`: the rule does not cover the case, which proves nothing. If a loss or a gradient may depend on the output, each record is
+  differentiated by itself, which is slower and safe.
+
+A rule raises `Mixed` to refuse the program at once, for example if the operator pairs each record with every other record. A rule that
+returns AlongRecords wrongly breaks the guarantee; tests/train/isolation compares the rules with the operators themselves. The rules of
+operators that only move numbers are in moves.py. An operator that is not in the table `RULES` below has no rule, unless torch tags it as
+pointwise.
 """
 
 from __future__ import annotations
@@ -23,7 +29,6 @@ from dpcli.train.isolation.layout import (
     Call,
     Layout,
     Layouts,
-    Merged,
     Mixed,
     Unknown,
     coefficient,
@@ -37,8 +42,9 @@ Rule = Callable[[Call], Layouts]
 # The value that torch's loss operators receive for reduction="none".
 NOT_REDUCED = 0
 
-# Arguments, by operator, that the rules ignore. A backward operator receives them from its forward operator, and no other can read them.
-OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}
+# Arguments, by operator, that the tracker hides from the rules. A backward operator receives them from its forward operator, and no other
+# can read them.
+HIDDEN_ARGUMENTS = {"mkldnn_rnn_layer_backward": "workspace"}
 
 
 def pointwise(call: Call) -> Layouts:
@@ -49,7 +55,7 @@ def pointwise(call: Call) -> Layouts:
     Raises Mixed if the arguments hold the records along different dimensions.
     """
     if call.values.get("reduction", NOT_REDUCED) != NOT_REDUCED:
-        return Unknown(call.name) if call.name.endswith("backward") else call.merged_layout("over the records")
+        return Unknown(call.name) if call.name.endswith("backward") else call.merged_layout()
     dim_count = max(tensor.dim() for tensor in call.tensors())
     aligned = [layout.at(layout.dim + dim_count - tensor.dim()) for tensor, layout in call.record_arguments()]
     result = require_same_dim(aligned, call.name)
@@ -61,7 +67,7 @@ def reduction(call: Call) -> Layouts:
     tensor, layout = call.first_record_argument()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     if layout.dim in dims:
-        return call.merged_layout("over the records")
+        return call.merged_layout()
     if not call.values.get("keepdim", False):
         layout = layout.at(layout.dim - sum(dim < layout.dim for dim in dims))
     return [layout for _ in call.outputs]
@@ -94,7 +100,7 @@ def product(call: Call) -> Layouts:
         if not isinstance(layout, AlongRecords):
             continue
         if layout.dim == summed_dim:
-            return call.merged_layout("over the records")
+            return call.merged_layout()
         layouts.append(layout)
     result = require_same_dim(layouts, call.name)
     if any(layout != result for layout in layouts):
@@ -109,7 +115,7 @@ def trailing_norm(call: Call) -> Layouts:
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
     if layout.dim >= tensor.dim() - len(call["normalized_shape"]):
-        return call.merged_layout("over the records")
+        return call.merged_layout()
     return if_consistent(call, layout, call.output_layouts(layout))
 
 
@@ -117,7 +123,7 @@ def trailing_norm_backward(call: Call) -> Layouts:
     """Return the layouts of the gradients of a normalisation over the last dimensions."""
     layout = call.first_record_argument().layout
     if layout.dim >= call["input"].dim() - len(call["normalized_shape"]):
-        return call.merged_layout("over the records")
+        return call.merged_layout()
     return gradient_layouts(call, layout)
 
 
@@ -153,7 +159,7 @@ def gradient_layouts(call: Call, layout: AlongRecords) -> Layouts:
     input_gradient, *weight_gradients = call.outputs
     result: list[Layout] = [
         layout_in_shape(input_gradient, layout),
-        *(call.merged_layout("over the records") for _ in weight_gradients),
+        *(call.merged_layout() for _ in weight_gradients),
     ]
     return if_consistent(call, layout, result)
 
@@ -182,9 +188,10 @@ def batch_norm(call: Call) -> Layouts:
     layout = call.layout_of_argument("input")
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
+    # Operators without an argument `training` say in their names that they do not train.
     trains_by_name = call.name != "_batch_norm_no_update" and not call.name.endswith("no_training")
     if call.values.get("training", trains_by_name) and layout.dim != 1:
-        return call.merged_layout("over the records")
+        return call.merged_layout()
     normalised, *statistics = call.outputs
     along_channels = AlongRecords(0, layout.outer, layout.inner)
     for name in ("weight", "bias", "running_mean", "running_var"):
@@ -204,7 +211,7 @@ def batch_norm_backward(call: Call) -> Layouts:
     if not isinstance(layout, AlongRecords) or (call.values.get("train", True) and layout.dim != 1):
         return Unknown(call.name)
     input_gradient, *weight_gradients = call.outputs
-    channels: Layout = AlongRecords(0, layout.outer, layout.inner) if layout.dim == 1 else call.merged_layout("over the records")
+    channels: Layout = AlongRecords(0, layout.outer, layout.inner) if layout.dim == 1 else call.merged_layout()
     return [layout_in_shape(input_gradient, layout), *(channels for _ in weight_gradients)]
 
 
@@ -218,13 +225,13 @@ def embedding(call: Call) -> Layouts:
 
 def embedding_backward(call: Call) -> Layouts:
     """Return the layout of the gradient of a shared table, which is a sum over all records."""
-    return [call.merged_layout("over the records") for _ in call.outputs]
+    return [call.merged_layout() for _ in call.outputs]
 
 
 def likelihood(call: Call) -> Layouts:
     """Return the layouts of negative log-likelihood losses and their total weight (0 without reduction), or of the gradient."""
     if call["reduction"] != NOT_REDUCED:
-        return call.merged_layout("over the records")
+        return call.merged_layout()
     layout = call.layout_of_argument("self")
     if not isinstance(layout, AlongRecords) or layout.dim != 0:
         return Unknown(call.name)
@@ -239,7 +246,7 @@ def attention(call: Call) -> Layouts:
     """
     layout = call.first_record_argument().layout
     if layout.dim > 1:
-        return call.merged_layout("over the records")
+        return call.merged_layout()
     if any(not isinstance(call.layout_of_argument(name), AlongRecords) for name in ("query", "key", "value")):
         return Unknown(call.name)  # the operator requires equal batch sizes, and does not check them
     result = [layout_in_shape(output, layout) for output in call.outputs]
@@ -264,7 +271,7 @@ def recurrent_backward(call: Call) -> Layouts:
     if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
     _, *weights, hidden, cell = call.outputs
-    merged: list[Layout] = [Merged(f"{call.name} over the records") for _ in weights]
+    merged: list[Layout] = [call.merged_layout() for _ in weights]
     return [layout, *merged, layout.at(max(0, hidden.dim() - 2)), layout.at(max(0, cell.dim() - 2))]
 
 
@@ -273,8 +280,8 @@ def mixing(call: Call) -> Layouts:
     raise Mixed(f"{call.name} over the records")
 
 
-# The names of the operators that each rule covers.
-NAMES: dict[Rule, str] = {
+# The names of the operators that each rule covers, separated by spaces.
+NAMES_BY_RULE: dict[Rule, str] = {
     moves.elementwise_move: "alias detach lift lift_fresh lift_fresh_copy clone _to_copy contiguous positive bernoulli native_dropout "
     "native_dropout_backward _conj _neg_view resolve_conj resolve_neg",
     moves.view: "view _unsafe_view reshape view_copy flatten unflatten",
@@ -334,7 +341,7 @@ NAMES: dict[Rule, str] = {
     recurrent_backward: "mkldnn_rnn_layer_backward",
     mixing: "randperm",
 }
-RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name in names.split()}
+RULES: dict[str, Rule] = {name: rule for rule, names in NAMES_BY_RULE.items() for name in names.split()}
 
 
 def names_in(text: str) -> frozenset[str]:
@@ -342,6 +349,8 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# The three sets below are for tracker.py. A name too many in the first or the third, or one too few in the second, could break the
+# guarantee; the opposite costs speed, or refuses a correct program.
 # Operators that may create a tensor with the number of records as a length, although no argument holds records. `expand` and `repeat` then
 # copy a shared tensor for each record.
 CREATING = names_in(
@@ -349,9 +358,9 @@ CREATING = names_in(
     "full_like rand_like randn_like randint_like expand repeat scalar_tensor empty_strided new_empty_strided"
 )
 # Creating operators whose numbers may differ between records: they are random, or whatever the memory held.
-DRAWING = names_in("rand randn randint normal rand_like randn_like randint_like empty new_empty empty_like")
+CREATING_UNEQUAL = names_in("rand randn randint normal rand_like randn_like randint_like empty new_empty empty_like")
 # Operators whose rule covers an argument that depends on the batch size, such as a length of the output or the end of a slice.
-SIZED = names_in(
+GIVEN_BATCH_SIZE = names_in(
     "view _unsafe_view reshape view_copy expand expand_copy repeat select slice slice_backward select_backward "
     "native_group_norm native_group_norm_backward nll_loss_forward"
 )

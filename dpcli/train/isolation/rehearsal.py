@@ -1,9 +1,13 @@
 """The check that a program, a model with its loss, isolates records: a record's loss and gradient depend on that record alone.
 
-An engine calls `check_isolation` before the first step, so that a program that combines records is refused before anything is charged. The
-check follows the program operator by operator without records (traced_program.py). It then compares the losses of synthetic records in a
-batch with the loss of each record alone (`try_records`), and the gradient of a record with that after other records (`require_no_memory`).
-All of this runs on copies of the model. In real steps, checked_sums.py makes a further check.
+The *rehearsal* is the trial of a run on synthetic records before the first step. In it, the engine that clips and sums the gradients calls
+`check_isolation`, so that a program that combines records is refused before anything is charged. The check follows the program operator by
+operator without records (traced_program.py). It then compares the losses of synthetic records in a batch with the loss of each record alone
+(`try_records`), and the gradient of a record with its gradient after other records (`require_no_memory`). All of this runs on copies of
+the model. In real steps, checked_sums.py makes a further check.
+
+The first part is a proof if it leaves no *doubt*, which is a reason why an operator could not be followed. The comparisons are tests: they
+refuse what differs by more than rounding, and may miss a fault that synthetic records do not show.
 """
 
 from __future__ import annotations
@@ -20,7 +24,15 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.choice import TRIED, check_losses, fixed_seed, restored_generators, shift_parameters, tolerance_of
+from dpcli.train.engine.choice import (
+    TRIED,
+    check_losses,
+    fixed_seed,
+    restored_generators,
+    rounding_tolerance,
+    shift_parameters,
+    tolerance_of,
+)
 from dpcli.train.engine.method import Loss, no_validation_by_default, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.vectorised import one_example
@@ -29,11 +41,12 @@ from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, dra
 from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
+# More rounds and other sizes could find rarer faults (soundness), and cost time before each run. The numbers are choices.
 BATCH_SIZES = (7, 11, 13)  # candidates: a size that divides no other length identifies the dimension of the records
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
 ROUNDS = 3  # rounds of the check, each with fresh random numbers
-FEW = 8  # number of synthetic records whose losses must be finite
-SEED_BITS = 40  # length of the seeds of the program's random numbers
+FEW = 8  # number of synthetic records whose losses must be finite; arbitrary
+SEED_BITS = 40  # length of the seeds of the program's random numbers; arbitrary
 
 
 def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
@@ -104,7 +117,9 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
         InputError: The two gradients differ by more than rounding. A gradient whose norm is not finite is not compared.
     """
     rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
-    tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # kernels may add in another order in the second computation
+    # Kernels may add in another order in the second computation. The factor 1000 is a choice. The first tolerance is the smaller one for
+    # single and double precision, and the second for half precision, where 1000 epsilons are about 1.
+    tolerance = min(1000.0 * rounding, rounding_tolerance(rounding))
     with restored_generators(model):
         for _ in range(TRIED):
             record, seed = draw(1), secrets.randbits(SEED_BITS)
@@ -145,8 +160,8 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
     Raises:
         InputError: The losses differ, or a forward pass changes state. Any other error is one of the program itself.
     """
-    # In single and half precision, kernels may add in another order for another batch size, so errors may be well above one epsilon.
-    tolerance = math.pow(program.coarsest, 0.4) if program.coarsest > 1e-6 else 1e-5
+    # 1e-6 is between the epsilons of single and half precision, and 1e-5 is about 80 epsilons of single precision. Both are choices.
+    tolerance = rounding_tolerance(program.coarsest) if program.coarsest > 1e-6 else 1e-5
     tolerance = max(tolerance, tolerance_of(model))
     usual_count = batch_size_for(model, draw(1))
     with shift_parameters(model), restored_generators(model):

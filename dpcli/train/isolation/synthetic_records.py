@@ -2,6 +2,9 @@
 
 They have the shapes and types of the real records and random contents. Of the records' values, only the ranges of integers are used, as a
 program that looks up a table fails outside of it. Several kinds of numbers (KINDS) are tried, because a program may branch or fail on some.
+A task may draw synthetic records of its own; `draws_like` is for all others.
+
+A batch is a tensor whose first dimension counts the records, or a container of such tensors (engine/batches.py).
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
 LARGEST_RANGE = 2**52  # number of integers that random numbers in double precision can distinguish
-FEW_VALUES = 1000  # scalar integers with at most this number of values are drawn so that every value occurs before one is repeated
+# Scalar integers with at most this number of values are drawn so that every value occurs before one is repeated. Arbitrary.
+FEW_VALUES = 1000
+SPECIAL_SHARE = 0.1  # probability of a negative smallest integer, such as padding; arbitrary
 
 # A function that draws the given number of synthetic records. Every call draws new records.
 Draw = Callable[[int], Batch]
@@ -35,7 +40,8 @@ class NumberKind:
     scales: tuple[float, ...]
 
 
-# Kinds of numbers, the most general first: standard normal numbers, probabilities, and zeros and ones (which are also counts).
+# Kinds of numbers, the most general first: standard normal numbers, probabilities, and zeros and ones (which are also counts). The scales
+# are a choice of magnitudes. A branch that none of them reaches is not tested (soundness).
 KINDS = (
     NumberKind(lambda normal: normal, (1.0, 1e-3, 30.0, 1e3, 1e6)),
     NumberKind(torch.special.ndtr, (1.0, 0.5, 1e-3)),
@@ -98,7 +104,7 @@ class RecordForm:
         return self.integers(size).to(self.dtype)
 
     def integers(self, size: tuple[int, ...]) -> Tensor:
-        """Draw integers. A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1."""
+        """Draw integers. A negative smallest integer is assumed to be a special value, such as padding, and is drawn separately."""
         smallest = self.low.clamp(min=0)
         value_counts = (self.high - smallest).clamp(0, LARGEST_RANGE) + 1
         if not self.shape and int(value_counts) <= FEW_VALUES:  # labels and lengths: even few records have many different values
@@ -108,7 +114,7 @@ class RecordForm:
         else:
             fractions = torch.rand(size, dtype=torch.float64, device=self.device)
             numbers = smallest + torch.minimum((fractions * value_counts).long(), value_counts - 1)
-        padding = (self.low < 0) & (torch.rand(size, device=self.device) < 0.1)
+        padding = (self.low < 0) & (torch.rand(size, device=self.device) < SPECIAL_SHARE)
         return torch.where(padding, self.low, numbers)
 
 

@@ -1,7 +1,8 @@
 """Abstract execution of a training program (a model with its loss), to prove that each loss depends on one record alone.
 
-`analyze` runs the program operator by operator on fake tensors. They have no numbers, and their batch size is a symbol (batch_size.py). A
-rule for each operator (operators.py) states along which dimension its results hold records, or that it merged records. `LayoutTracker`
+rehearsal.py calls `analyze` before a run reads a record, and gets the verdict as a `Program`. `analyze` runs the program operator by
+operator on fake tensors. They have no numbers, and their batch size is a symbol (batch_size.py). A rule for each operator (operators.py,
+moves.py) states the *layout* of its results: along which dimension they hold records, or that the operator merged records. `LayoutTracker`
 (tracker.py) applies the rules.
 
 The rules cannot follow every program, such as one with a branch on values or a loop over the records. Such a program is not refused. There
@@ -32,7 +33,8 @@ from dpcli.train.isolation.synthetic_records import KINDS, NumberKind
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
 from dpcli.train.torch_internals import FakeTensorMode, enable_python_dispatcher, tree_map, without_dispatch_modes
 
-LONGEST_MESSAGE = 200  # characters of an error's message that are shown: torch may print whole tensors or graphs
+# Arbitrary number of characters of an error's message that are shown: torch may print whole tensors or graphs.
+LONGEST_MESSAGE = 200
 # Methods of tensors that read numbers or give access to memory without calling an operator.
 DIRECT_READS = ("tolist", "storage", "untyped_storage", "data_ptr", "numpy", "__array__", "__dlpack__")
 

@@ -1,10 +1,13 @@
 """A dispatch mode that follows a program operator by operator, and tracks along which dimension each tensor holds records.
 
-A dispatch mode of torch intercepts every operator that a program calls, in the forward and the backward pass. The layouts are defined in
-layout.py, and the rule of each operator is in operators.py or moves.py. `track` is the centre: it finds the layouts of a call's outputs and
-stores them. Views share memory, so a write to one of them may change the layouts of all (`StorageState`). The mode collects its results in
-`IsolationFindings`: an error if an operator combines records, and otherwise the reasons why the program is not proven to isolate them.
-traced_program.py runs a program in this mode.
+traced_program.py runs a *program* (a model with its loss) in this mode on fake tensors, which have shapes and no numbers, to prove that
+each record's loss depends on that record alone. A dispatch mode of torch intercepts every operator that a program calls, in the forward
+and the backward pass. The *layout* of a tensor says along which dimension it holds records (layout.py); the rule of each operator, which
+gives the layouts of its outputs, is in operators.py or moves.py. `track` is the centre: it finds the layouts of a call's outputs and stores
+them. Views share memory, so a write to one of them may change the layouts of all (`StorageState`).
+
+The mode collects its results in `IsolationFindings`. A *refusal* is an error, because an operator combines records. A *doubt* is a reason
+why isolation is not proven; each record is then differentiated by itself.
 """
 
 from __future__ import annotations
@@ -39,7 +42,15 @@ from dpcli.train.isolation.layout import (
     layout_if_consistent,
     leaves,
 )
-from dpcli.train.isolation.operators import CREATING, DRAWING, OPAQUE, RULES, SIZED, Rule, pointwise
+from dpcli.train.isolation.operators import (
+    CREATING,
+    CREATING_UNEQUAL,
+    GIVEN_BATCH_SIZE,
+    HIDDEN_ARGUMENTS,
+    RULES,
+    Rule,
+    pointwise,
+)
 from dpcli.train.torch_internals import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -50,8 +61,8 @@ from dpcli.train.torch_internals import (
 
 # Advice at the end of messages.
 ADVICE = "apply it over the dimensions of one example, never over the batch"
-TORCH_NAMESPACES = ("aten", "prims", "prim")
-# Operators that move all numbers of a tensor.
+TORCH_NAMESPACES = ("aten", "prims", "prim")  # namespaces of the operators that torch itself defines
+# Operators that move all numbers of a tensor, so that record indices remain record indices.
 REARRANGING = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
 SPLITTING = ("split", "unsafe_split")
 INDEXING = ("index", "index_put", "_unsafe_index")  # operators in which record indices select each record's own row
@@ -164,7 +175,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         name = func.overloadpacket.__name__
         plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ writes in place, and has the rule of add
-        readable = {key: value for key, value in values.items() if key != OPAQUE.get(plain_name)}
+        readable = {key: value for key, value in values.items() if key != HIDDEN_ARGUMENTS.get(plain_name)}
         call = Call(plain_name, readable, outputs, self.layout_of)
         self.record_properties(func, call)
         targets = [(tensor, self.layout_of(tensor)) for tensor in written_tensors(func, values)]
@@ -255,7 +266,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self.layouts_without_records(call)
         if call.name not in INDEXING and any(isinstance(layout, RecordIndices) for layout in record_layouts):
             return self.index_layout(call)
-        if batch_size.in_shape and call.name not in SIZED:  # no rule covers this use of the batch size as a length
+        if batch_size.in_shape and call.name not in GIVEN_BATCH_SIZE:  # no rule covers this use of the batch size as a length
             return Unknown(f"{call.name} with the number of records")
         return mark_differing(rule_of(func, call.name)(call), record_layouts)
 
@@ -280,7 +291,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         times = coefficient(output.shape[dims[0]])
         if len(dims) > 1 or not times:
             return Unknown(call.name)
-        return AlongRecords(dims[0], outer=1, inner=times, identical=call.name not in DRAWING)
+        return AlongRecords(dims[0], outer=1, inner=times, identical=call.name not in CREATING_UNEQUAL)
 
     def index_layout(self, call: Call) -> Layout:
         """Return the layout of record indices after an operator. Record indices that are only rearranged remain record indices."""
@@ -434,8 +445,8 @@ class BatchSizeUses(NamedTuple):
     """The arguments of an operator that depend on the batch size.
 
     Attributes:
-        in_shape: Whether a length of the output does.
-        in_numbers: Whether another number does.
+        in_shape: Whether an argument that may be a length of the output depends on it.
+        in_numbers: Whether any other number depends on it.
     """
 
     in_shape: bool
@@ -449,6 +460,7 @@ def batch_size_uses(func: Any, values: Mapping[str, Any]) -> BatchSizeUses:
         value = values.get(argument.name)
         numbers = value if isinstance(value, list | tuple) else [value]
         if any(is_symbolic(number) for number in numbers):
+            # The integers `high` and `low` of randint limit its numbers and are not lengths.
             if str(argument.real_type) in SIZE_ARGUMENTS and argument.name not in ("high", "low"):
                 in_shape = True
             else:

@@ -1,7 +1,8 @@
 """The guard of the user's own training loop. It stops the run if weights or other state changed between two private steps.
 
-A change between the steps could carry private data into the model without noise. `LoopSteps` (loop/steps.py) asks the guard before and
-after each step. The guard compares *marks* of the state (loop/marks.py): values that are equal as long as nothing has changed.
+With `dpcli.private`, the user's program takes the steps, and dpcli makes each step private. A change between the steps could carry private
+data into the model without noise. `LoopSteps` (loop/steps.py) asks the guard before and after each step. The guard compares *marks* of the
+state (loop/marks.py): values that are equal as long as nothing has changed. A *frozen* tensor is one that is not trained.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dpcli.train.loop.marks import (
     every_tensor,
     mark,
     marks_of,
-    numbers,
+    value_mark,
     version,
 )
 from dpcli.train.torch_internals import global_module_hooks, tree_leaves
@@ -80,7 +81,7 @@ class Guard:
         require_readable(self.model)
         self.modes = {module: module.training for _, module in every_module(self.model)}
         self.start, self.after_last_step = by_name(self._constant_marks()), by_name(self._step_marks())
-        self.records_read = [numbers(leaf) for leaf in tree_leaves(self.records)]
+        self.records_read = [value_mark(leaf) for leaf in tree_leaves(self.records)]
 
     def store_state(self) -> None:
         """Store marks of the weights and the optimizer state after a step."""
@@ -111,7 +112,7 @@ class Guard:
             InputError: The weights are not those of the last step. The run does not break off, so the caller can restore them.
         """
         for name, value in trained_parameters(self.model).items():
-            if self.after_last_step.get(f"the weights {name}") != [numbers(value)]:
+            if self.after_last_step.get(f"the weights {name}") != [value_mark(value)]:
                 raise InputError(
                     f"model: {name}: not the weights of the last private step. For a moving average, set train.average in the file: "
                     "finish() then writes the average. Otherwise load the last step's weights again, call finish(), and then load others"
@@ -120,7 +121,7 @@ class Guard:
     def require_same_records(self) -> None:
         """Check that the records have not changed since the run began. Raises InputError if they have."""
         for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.records_read, strict=True)):
-            if numbers(leaf) != read:
+            if value_mark(leaf) != read:
                 raise _changed(f"the records [{number}]")
 
     @contextmanager
@@ -136,7 +137,7 @@ class Guard:
     def _step_marks(self) -> Iterator[tuple[str, object]]:
         """Yield marks of the weights and the optimizer state, which steps change."""
         for name, value in trained_parameters(self.model).items():
-            yield f"the weights {name}", numbers(value)
+            yield f"the weights {name}", value_mark(value)
         known = {id(value) for value in self.model.parameters()}
         for number, (key, state) in enumerate(self.optimizer.state.items()):
             yield f"the optimizer's state [{number}]: its parameter", Identity(key)
@@ -195,7 +196,7 @@ def require_same(earlier: Mapping[str, list[object]], later: Mapping[str, list[o
 def require_readable(model: nn.Module) -> None:
     """Check that the numbers of every trained parameter can be compared. Raises InputError if one has none that can be read."""
     for name, value in trained_parameters(model).items():
-        if numbers(value).bits is None:
+        if value_mark(value).bits is None:
             raise InputError(
                 f"model: {name}: expected a parameter whose numbers can be compared between steps, found {type(value).__name__} of layout "
                 f"{value.layout}: train a dense torch.nn.Parameter"

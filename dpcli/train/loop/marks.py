@@ -1,6 +1,7 @@
 """Marks: values that change if the state of a module, a class or an optimizer changes.
 
-The guard of a loop of the user's own (loop/guard.py) compares the marks of two moments, because a changed state could carry private data.
+With `dpcli.private`, the user's own loop takes private steps. Its guard (loop/guard.py) compares the marks of two moments between which
+nothing may change, because a changed state could carry private data into the model without noise.
 
 Numbers, texts, arrays and containers of these are marked by value. Tensors are marked by identity and by value, and all other objects by
 identity. Modules are found among the registered submodules, and in the lists, tuples and dictionaries that are attributes of modules.
@@ -29,9 +30,13 @@ BY_TEXT: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, 
 BY_BYTES: tuple[type, ...] = (np.ndarray, np.generic, array)
 INTEGER_TYPES = {1: torch.uint8, 2: torch.int16}  # integer types by the size of a number in bytes; larger numbers use int32
 SIMPLE_TYPES = frozenset((type(None), bool, int, float, str))  # a value of these types is its own mark
-DEEPEST_NESTING = 32  # a container within this many containers is marked without its parts, so that a search always ends
+# A container within this many containers is marked without its parts, so that a search always ends. A change deeper inside is missed.
+# Arbitrary.
+DEEPEST_NESTING = 32
 SPECIAL_METHODS = ("__call__", "__getattr__", "__getattribute__")  # special methods that a forward pass may call
-COPIED_NUMBERS = 2**16  # a mark copies a tensor of fewer integers, and holds sums of a larger one
+# A mark copies a tensor of fewer integers, and holds sums of a larger one, which take less memory. A change that leaves all sums equal is
+# missed. The statement of a run names this number (UNCHECKED in loop/private.py).
+COPIED_NUMBERS = 2**16
 COLUMNS = 1021  # columns of the table that is summed: odd and no usual layer width, so that doubling all numbers changes the sums
 REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes of a module with its parameters, buffers and submodules
 
@@ -72,7 +77,7 @@ class TensorValue:
         return hash(self.form)
 
 
-def numbers(tensor: Tensor) -> TensorValue:
+def value_mark(tensor: Tensor) -> TensorValue:
     """Return a mark of a tensor's numbers.
 
     A tensor of a subclass is read as a plain torch tensor. The mark contains only the form for a subclass with its own dispatch, for a
@@ -111,7 +116,7 @@ def mark(value: Any) -> object:
 @mark.register
 def _tensor_mark(value: Tensor) -> object:
     """Return the tensor by identity, its numbers, and torch's count of writes if the numbers cannot be read."""
-    content = numbers(value)
+    content = value_mark(value)
     return Identity(value), content, version(value) if content.bits is None else None
 
 

@@ -1,9 +1,10 @@
 """`dpcli.private`, which makes the steps of the user's own training loop private.
 
-The loop is the caller's; each step is dpcli's: it draws the batch, clips each record's gradient, adds noise and calls the optimizer once.
-After `backward`, the caller makes that call. The caller holds a `PrivateBatch`, which names a step and shows nothing of the records. The
-guarantee needs that nothing else moves the model: a step refuses a state that it finds changed since the last one (UNCHECKED says what is
-compared). All planned steps are charged before the first noise, so a loop that stops early costs as much.
+The caller writes the loop. For each step, dpcli draws the batch, clips each record's gradient, adds noise and calls the optimizer once; or
+the caller calls the optimizer after `backward`. The caller holds a `PrivateBatch`, which names a step and shows nothing of the records. The
+guarantee requires that nothing else changes the model, so a step refuses a state that changed since the last one (UNCHECKED says what is
+compared). If the caller names a *ledger*, which holds what each release has cost, all planned steps are charged there before the first
+noise. A loop that stops early therefore costs as much.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ UNCHECKED = (
     "such as a training loss.",
 )
 
-# Number of times that a loop may ask for a batch after the last one, as a loop over many epochs does. An endless loop is then refused.
+# Number of times that a loop may ask for a batch after the last one, as a loop over many epochs does. An endless loop is then refused. The
+# number is arbitrary.
 MOST_ENDS = 1_000
 
 
@@ -62,7 +64,7 @@ class PrivateBatch(Displayed):
     __slots__ = ("number",)
 
     def __init__(self, number: int) -> None:
-        self.number = number  # this class is no dataclass, because frameworks rebuild dataclasses when they move them to a device
+        self.number = number  # not a dataclass, because frameworks rebuild dataclasses when they move them to a device
 
     def _line(self) -> str:
         return f"{self.number}"

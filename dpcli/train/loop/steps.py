@@ -1,7 +1,9 @@
 """The steps of a run whose training loop is the user's own. `dpcli.private` (loop/private.py) shows them to the user as `Private`.
 
-`LoopSteps` checks the order of the caller's calls, and that each step of the optimizer uses the noisy gradient and nothing else. The
-functions below it refuse what could change a gradient unseen: autocast, inference mode, modes that intercept operators, and hooks.
+`begin` prepares the run and reserves its cost in the ledger (run/charged_run.py). `LoopSteps` checks the order of the caller's calls, and
+that each step of the optimizer uses the noisy gradient and nothing else. Its *guard* compares the state of the model and the optimizer with
+their state after the last step (loop/guard.py). The functions at the end refuse what could change a gradient unseen: autocast, inference
+mode, modes that intercept operators, and hooks.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +66,13 @@ class Sample:
     expected_batch: float
 
 
+class KnownEpsilon(NamedTuple):
+    """An upper bound on epsilon for a number of steps."""
+
+    steps: int
+    epsilon: float
+
+
 def begin(
     plan: TrainingPlan, problem: Learning, optimizer: torch.optim.Optimizer, ledger: Ledger | None, resume: bool, seed: int | None
 ) -> LoopSteps:
@@ -114,7 +123,7 @@ class LoopSteps:
         phase: State of the run, which decides whether the next call is allowed.
         sample: Sample of the step in progress; None between steps.
         gradients: Noisy gradients that the optimizer has not used yet, by parameter name.
-        known_epsilon: Number of steps for which epsilon was computed last, and that epsilon.
+        known_epsilon: Epsilon that was computed last.
         process: Process that began the run. A fork may not continue it, because nothing would count the steps of the fork.
         lock: Lock that protects changes of the phase.
     """
@@ -125,7 +134,7 @@ class LoopSteps:
     phase: LoopPhase = LoopPhase.IDLE
     sample: Sample | None = None
     gradients: dict[str, Tensor] = field(default_factory=dict)
-    known_epsilon: tuple[int, float] = (0, 0.0)
+    known_epsilon: KnownEpsilon = field(default_factory=lambda: KnownEpsilon(0, 0.0))
     process: tuple[int, int] = field(default_factory=this_process)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -246,12 +255,12 @@ class LoopSteps:
         """Return an upper bound on epsilon for a run that is planned to end after the steps that have drawn noise so far."""
         if self.noised == 0:
             return 0.0
-        if self.known_epsilon[0] != self.noised:
+        if self.known_epsilon.steps != self.noised:
             from dpcli.analysis.account import headline
 
             costs = self.run.plan.costs([(0, self.noised), *self._repeated_portions()])
-            self.known_epsilon = self.noised, headline(costs).upper
-        return self.known_epsilon[1]
+            self.known_epsilon = KnownEpsilon(self.noised, headline(costs).upper)
+        return self.known_epsilon.epsilon
 
     def _repeated_portions(self) -> list[tuple[int, int]]:
         """Return the portions of steps that count twice."""

@@ -54,7 +54,8 @@ def radius_of(spec: object) -> float | None:
     """Return the radius of the ball onto which every model is projected, a little less than half the diameter; None if there is none."""
     if not isinstance(spec, LastIterateSpec) or spec.diameter is None:
         return None
-    return spec.diameter / 2.0 * (1.0 - 1e-12)  # so that rounding does not leave the ball
+    # A margin of several thousand machine epsilons, so that rounding does not leave the ball.
+    return spec.diameter / 2.0 * (1.0 - 1e-12)
 
 
 def require_premises(entry: Entry, train: Train, pipeline: Pipeline, path: str) -> None:

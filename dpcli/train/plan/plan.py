@@ -1,9 +1,13 @@
 """The plan of a training run, with its stages, their noise and their cost. The plan is complete before any data are read.
 
-`plan_of` reads the plan from a training file and refuses a file that training could not perform exactly. The accountant prices the entries
-of the file (its mechanisms), and training performs those that [train] selects, as stages (plan/stages.py). Both use one plan, so that they
-cannot disagree. If a run crashes, the steps after its last saved state may be taken twice: such a *portion* of the steps is charged again
-(`repeated_portions`, `costs`).
+`plan_of` reads the plan from a training file and refuses a file that training could not perform exactly. The accountant prices the
+*entries* of the file (its mechanisms), and training performs those that [train] selects, as *stages*: sequences of steps of one entry
+(plan/stages.py). Both use one plan, so that they cannot disagree. If a run crashes, the steps after its last saved state may be taken
+twice: such a *portion* of the steps is charged again (`repeated_portions`, `costs`).
+
+A *unit* is whom the guarantee protects, such as a user, who may own several records. *last-iterate* is an entry type whose price holds only
+if no model but the last one is seen (plan/descent.py). *Canaries* are records or gradients that an audit inserts to test the run
+(replay/canaries.py).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A `Feature` is a column that the file declares with its range or its domain ([train.columns.NAME]); tasks/encoding.py turns the column into
 inputs of the model. A `View` says how an image is changed at random ([train.augment]); tasks/augmentation.py makes the views. Whatever the
 encoding needs, such as a range or the number of labels, is declared in the file and never computed from the private records.
+
+The fields of a class are keys, and base/fields.py explains `Key`. A `Reader` states the setting without which a key has no effect.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
-MOST_VALUES = 10_000  # largest number of values of a category; each is an input of the model
+MOST_VALUES = 10_000  # largest number of values of a category; each is an input of the model, which takes memory. Arbitrary.
 # A whole number with a decimal part of zeros ("3.0"), or a day at midnight ("2024-05-01 00:00:00"). A file writes the number 3 as 3.0 if
 # another value of the column is missing or has a fraction, and a day with 00:00:00 if another value has a time of day.
 COLUMN_FORM = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)

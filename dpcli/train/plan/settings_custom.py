@@ -1,7 +1,8 @@
 """The keys of [train] whose model and data are the user's own code.
 
 With task = "custom", the table names functions, which `dpcli train` calls (tasks/custom.py). With task = "loop", the user's program passes
-the objects themselves to `dpcli.private` (loop/private.py), so the keys `data` and `model` have a fixed value that says so.
+the objects themselves to `dpcli.private` (loop/private.py), so the keys `data` and `model` have a fixed value that says so (`CALLERS`). The
+fields of a class are keys, and base/fields.py explains `Key`.
 """
 
 from __future__ import annotations

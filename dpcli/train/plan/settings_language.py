@@ -1,6 +1,8 @@
 """The keys of [train] with the language tasks: task = "causal-lm" predicts the next token, task = "soft-prompt" classifies texts.
 
-tasks/causal_lm.py and tasks/soft_prompt.py build the learning problems, and tasks/lm_texts.py reads the texts that the keys describe.
+The fields of a class are keys, and base/fields.py explains `Key`. tasks/causal_lm.py and tasks/soft_prompt.py build the learning problems,
+and tasks/lm_texts.py reads the texts that the keys describe. A *soft prompt* consists of trained vectors in front of each text, and an
+*adapter* of low-rank matrices that are added to the weights (`Lora`). A *verbalizer* is the word whose first token stands for a label.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dpcli.audit.own_code import code_files, digest_of_files
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
 
-NAME = r"[^\s:./\\()]+"  # name of a module or a function; it is no path and no call
+NAME = r"[^\s:./\\()]+"  # name of a module or a function; it is not a path and not a call
 CALLED = rf"{NAME}(\.{NAME})*:{NAME}"
 FUNCTION = Constraint("module:function", lambda x: re.fullmatch(CALLED, x) is not None, (("pattern", f"^{CALLED}$"),))
 HELD_OUT = "held-out"

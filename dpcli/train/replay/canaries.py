@@ -1,10 +1,12 @@
 """The canaries of an audit: synthetic records or gradients, each of which is inserted into the run if a fair coin toss says so.
 
-The keys canaries and canary of [audit] declare them. A run with canaries writes a score for each of them at its end (`write_scores`), and
-`dpcli audit` guesses from the scores which canaries were inserted (dpcli/audit). Its success gives a lower bound on epsilon. A canary
-*record* is one record more, and its score is minus its loss, so the run remains private. A canary *gradient* is added to the clipped sums
-in a direction of its own and recognised in the noisy sums: a stronger test, after which the run is not private
-(`TrainingPlan.open_to_audit`).
+The keys canaries and canary of [audit] declare them. step/prepare.py makes them for a run, which writes a score for each of them at its end
+(`write_scores`). `dpcli audit` guesses from the scores which canaries are *members*, that is, were inserted (dpcli/audit). Its success
+gives a lower bound on epsilon, which holds however the scores are computed: better scores make the bound larger. A canary *record* is one
+record more, and its score is minus its loss, so the run remains private. A canary *gradient* is added to the clipped sums in a direction of
+its own and recognised in the noisy sums: a stronger test, after which the run is not private (`TrainingPlan.open_to_audit`).
+
+C is the clipping norm, and a *stage* is a sequence of steps of one mechanism of the file (plan/stages.py).
 
 Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846.
 """
@@ -43,10 +45,12 @@ from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.batch_samplers import batch_count
 from dpcli.train.tasks.learning import Learning, evaluation_mode, to_device
 
-SCORED_TOGETHER = 256  # number of canaries whose losses are computed at once; this limits memory
-MOST_NUMBERS = 2**26  # largest count of the numbers in all directions, which are held in memory
-MOST_STEPS = 1024  # largest number of steps of correlated noise; its covariance is a matrix over the steps
-DRAWS_PER_STEP = 8  # draws of the noise, for each step, from which the covariance is estimated
+# The three limits below are for memory, and their values are arbitrary.
+SCORED_TOGETHER = 256  # number of canaries whose losses are computed at once
+MOST_NUMBERS = 2**26  # largest count of the numbers in all directions, which are held in memory: 256 MiB in single precision
+MOST_STEPS = 1024  # largest number of steps of correlated noise, whose covariance is a matrix over the steps
+# For n steps, the covariance of correlated noise is estimated from this number times n draws. More draws give better scores. Arbitrary.
+DRAWS_PER_STEP = 8
 
 Array = NDArray[np.float64]
 
@@ -85,7 +89,7 @@ class Canaries:
         replace_file(os.path.join(folder, RUN_FILE), content.encode())
 
 
-def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
+def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, *, resumed: bool) -> Canaries:
     """Return the canary records of the run in a folder. A new run draws and saves them, and a resumed run reads them again.
 
     Raises InputError if the task cannot draw synthetic records, or the saved canaries cannot be read.
@@ -115,10 +119,10 @@ def _saved_canaries(path: str) -> Canaries:
 
 @dataclass(slots=True)
 class GradientCanaries(Ranks):
-    """A single process that adds canary gradients to the clipped sums, correlates each noisy sum with them, and observes the noise.
+    """Canary gradients, which are added to the clipped sums and compared with the noisy sums.
 
-    It takes the place of the processes of the run (run/ranks.py), because a trainer passes each sample to `part`, each clipped sum to
-    `reduce`, and each noisy sum to `broadcast_tensors`. The canaries are added and observed there.
+    They take the place of the processes of the run (run/ranks.py), because a trainer passes each sample to `part`, each clipped sum to
+    `reduce`, and each noisy sum to `broadcast_tensors`. The canaries are added and the noise is observed there.
 
     Attributes:
         records: Number of records. In a batch, indices from this number on are canaries.

@@ -1,9 +1,16 @@
-"""Replays of training for `dpcli audit`. A replay takes the first steps twice, with one record and without it, with the same random draws.
+"""Replays of training for `dpcli audit`: may one record change the sum of a step by more than the file claims?
+
+A *replay* takes the first steps of training twice, with one record and without it, with the same seed. `dpcli audit` calls `replays` with
+the path of a training file, and gets the claims of the file (step_claims.py) and a function that makes a replay. audit/replay.py then
+compares the two sequences of steps with the claims: the clipped sums may differ by at most C, the clipping norm, up to rounding. A replay
+releases nothing.
 
 Differential privacy bounds what a step reveals given all earlier releases. In the run without the record, every step therefore starts from
 the weights that the run with the record released. Random draws of the model belong to records (`OwnDraws` in record_draws.py), so all other
-records draw the same numbers in both runs. audit/replay.py compares the two sequences of steps with the claims of the file: one record may
-change a sum by at most its claimed sensitivity. Replays use a seed and release nothing.
+records draw the same numbers in both runs.
+
+An *entry* is a mechanism of the file, and a *stage* a sequence of steps of one entry (plan/stages.py). Another kind of audit adds gradients
+of its own, *canary gradients*, to the sums of a whole run (canaries.py).
 """
 
 from __future__ import annotations
@@ -33,7 +40,8 @@ from dpcli.train.torch_internals import tree_map
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
-STEPS = 40  # largest number of steps of one replay, which limits its time
+# Largest number of steps of one replay. It limits the time of an audit; a fault that shows only in later steps is not found.
+STEPS = 40
 
 StepPairs = tuple[tuple[Step, ...], tuple[Step, ...]]  # steps with the record, and steps without it
 Change = Callable[[Tensor], Tensor]  # function that changes the numbers of the record before the steps
@@ -42,14 +50,14 @@ Choose = Callable[[list["Indices"], np.random.Generator], int]  # function that 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The claims of a file about a step, and a function that replays steps to test them.
+    """The claims of a file about a step, and a function that replays steps to test them. The audit asks for replays 0, 1, 2, ....
 
     Attributes:
         replay: Function of the number of the replay and a random generator. It returns the steps with the record and the steps without it.
         unseen: Sentences about properties that replays do not test.
         steps: Number of steps of the shortest replay.
-        sampled: Steps of a run in the form that an audit by canary gradients simulates; empty if it cannot simulate them.
-        observed: Number of steps of a run whose noise an audit by canary gradients tests.
+        sampled: Steps of a whole run, from which an audit with canary gradients simulates its power; empty if it cannot simulate them.
+        observed: Number of steps of a whole run whose noise an audit with canary gradients tests.
     """
 
     declared: Declared
@@ -78,8 +86,14 @@ def replays(path: str) -> Replayed:
         case, entry = divmod(index, len(firsts))
         return _steps_with_and_without(plan, firsts[entry], firsts[0], case, rng)
 
-    steps = min(min(stage.steps, STEPS) for stage in firsts)
-    return Replayed(declared, replay, tuple(unseen), steps, tuple(sampled_steps(plan)), observed_count(plan))
+    return Replayed(
+        declared=declared,
+        replay=replay,
+        unseen=tuple(unseen),
+        steps=min(min(stage.steps, STEPS) for stage in firsts),
+        sampled=tuple(sampled_steps(plan)),
+        observed=observed_count(plan),
+    )
 
 
 def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.random.Generator) -> StepPairs:
@@ -94,52 +108,61 @@ def _steps_with_and_without(plan: TrainingPlan, stage: Stage, first: Stage, case
     seed = int(rng.integers(2**62))
     batches = list(islice(prepare_trial(plan, insecure_seed(seed), Ranks()).batches(stage), min(stage.steps, STEPS)))
     choose, change = CASES[case % len(CASES)]
-    record = choose(batches, rng)
+    replay = _Replay(plan, stage, seed, batches, choose(batches, rng), change)
     noise_factor = noise_std(plan, first) / noise_std(plan, stage)
     with_record = _Recorder(noise_factor)
-    _run(plan, stage, seed, with_record, batches, record, change, present=True)
+    replay.run(with_record, present=True)
     without_record = _Recorder(noise_factor, with_record.released)
-    other_records = [batch[batch != record] for batch in batches]
-    _run(plan, stage, seed, without_record, other_records, record, change, present=False)
+    replay.run(without_record, present=False)
     return tuple(with_record.steps), tuple(without_record.steps)
 
 
-def _run(
-    plan: TrainingPlan,
-    stage: Stage,
-    seed: int,
-    recorder: _Recorder,
-    batches: list[Indices],
-    record: int,
-    change: Change,
-    present: bool,
-) -> None:
-    """Take the steps of a stage on the given batches. The recorder stores their sums and their noise.
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """The steps of a stage, to be taken with a record and without it.
 
-    Args:
+    Attributes:
+        seed: Seed of both runs.
+        batches: Indices of the records of each step, drawn while the record is present.
         record: Index of the record that is present in one run and absent in the other.
         change: Function that changes the numbers of the record before the steps.
-        present: Whether the dataset contains the record.
     """
-    prepared, draws = prepare_trial(plan, insecure_seed(seed), recorder), OwnDraws(seed)
-    trainer = prepared.trainer
-    gradients: Any = trainer.gradients
-    gradients.loss = draws.loss(gradients.loss)
-    records = _changed(trainer.records, record, change)
-    recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
-    with draws:
-        trainer.records = records if present else take(records, [row for row in range(size(records)) if row != record])
-        if size(trainer.records):
-            prepared.rehearse()  # as in a real run; a model that stores something of the first records then affects the steps
-        trainer.records = records
-        noise, recorded = prepared.noise(stage), recorder.record_batches(iter(batches))
-        trainer.advance(len(batches), recorded, noise, stage.expected_batch, lambda step: None)
-    prepared.require_buffers()
+
+    plan: TrainingPlan
+    stage: Stage
+    seed: int
+    batches: list[Indices]
+    record: int
+    change: Change
+
+    def run(self, recorder: _Recorder, *, present: bool) -> None:
+        """Take the steps. The recorder stores their sums and their noise.
+
+        Args:
+            present: Whether the dataset contains the record.
+        """
+        prepared, draws = prepare_trial(self.plan, insecure_seed(self.seed), recorder), OwnDraws(self.seed)
+        trainer = prepared.trainer
+        gradients: Any = trainer.gradients
+        gradients.loss = draws.loss(gradients.loss)
+        records = _changed(trainer.records, self.record, self.change)
+        batches = self.batches if present else [batch[batch != self.record] for batch in self.batches]
+        recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
+        with draws:
+            other_rows = [row for row in range(size(records)) if row != self.record]
+            trainer.records = records if present else take(records, other_rows)
+            if size(trainer.records):
+                prepared.rehearse()  # as in a real run; a model that stores something of the first records then affects the steps
+            # In both runs all records are in memory, so that an index refers to the same record. The batches decide which are used.
+            trainer.records = records
+            noise, recorded = prepared.noise(self.stage), recorder.record_batches(iter(batches))
+            trainer.advance(len(batches), recorded, noise, self.stage.expected_batch, lambda step: None)
+        prepared.require_buffers()
 
 
 @dataclass(slots=True)
 class _Recorder(Ranks):
-    """A single process that records the sums and the noise of each step.
+    """A recorder of the sums and the noise of each step, in the place of the processes of a run (`Ranks`).
 
     A trainer passes each clipped sum to `reduce`, and each noisy sum to `broadcast_tensors`. The recorder observes both there.
 
@@ -234,7 +257,7 @@ def _first_stored(batches: list[Indices], rng: np.random.Generator) -> int:
     return 0
 
 
-def _as_it_is(value: Tensor) -> Tensor:
+def _unchanged(value: Tensor) -> Tensor:
     return value
 
 
@@ -246,13 +269,15 @@ def _not_a_number(value: Tensor) -> Tensor:
     return torch.full_like(value, float("nan"))
 
 
-# Choices of the record, each with a change of its numbers.
+# Choices of the record, each with a change of its numbers. For a file with one entry, an audit reaches as many of them as it has replays,
+# so the order decides what a short audit tests. Large numbers (1e6 is arbitrary) should make gradients that must be clipped. A record with
+# NaNs must add zero.
 CASES: tuple[tuple[Choose, Change], ...] = (
-    (_any_drawn, _as_it_is),
+    (_any_drawn, _unchanged),
     (_first_drawn, _large),
     (_first_stored, _large),
     (_in_smallest_batch, _not_a_number),
-    (_first_drawn, _as_it_is),
+    (_first_drawn, _unchanged),
     (_first_stored, _not_a_number),
     (_any_drawn, _large),
 )

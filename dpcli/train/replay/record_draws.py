@@ -1,11 +1,12 @@
 """Random draws of a model that belong to records. If one record is removed, all other records still draw the same numbers.
 
-An audit replays a run with one record and without it (replay/program.py), so the draws of the other records, such as dropout, must not
-differ.
+An audit runs the same steps with one record and without it (replay/program.py). It compares the two sums of each step, so the draws of the
+other records, such as those of dropout, must not differ. program.py replaces the loss by one under `OwnDraws`.
 
 Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
 and the number of earlier draws in the forward pass. It does not depend on the other records or on the size of a micro-batch. A draw for the
-whole batch, such as one coin, is made once from the seed of the step.
+whole batch, such as one coin, is made once from the seed of the step. Under torch's vmap, a program seems to run for one record at a time,
+but its operators draw for all records at once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ from dpcli.train.torch_internals import (
     tree_map,
 )
 
-SHARED = b"no record's own"  # key of the draws that all records share
+SHARED = b"no record's own"  # key of the draws that all records share: any text that is not a hash of a record (16 bytes)
 
 
 @dataclass(slots=True)
@@ -217,9 +218,9 @@ def join(parts: Sequence[Any], rows: RecordDim) -> Any:
 def batch_keys(batch: Batch) -> BatchKeys:
     """Return a key for each record. It is a hash of the record's content and does not depend on its position."""
     with temporarily_clear_interpreter_stack():  # without this, vmap would intercept operators on the underlying tensors
-        leaves = [physical(leaf) for leaf in tree_leaves(batch)]
-        mapped = any(is_mapped for _, is_mapped in leaves)
-        parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
+        leaves = [underlying(leaf) for leaf in tree_leaves(batch)]
+        mapped = any(leaf.mapped for leaf in leaves)
+        parts = [leaf.tensor.detach().contiguous().cpu() for leaf in leaves]
         contents = [part.reshape(len(part), math.prod(part.shape[1:])).view(torch.uint8).numpy() for part in parts]
     keys = tuple(digest(*(content[record].tobytes() for content in contents)) for record in range(len(parts[0])))
     return BatchKeys(keys, mapped)
@@ -230,18 +231,26 @@ def digest(*parts: bytes) -> bytes:
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
-def physical(leaf: Tensor) -> tuple[Tensor, bool]:
-    """Return the tensor of all records that underlies a tensor under vmap, and whether vmap is in use.
+class UnderlyingTensor(NamedTuple):
+    """The tensor of all records that underlies a tensor under vmap. The records are in its first dimension.
 
-    The records are in the first dimension of the result.
+    Attributes:
+        mapped: Whether vmap is in use. Without it, the tensor underlies itself.
     """
+
+    tensor: Tensor
+    mapped: bool
+
+
+def underlying(leaf: Tensor) -> UnderlyingTensor:
+    """Return the tensor of all records that underlies a tensor."""
     mapped = False
     while functorch.is_functorch_wrapped_tensor(leaf):
         dimension = functorch.maybe_get_bdim(leaf)
         leaf = functorch.get_unwrapped(leaf)
         if dimension >= 0:
             leaf, mapped = leaf.movedim(dimension, 0), True
-    return leaf, mapped
+    return UnderlyingTensor(leaf, mapped)
 
 
 @contextmanager

@@ -1,8 +1,12 @@
 """The claims of a training file about each step, and the steps of a real run that are compared with them.
 
-The claims are about the clipped sums, the noise and the samples. Audits compare them with the steps of a replay (replay/program.py), or
-with those of a run with canary gradients (replay/canaries.py, `ObservedSteps`), by the checks of audit/replay.py. Entries may declare
-different noise, but the audit knows one standard deviation, that of the first entry. The noise of other entries is scaled to it.
+The claims are about the clipped sums, the noise and the samples. `dpcli audit` compares them, by the checks of audit/replay.py, with one of
+two things: the steps of a *replay*, which takes the first steps with and without one record (replay/program.py), or the steps of a real run
+into whose sums the audit inserted *canary gradients* of its own (replay/canaries.py). `ObservedSteps` keeps the steps of such a run.
+
+An *entry* is a mechanism of the file, and a *stage* a sequence of steps of one entry. Entries may declare different noise, but the audit
+knows one standard deviation, that of the first entry. The noise of other entries is scaled to it. Sums and noise are in units of C, the
+clipping norm.
 """
 
 from __future__ import annotations
@@ -22,10 +26,11 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
-from dpcli.train.step.loop import first_step_std
+from dpcli.train.step.loop import ROUNDING_OF_RECORD, first_step_std
 
-# Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch. Training enlarges the noise by it.
-ROUNDING_OF_RECORD = 4.0 * 2.0**-23
+# Limits of the time and the memory of the statistical checks. Fewer numbers detect only larger faults. The values are arbitrary.
+MOST_KEPT_STEPS = 1024  # largest number of steps that are kept, because each is compared with every other
+MOST_KEPT_NUMBERS = 2**24  # largest count of the numbers of noise that are kept: 64 MiB in single precision
 
 
 def claims_of(plan: TrainingPlan, records: int, significance: float = 0.05) -> Declared:
@@ -81,19 +86,18 @@ def record_rate(plan: TrainingPlan, stage: Stage) -> float:
     return min(1.0, stage.expected_batch / plan.size)
 
 
-MOST_STEPS = 1024  # largest number of steps that are kept, because each is compared with every other
-MOST_NUMBERS = 2**24  # largest count of the numbers of noise that are kept: 64 MiB
-
-
 def observed_count(plan: TrainingPlan) -> int:
     """Return the number of steps that are kept."""
     return len(_kept_steps(plan))
 
 
 def _kept_steps(plan: TrainingPlan) -> range | list[int]:
-    """Return the numbers, from 0, of the steps that are kept. Of a run of correlated noise, this is the first step."""
+    """Return the numbers, from 0, of the steps that are kept.
+
+    Correlated noise depends on the noise of earlier steps. If an entry has such noise, the first step of every stage is kept.
+    """
     steps = [stage.start for stage in plan.stages] if is_correlated(plan) else range(plan.steps)
-    return steps[:: math.ceil(len(steps) / MOST_STEPS)]
+    return steps[:: math.ceil(len(steps) / MOST_KEPT_STEPS)]
 
 
 @dataclass(slots=True)
@@ -122,7 +126,7 @@ class ObservedSteps:
         self.singles += 1
 
     def add(self, number: int, batch_size: int, sums: Mapping[str, Tensor], noisy: Mapping[str, Tensor], bound: float) -> None:
-        """Add a step. At most about MOST_NUMBERS numbers of the noise of all steps are kept, evenly spaced in each tensor.
+        """Add a step. At most about MOST_KEPT_NUMBERS numbers of the noise of all steps are kept, evenly spaced in each tensor.
 
         Args:
             number: Number of the step, from 0.
@@ -134,7 +138,7 @@ class ObservedSteps:
             return
         stage = self.plan.stage_at(number)
         scale = noise_std(self.plan, self.plan.first_stages[0]) / noise_std(self.plan, stage) / bound
-        most = max(1, MOST_NUMBERS // (len(self.kept) * len(sums)))
+        most = max(1, MOST_KEPT_NUMBERS // (len(self.kept) * len(sums)))
         noise, largest = {}, 0.0
         for name, value in sums.items():
             stride = math.ceil(value.numel() / most)
@@ -152,5 +156,6 @@ class ObservedSteps:
         """
         claims = claims_of(self.plan, records, significance)
         message = f"longest of {self.singles:,} single records: {self.longest:.6g}, declared {claims.sensitivity:.6g}"
-        clipping = ReplayCheck("clipping of single records", self.longest <= claims.sensitivity * (1.0 + ROUNDING), message)
+        passed = self.longest <= claims.sensitivity * (1.0 + ROUNDING)
+        clipping = ReplayCheck("clipping of single records", passed=passed, message=message)
         return (clipping, *observed_checks(list(self.runs.values()), claims))

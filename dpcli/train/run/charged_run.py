@@ -1,7 +1,8 @@
 """A training run with its charge in the ledger: how it starts, resumes, pauses and ends.
 
-The run is one of `dpcli train`, or one of the user's own loop with `dpcli.private`. `charged_run` prepares it and reserves its cost in the
-ledger. The caller takes steps; the first one calls `ChargedRun.start`, which saves a state and makes the charge permanent. At the end,
+The *ledger* holds what each release has cost, and refuses a run that would exceed the budget. The run is one of `dpcli train`
+(training_run.py), or one of the user's own loop with `dpcli.private` (loop/steps.py). `charged_run` prepares it and reserves its cost in
+the ledger. The caller takes steps; the first one calls `ChargedRun.start`, which saves a state and makes the charge permanent. At the end,
 `ChargedRun.end` writes the files and commits the charge. A charged run can therefore be resumed after a crash at any point. Steps that may
 have been taken before a crash are charged again. A run that an error stops before its first step gives its reservation back.
 
@@ -28,7 +29,7 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
 from dpcli.train.run.outcome import METRICS, STATE, Outcome
 from dpcli.train.run.processes import first_process
-from dpcli.train.run.results import finish_run, log, remove_state, try_to_measure
+from dpcli.train.run.results import append_metrics, finish_run, remove_state, try_to_measure
 from dpcli.train.run.saved_state import Checkpoint, load_checkpoint, matching_checkpoint, save
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     Prepare = Callable[[TrainingPlan, Streams, Ranks, Checkpoint | None, str], Prepared]
 
 
-def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
+def initial_state(plan: TrainingPlan, ledger: Ledger | None, folder: str, *, resume: bool, private: bool) -> Checkpoint:
     """Return the state at the start of a run: the saved state with --resume, or a new one otherwise.
 
     Args:
@@ -55,7 +56,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
     plan.require_budget()
     _require_unfinished(folder, state, ledger)
     if resume:
-        return _resumed_state(plan, ledger, private, state)
+        return _resumed_state(plan, ledger, state, private=private)
     if os.path.lexists(state):
         raise InputError(
             f"{folder}: expected a new folder, found the state of a run that did not end: continue it with --resume, or remove {STATE} "
@@ -76,7 +77,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
     )
 
 
-def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, state: str) -> Checkpoint:
+def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, state: str, *, private: bool) -> Checkpoint:
     """Return the saved state. If steps may be repeated, the number of the present step is added to `resumed`.
 
     Raises:
@@ -251,7 +252,7 @@ def charged_run(
             "the audit sees its noisy sums, so its model is not private"
         )
     private = seed is None and not plan.open_to_audit
-    initial = ranks.broadcast(initial_state(plan, ledger, resume, private, folder) if ranks.first else None)
+    initial = ranks.broadcast(initial_state(plan, ledger, folder, resume=resume, private=private) if ranks.first else None)
     streams = system_entropy() if seed is None else insecure_seed(seed, initial.step)
     prepared = prepare(plan, streams, ranks, initial if initial.model else None, folder)
     warn_of_loop(prepared, seconds_per_record=prepared.rehearse())
@@ -331,7 +332,8 @@ class ChargedRun:
         if self.plan.final_only:
             return None
         metrics, error = try_to_measure(self.prepared)
-        log(self.folder, {"step": step, **metrics, **({} if error is None else {"unmeasured": error})}, self.ranks)
+        record = {"step": step, **metrics, **({} if error is None else {"unmeasured": error})}
+        append_metrics(self.folder, record, self.ranks)
         return metrics
 
     def save(self, clean: bool = False) -> None:

@@ -37,7 +37,8 @@ TYPES = {
 }
 RUN_FILES = (MODEL, STATEMENT, PIPELINE)  # files that every description names
 ADAPTER_FILE = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # names of the files that PEFT writes
-LARGEST_COUNT = 2**31  # every count in the facts about a model is below this limit
+# Every count in the facts about a model is below this limit; a larger one is refused as malformed. Arbitrary.
+LARGEST_COUNT = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def read_json(path: str, kind: str) -> Any:
         kind: Expected kind of file, for messages.
 
     Raises:
-        ValueError: The file is too long, or is no such JSON. RecursionError: it is nested too deeply.
+        ValueError: The file is too long, or is not such JSON. RecursionError: it is nested too deeply.
         InputError: The file cannot be read.
     """
     data = read_bytes(path, kind)

@@ -1,7 +1,8 @@
 """The outcome of a run, and the names of the files that it leaves in its folder.
 
 run/results.py makes the outcome when the run ends and writes the files. The documents and the statement (train/documents) only read it. The
-names are part of the interface: later commands, and users, look for the files by them.
+names are part of the interface: later commands, and users, look for the files by them. The *statement* tells the users of the model what
+was guaranteed, in Markdown, and the *description* (model.json) holds facts about the model and the guarantee, as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dpcli.base.rounding import up
 from dpcli.sessions.folder import LOCK
 from dpcli.train.plan.plan import Portion, TrainingPlan
 
-# Reasons why a run is not private.
+# Reasons why a run is not private. The second is for *canary gradients*, which an audit adds to the sums (replay/canaries.py).
 SEEDED = "the noise was drawn from a seed that somebody knows"
 OPEN_TO_AUDIT = "an audit inserted gradients into the sums, and its scores reveal the noise"
 # Names of the files of a run.

@@ -19,7 +19,8 @@ from types import FrameType
 # Signals that ask a run to stop.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-WORTH_ALL_THREADS = 0.5  # a step that takes at least this many seconds on one thread uses all threads
+# A step that takes at least this many seconds on one thread uses all threads; arbitrary, affects speed alone.
+WORTH_ALL_THREADS = 0.5
 
 
 def first_process() -> bool:

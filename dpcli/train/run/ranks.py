@@ -23,7 +23,7 @@ from dpcli.train.run.processes import several_processes
 from dpcli.train.torch_internals import tree_flatten, tree_unflatten
 
 T = TypeVar("T")
-CHUNK_BYTES = 2**26  # records are hashed and sent in chunks of this many bytes, which limits the memory of copies
+CHUNK_BYTES = 2**26  # records are hashed and sent in chunks of this many bytes, which limits the memory of copies; arbitrary
 
 
 class Ranks:

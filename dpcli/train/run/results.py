@@ -183,7 +183,7 @@ def try_to_measure(prepared: Prepared) -> Measurement:
         return Measurement({}, str(error))
 
 
-def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
+def append_metrics(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
     """Append a line to the file of metrics. Only the first process writes it. JSON has no infinity or NaN, so null replaces them."""
     if ranks.first:
         line = json.dumps({name: _finite(value) for name, value in record.items()})
@@ -220,4 +220,4 @@ def _write_model(outcome: Outcome, prepared: Prepared) -> None:
 
         save_adapter(prepared.problem.model, outcome.plan.train.model, adapter)
     last_record = {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **stamp}
-    log(outcome.folder, last_record, prepared.trainer.ranks)
+    append_metrics(outcome.folder, last_record, prepared.trainer.ranks)

@@ -2,7 +2,9 @@
 
 They draw exactly as the accountant assumes. Rates come from the declarations in the file, never from the number of records: a rate of
 batch_size / len(data) would depend on the record whose absence must be hidden. `Prepared.batches` in step/prepare.py chooses among
-`sampler`, `correlated_sampler` and `descent_sampler` by the mechanism of the entry. A batch is an array of increasing record numbers.
+`sampler`, `correlated_sampler` and `descent_sampler` by the *entry*, a mechanism of the file with its sampling. `descent_sampler` is for
+the entry type `last-iterate`, which prices a run of which only the last model is released. A batch is an array of increasing record
+numbers. A *pass* goes through the data once.
 
 The state of a sampler is not saved. A resumed run therefore draws new batches, and an interrupted pass costs as much as a complete one.
 """
@@ -94,6 +96,7 @@ def correlated_sampler(
         if rate is None:
             return islice(cycle(_shuffled(population, size, batch_count(spec), stream)), spec.iterations)
         groups = list(_shuffled(population, size, spec.min_separation, stream))
+        # A group is drawn from in one of min_separation steps, so the rate within it is higher by this factor.
         return islice(_samples_of(groups, rate * spec.min_separation, stream), spec.iterations)
 
     return chain.from_iterable(batches_of_run() for _ in repeat(None))

@@ -4,8 +4,9 @@ A step draws a sample and clips the gradient of each record. It adds the clipped
 The noisy sum is the release of the step. The update of the weights and their moving average only post-process it. Adaptive clipping also
 releases a noisy count, which the accountant includes.
 
-`Trainer` takes the steps. It is given what a step needs: the engine that computes clipped sums (train/engine), the samples
+`Trainer` takes the steps. It is given what a step needs: the *engine*, which computes clipped sums (train/engine), the samples
 (sampling/batch_samplers.py), the noise (train/noise.py), and the processes of the run (run/ranks.py). step/prepare.py puts them together.
+C is the bound on the clipped gradient of one record. A *micro-batch* is a part of a sample that is in memory at once.
 
 Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile); De et
 al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
@@ -41,12 +42,17 @@ if TYPE_CHECKING:
     from dpcli.train.isolation.checked_sums import CheckedSums
 
 
+# Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch: four machine epsilons. The noise is
+# enlarged by it (`Prepared.rounding`), so too small a value would make the guarantee false; a larger one adds noise.
+ROUNDING_OF_RECORD = 4.0 * 2.0**-23
+
+
 @dataclass(slots=True)
 class WeightAverage:
     """A moving average of the trained weights.
 
     Each step moves the average towards the weights by the fraction 1 - decay of their difference. The decay of step t is at most
-    t / (t + 9), so that the average soon forgets the first weights.
+    t / (t + 9), so that the average soon forgets the first weights. This is the usual warm-up (1 + n) / (10 + n), with n = t - 1.
 
     Attributes:
         decay: Largest decay, which the file declares.

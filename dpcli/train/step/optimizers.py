@@ -1,7 +1,7 @@
 """The optimizers that [train] may declare, including AdamBC, and the schedules of their learning rates.
 
-An optimizer only post-processes noisy gradients, so its choice does not change the cost. A new one needs a line in OPTIMIZERS and its name
-in the key `optimizer` of plan/settings.py.
+step/prepare.py makes the optimizer and the schedule of a run of `dpcli train`. An optimizer only post-processes noisy gradients, so its
+choice does not change the cost. A new one needs a line in OPTIMIZERS and its name in the key `optimizer` of plan/settings.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AdamBC(torch.optim.Optimizer):
 
     Args:
         floor: Lower bound on the corrected second moment, in units of the variance of the noise. The paper's gamma' is the product of
-            `floor` and this variance.
+            `floor` and this variance. The default is a choice, which affects the trained model and not its privacy.
         betas: Decays of the moving averages of g and g^2.
     """
 

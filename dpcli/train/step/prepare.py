@@ -1,9 +1,11 @@
 """The preparation of a run, which turns a plan, its data, model, optimizer and canaries into a trainer that can take steps.
 
-`prepare` is for the files of `dpcli train`: the task of [train] builds the learning problem. `assemble` is for `dpcli.private` too, whose
-caller passes the problem and the optimizer. Nothing is charged yet, so the preparation passes no private record to the model or its loss:
-`Prepared.rehearse` tries on synthetic records whatever could fail. With canaries, an audit inserts records or gradients of its own
-(replay/canaries.py). The key `engine` of [train] chooses the code that clips and sums (ENGINES).
+A *plan* is what a training file says (plan/plan.py); its *stages* are sequences of steps of one *entry*, a mechanism of the file. `prepare`
+is for the files of `dpcli train`: the task of [train] builds the learning problem. `assemble` is for `dpcli.private` too, whose caller
+passes the problem and the optimizer. Nothing is charged yet, so the preparation passes no private record to the model or its loss:
+`Prepared.rehearse` tries on synthetic records whatever could fail, and is called the *rehearsal*. *Canaries* are records or gradients that
+an audit inserts into the run, to test it (replay/canaries.py). The key `engine` of [train] chooses the *engine*, the code that clips and
+sums (ENGINES).
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from dpcli.train.run.processes import choose_threads
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.batch_samplers import correlated_sampler, descent_sampler, sampler
 from dpcli.train.sampling.units import by_unit, with_bounded_units
-from dpcli.train.step.loop import AdaptiveNorm, Samples, Trainer, WeightAverage, gradient_spec
+from dpcli.train.step.loop import ROUNDING_OF_RECORD, AdaptiveNorm, Samples, Trainer, WeightAverage, gradient_spec
 from dpcli.train.step.optimizers import optimizer_of, rate_schedule, set_noise_variance
 from dpcli.train.tasks.learning import Learning, Metrics, learning, to_device
 from dpcli.train.tasks.user_code import call_on_records
@@ -53,7 +55,8 @@ from dpcli.train.trained.weights import released_weights
 if TYPE_CHECKING:
     from dpcli.train.run.saved_state import Checkpoint
 
-LEAST_SHARE = 0.9  # share of the declared size; with fewer records there is a warning, if their number is public
+# Share of the declared size. With fewer records there is a warning, if their number is public. Arbitrary; it affects the warning alone.
+LEAST_SHARE = 0.9
 # Classes of the engines, by the name in the file.
 ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus": "dpcli.train.engine.opacus:OpacusGradients"}
 
@@ -191,7 +194,7 @@ class Prepared:
         micro-batch is computed in single precision, and its norm is at most physical_batch_size times C. Micro-batches are added in double
         precision.
         """
-        return 4.0 * float(torch.finfo(torch.float32).eps) * self.plan.train.physical_batch_size
+        return ROUNDING_OF_RECORD * self.plan.train.physical_batch_size
 
     def weights(self) -> dict[str, Tensor]:
         """Return the trained parameters if others are frozen, or the whole model otherwise. A tensor with several names occurs once."""
@@ -339,7 +342,7 @@ def _weight_average(plan: TrainingPlan, model: nn.Module, saved: Checkpoint | No
 
 def _record_canaries(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool) -> Canaries:
     """Return the canary records of an audit. The first process draws and saves them, and sends them to the other processes."""
-    drawn = record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None
+    drawn = record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed=resumed) if ranks.first else None
     return ranks.broadcast(drawn)
 
 

@@ -2,8 +2,8 @@
 
 `arrays` returns the private and the public records of a [train] table. It reads each source (`_read`) and checks its records
 (`_checked_records`). Messages of errors quote no value, because the records are private. `path` is the path of the training file, from
-whose folder relative names start, and `place` that of the data file, with which messages begin. A window (`rows`, `only`) restricts the
-records to blocks of a ledger (ledger/blocks/rows.py).
+whose folder relative names start, and `place` is the path of the data file, with which messages begin. A window (`rows`, `only`) restricts
+the records to blocks of a ledger (ledger/blocks/rows.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Header of a member in a zip file, of which only the lengths of the member's name and of its extra field are read.
 MEMBER_HEADER = struct.Struct("<26xHH")
-CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once; this limits memory
+CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once; this limits memory. Arbitrary.
 
 
 def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:

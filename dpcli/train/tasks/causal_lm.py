@@ -2,7 +2,8 @@
 
 `build` makes the learning problem (tasks/learning.py). lm_texts.py reads the records, and lm_models.py the model. A record is a line, a
 paragraph, a row or a window of text, as the key `record` declares. The record is the unit of privacy unless the key `units` names a larger
-unit. If a text is cut into windows, each window is a record.
+unit. If a text is cut into windows, each window is a record. (The parameter `rows` is another kind of window: some blocks of a ledger, to
+which the private records are restricted.)
 """
 
 from __future__ import annotations

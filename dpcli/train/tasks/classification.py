@@ -2,7 +2,10 @@
 
 `build` makes a learning problem (tasks/learning.py) of the [train] table. array_files.py reads the records. `path` is the path of the
 training file, from whose folder the user's code is imported. trained/classifier.py builds the model again from the `facts` that a run
-saves, and uses `model_of`, `require_scores` and `scores_of` too.
+saves, and uses `model_of`, `require_scores` and `scores_of` too. A *window* (`rows`) restricts the private records to some blocks of a
+ledger (ledger/blocks/rows.py).
+
+The built-in models have no layer that combines records: the convolutional one (`_cnn`) has group normalisation. Its widths are choices.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from dpcli.train.tasks.encoding import input_names
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.user_code import build_model, code_of
 
-SCORED_TOGETHER = 1024  # number of records whose scores are computed at once; this limits memory
+SCORED_TOGETHER = 1024  # number of records whose scores are computed at once; this limits memory. Arbitrary.
 
 
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
@@ -117,7 +120,7 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
     problem = Learning(
         model=model,
         loss=loss_of(train),
-        records=pair(data.private),
+        records=tensors_of(data.private),
         measure=measure_of(model, data.public),
         units=data.private.units,
         draw=partial(synthetic_examples, shape, data.classes),
@@ -155,7 +158,7 @@ def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path:
         raise InputError(f"{expected} in float32, found {scores.dtype}")
 
 
-def pair(records: CheckedRecords) -> tuple[Tensor, Tensor]:
+def tensors_of(records: CheckedRecords) -> tuple[Tensor, Tensor]:
     """Return inputs and labels as tensors."""
     return torch.from_numpy(np.ascontiguousarray(records.inputs)), torch.from_numpy(np.ascontiguousarray(records.labels))
 
@@ -188,7 +191,7 @@ def measure_of(model: nn.Module, public: CheckedRecords | None) -> Callable[[], 
     """Return a function that measures the accuracy on public records. Without such records, the function returns no metrics."""
     if public is None:
         return dict
-    inputs, labels = pair(public)
+    inputs, labels = tensors_of(public)
 
     def measure() -> Metrics:
         correct = scores_of(model, inputs).argmax(1) == labels

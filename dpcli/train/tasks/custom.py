@@ -23,7 +23,7 @@ from dpcli.train.plan.sources import same_source_error
 from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.files import owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode, tensors, to_device
-from dpcli.train.tasks.user_code import build_model, call_on_records, code_of, private_result, result, user
+from dpcli.train.tasks.user_code import build_model, call_on_records, code_of, own_function, private_result, public_result
 from dpcli.train.torch_internals import tree_flatten, tree_leaves, tree_map
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def build(train: Custom, path: str) -> Learning:
     records, units = _data(train, path, model)
     problem = Learning(
         model=model,
-        loss=own_loss(train.loss, user(train.loss, path)),
+        loss=own_loss(train.loss, own_function(train.loss, path)),
         records=records,
         draw=_draw(train, records, path, model),
         measure=measure_of(train, path, model, records),
@@ -89,7 +89,7 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
     """Return the user's function that draws synthetic records, in a wrapper that checks its result; None if the file names none."""
     if train.canary is None:
         return None
-    source, function = train.canary, user(train.canary, path)
+    source, function = train.canary, own_function(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
         records_drawn = as_records(call_user_code(source, function, count, stream.bulk()), source, path, model)
@@ -114,8 +114,8 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
     """
     if train.metric is None or train.public is None:
         return dict
-    source, function = train.metric, user(train.metric, path)
-    public = as_records(result(train.public, path), train.public, path, model)
+    source, function = train.metric, own_function(train.metric, path)
+    public = as_records(public_result(train.public, path), train.public, path, model)
     if records is not None and same_numbers(public, records):
         raise same_source_error(path, train.public, train.data)
 

@@ -2,8 +2,9 @@
 
 An *owner* is whom a record belongs to; a *window* is a part of the data by blocks of a ledger, and rows outside of it are never returned. A
 *unit* is an owner or, if owners are bounded in each block, an owner in a block. No error message quotes a value of the data, because the
-data are private. The readers must not guess: of two columns of one name, one would be lost, and owners of two types would make two people
-of one. `place` is the path of the data file, with which messages begin, and `only` the window to which rows are restricted, None for all.
+data are private. The readers refuse what is ambiguous: of two columns with the same name one would be lost, and an owner who is written as
+1 and as "1" would count as two people. `place` is the path of the data file, with which messages begin, and `only` the window to which rows
+are restricted, None for all.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
     with open(place, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
         number, first_line = -1, 1  # number -1 is the row of the names
-        for values in reader:  # a row may have several lines, and an empty line is no row
+        for values in reader:  # a row may have several lines, and an empty line is not a row
             if values and number == row:
                 break
             number += bool(values)

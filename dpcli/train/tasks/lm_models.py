@@ -1,7 +1,8 @@
 """The language models that training uses, for the tasks "causal-lm" and "soft-prompt" and for their trained models (train/trained).
 
-The functions load models, add low-rank adapters and soft prompts, compute logits, and save adapters in the format of PEFT. `path` is the
-path of the training file: relative names start from its folder, and messages begin with it.
+The functions load models, add low-rank adapters (`lora`) and soft prompts (`Prompted`, trained vectors in front of each text), compute
+logits, and save adapters in the format of PEFT. `path` is the path of the training file: relative names start from its folder, and messages
+begin with it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dpcli.train.tasks.lm_library import library, load_pretrained, quiet
 from dpcli.train.tasks.lm_texts import tokenizer_source
 from dpcli.train.tasks.user_code import build_model, code_of
 
-SHOWN = 3  # largest number of missing weights that a message names
+MOST_NAMED = 3  # largest number of missing weights that a message names; arbitrary
 
 FLAGS: dict[str, Any] = {"use_cache": False}  # additional arguments of every call of a model of transformers
 
@@ -89,7 +90,7 @@ def causal_model(name: str, path: str, table: str = "train") -> nn.Module:
     load = library("transformers").AutoModelForCausalLM.from_pretrained
     loaded, report = load_pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
     if report["missing_keys"]:
-        absent = ", ".join(sorted(report["missing_keys"])[:SHOWN])
+        absent = ", ".join(sorted(report["missing_keys"])[:MOST_NAMED])
         raise InputError(f"{path}: {table}.model: expected the weights of a causal language model; {absent} have none")
     model: nn.Module = loaded
     return model.eval()

@@ -2,7 +2,9 @@
 
 The texts become rows of token ids of equal length, padded with -100. A tokenizer must be public, because its vocabulary reveals much about
 the text from which it was made. `path` is the path of the training file, from whose folder relative names start, and `place` that of a file
-of texts; messages begin with one of them. `only` is the window to which rows are restricted, None for all.
+of texts; messages begin with one of them. `only` and `rows` name the *window* to which rows are restricted, some blocks of a ledger
+(ledger/blocks/rows.py), None for all. With `record = "window"`, a window is instead a part of a text. A *unit* is the owner of texts, or
+an owner in a block if owners are bounded in each block separately.
 """
 
 from __future__ import annotations

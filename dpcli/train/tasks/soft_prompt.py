@@ -1,7 +1,9 @@
 """The task "soft-prompt": a frozen language model with a trained prompt classifies texts. Its next token is the word of a label.
 
 With labels ["1", "2"], verbalizers ["bad", "good"] and template "{text} It was", the model reads the prompt (trained vectors, `Prompted` in
-lm_models.py) and "great soup It was", and the label is "2" if the score of the first token of "good" is higher than that of "bad".
+lm_models.py) and "great soup It was", and the label is "2" if the score of the first token of "good" is higher than that of "bad". A
+*verbalizer* is the word of a label. `build` makes the learning problem (tasks/learning.py) of the [train] table. A *window* (`rows`)
+restricts the private texts to some blocks of a ledger. `path` is the path of the training file, with which messages begin.
 
 Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
 """
@@ -94,7 +96,7 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: s
 def tokenize_with_labels(texts: Texts, train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> tuple[Tensor, Tensor]:
     """Return the token ids of texts, of shape (n, T), and their labels, of shape (n,)."""
     ids = prompts(texts.texts, train, tokens, vocabulary_size, path)
-    return ids, torch.tensor(numbers(texts.labels or [], train.labels, path))
+    return ids, torch.tensor(label_indices(texts.labels or [], train.labels, path))
 
 
 def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, vocabulary_size: int, path: str) -> Tensor:
@@ -107,7 +109,7 @@ def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, vocabulary
     return pad(rows, vocabulary_size, path)
 
 
-def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
+def label_indices(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
     """Return the index of each label among the declared labels: "good" or 1 gives 1 if the declared labels are "bad" and "good".
 
     An integer counts as an index, unless a declared label is itself a number. Raises InputError for a label that is not declared.

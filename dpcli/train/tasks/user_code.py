@@ -1,7 +1,8 @@
 """Calls of the user's own functions. They are imported from the folder of the training file, or from the current folder.
 
-A function is named "module:function". One that handles private records is called by `private_result` or `call_on_records`, which hide its
-error messages, because these may quote a record. `path` is the path of the training file, from whose folder relative names start.
+A function is named "module:function", and `own_function` returns it. A function that handles private records is called by `private_result`
+or `call_on_records`, which hide its error messages, because these may quote a record. `path` is the path of the training file, from whose
+folder relative names start.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Raised(DpcliError, RuntimeError):
     """
 
 
-def user(target: str, path: str) -> Callable[..., Any]:
+def own_function(target: str, path: str) -> Callable[..., Any]:
     """Return the function that "module:function" names. Raises InputError if there is none."""
     return user_function(target, _folders(path))
 
@@ -38,12 +39,12 @@ def _folders(path: str) -> tuple[str, ...]:
     return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
 
-def result(target: str, path: str) -> Any:
+def public_result(target: str, path: str) -> Any:
     """Return the result of a function that takes no arguments.
 
     If the function raises an error, the message is shown in an InputError. Do not use this for functions that read private data.
     """
-    return call_user_code(target, user(target, path))
+    return call_user_code(target, own_function(target, path))
 
 
 def build_model(target: str, data: str, path: str) -> nn.Module:
@@ -53,7 +54,7 @@ def build_model(target: str, data: str, path: str) -> nn.Module:
         InputError: The function raises an error, returns no module, or calls the function `data` that returns the private records. Weights
             and constants that depend on records would be released without noise.
     """
-    function, called_code = user(target, path), set[object]()
+    function, called_code = own_function(target, path), set[object]()
 
     def record_call(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
@@ -64,7 +65,7 @@ def build_model(target: str, data: str, path: str) -> nn.Module:
     try:
         model = call_user_code(target, function)
     finally:
-        sys.setprofile(profiler if callable(profiler) else None)  # cProfile's is no function and cannot be set again
+        sys.setprofile(profiler if callable(profiler) else None)  # cProfile's profiler is not a function and cannot be set again
     module, _, name = data.partition(":")
     loaded = getattr(sys.modules.get(module), name, None)  # a module that is not loaded was not called
     if callable(loaded) and getattr(inspect.unwrap(loaded), "__code__", None) in called_code:
@@ -95,7 +96,7 @@ def private_result(target: str, path: str) -> Any:
 
     If the function raises an error, the InputError omits its message, which may quote a record.
     """
-    function = user(target, path)
+    function = own_function(target, path)
     try:
         return function()
     except DpcliError:

@@ -1,6 +1,8 @@
 """The attestation of a training run, and its verification. An attestation is an in-toto statement about the file of the model.
 
-The attestation is unsigned. A tool such as cosign can sign its bytes as the payload of a DSSE envelope. This module does not import torch.
+`dpcli attest` writes it and verifies it. It is computed from the *description* of the run (model.json, run/description.py), after epsilon
+was computed again from the run's copy of its training file. The attestation is unsigned. A tool such as cosign can sign its bytes as the
+payload of a DSSE envelope. This module does not import torch.
 
 Source: in-toto Attestation Framework, Statement v1; DSSE v1.0.
 """
@@ -23,7 +25,9 @@ from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:dpcli:private-training:v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-ROUNDING = 1e-9  # accepted relative difference of epsilon, because an accountant's rounding may differ between machines
+# Accepted relative difference of epsilon, because an accountant's rounding may differ between machines. A choice: a run may claim an
+# epsilon that is smaller by this share than the one that this machine computes.
+ROUNDING = 1e-9
 
 KIND = "an attestation that dpcli attest writes"  # what a file must be, in words
 

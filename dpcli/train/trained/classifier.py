@@ -1,7 +1,8 @@
 """The trained model of a classification task, and readers of the records that it classifies.
 
 The readers differ from those of training (tasks/array_files.py): here the records have no labels or owners, or they are ignored. `place` is
-the source of the records, with which messages begin; `shape` is the shape of one record's inputs.
+the source of the records, with which messages begin; `shape` is the shape of one record's inputs. `rows` is the window, some blocks of a
+ledger, to which the training records were restricted; the column that decides the block is not an input.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A model of transformers is written by transformers, with its tokenizer, and read again for comparison. An adapter is copied in the format of
 PEFT, and any other model in the format of `dpcli.load_model`. All of it was released by the run, so publishing the folder costs no epsilon.
+An *adapter* holds the trained weights on top of a public model. The *description* of a run (model.json) holds its guarantee and the SHA-256
+of its files (run/description.py).
 """
 
 from __future__ import annotations

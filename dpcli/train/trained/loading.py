@@ -69,12 +69,12 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
 
 def _require_code(train: Train, description: Description) -> None:
     """Import the user's module. Raises InputError if it was changed after training, because it may use the weights in another way."""
-    from dpcli.train.tasks.user_code import code_of, user
+    from dpcli.train.tasks.user_code import code_of, own_function
 
     place, trained = place_of(description, train.model), description.model.get("code_sha256")
     digest = code_of(train.model, place).get("code_sha256")
     if ":" in train.model and digest in (None, trained):  # if there is no file, the import raises an error
-        user(train.model, place)
+        own_function(train.model, place)
     if digest != trained:
         raise InputError(
             f"{description.folder}: {train.model}: expected the module with which the model was trained, found it changed: put the old "

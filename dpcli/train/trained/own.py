@@ -17,7 +17,7 @@ from dpcli.train.run.description import Description
 from dpcli.train.run.outcome import MODEL
 from dpcli.train.tasks.custom import measure_of
 from dpcli.train.tasks.learning import Metrics
-from dpcli.train.tasks.user_code import result
+from dpcli.train.tasks.user_code import public_result
 from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, place_of
 
 
@@ -45,7 +45,7 @@ class OwnModel(TrainedModel):
 
 def own_model(train: Custom, description: Description) -> OwnModel:
     """Return an OwnModel of the module that the function in [train] builds. Raises InputError if the result is no module."""
-    module = result(train.model, place_of(description, train.model))
+    module = public_result(train.model, place_of(description, train.model))
     if not isinstance(module, nn.Module):
         raise InputError(f"{description.folder}: {train.model}: expected a torch module, found {type(module).__name__}")
     return OwnModel(module, train, description)

@@ -1,10 +1,12 @@
 """Statistical tests of whether the batches of a loader may come from the declared sampling scheme, for `dpcli.watch` (watch/watch.py).
 
-`report_batches` makes a loader report the indices of its batches, and `batches_of` returns the test of a scheme. `DrawnBatches.add` gives a
-batch to the test. It returns a description of how the batches so far contradict the scheme, or None if they do not.
+A *loader* is the object that yields the batches of a training loop. `report_batches` makes it report the indices of its batches, and
+`batches_of` returns the test of a scheme. `DrawnBatches.add` gives a batch to the test. It returns a description of how the batches so far
+contradict the scheme, or None if they do not.
 
-The tests refuse a correct sampler with probability at most 10^-9, however long the run is. Passing them does not prove that a loader is
-correct.
+The tests refuse a correct sampler with probability at most 10^-9, however long the run is: batch n is tested at a level in proportion to
+1 / (n (n + 1)), and these add up to 1. Each test bounds the probability of what it saw from above, so that the level holds. Passing the
+tests does not prove that a loader is correct.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ if TYPE_CHECKING:
 # Samplers of torch that go through the data in passes, or draw with replacement. None of them is Poisson or fixed-size sampling.
 TORCH_SAMPLERS = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
 
-ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
-DEVIATIONS = 1.4  # a count of records exceeds its mean less this many standard deviations with probability at least 90 %
+# Largest probability that a correct sampler, or correct noise, is refused in a run. A choice: a smaller one finds faults later.
+ALARM = 1e-9
+# A count of records exceeds its mean less this many standard deviations with probability at least 90 %. For a normal count 1.28 is enough.
+DEVIATIONS = 1.4
 TESTS = 5  # number of tests that PoissonBatches makes of one batch, the most of any scheme; they share the level of the batch
 LEAST_PROBABILITY = 1e-300  # replaces a probability of zero, which has no logarithm
 
@@ -71,7 +75,7 @@ class ReportingSampler:
 def report_batches(loader: Any, report: Callable[[Indices], None]) -> bool:
     """Make a loader call `report` with the indices of each batch that it draws. An earlier report function is replaced.
 
-    Return False, without changing the loader, if it is no DataLoader of torch or has no batch sampler that draws indices.
+    Return False, without changing the loader, if it is not a DataLoader of torch or has no batch sampler that draws indices.
     """
     loader = base_loader(loader)
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:

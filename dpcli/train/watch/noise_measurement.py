@@ -1,9 +1,13 @@
 """The clipped sums of an Opacus optimizer and the noise that it adds, measured from its gradients and compared with the file.
 
-Opacus leaves in each parameter p, just before the weights change, the clipped sum (p.summed_grad) and the noisy gradient (p.grad), and
-often the gradients of all records (p.grad_sample). The noise is the noisy gradient, times a known divisor, less the sum; and the sum can be
-computed again from the gradients of the records. `Watch` in watch/watch.py registers the hook that measures every step
-(`MeasuredNoise.watch`), and stops the loop if a result contradicts the file. Other optimizers are not measured.
+This is for `dpcli.watch`, which compares a loop that another library made private with the pipeline file that prices it. Opacus leaves in
+each parameter p, just before the weights change, the clipped sum (p.summed_grad) and the noisy gradient (p.grad), and often the gradients
+of all records (p.grad_sample). The noise is the noisy gradient, times a known divisor, less the sum; and the sum can be computed again from
+the gradients of the records. `Watch` in watch/watch.py registers the hook that measures every step (`MeasuredNoise.watch`), and stops the
+loop if a result contradicts the file. Other optimizers are not measured.
+
+Noise that is too small is found by a test on the sum of its squares. The test bounds probabilities from above (Chernoff), so that a correct
+optimizer is accused of too little noise in at most one of 10^9 runs.
 """
 
 from __future__ import annotations
@@ -24,14 +28,21 @@ from dpcli.train.watch.loader import ALARM
 
 # Attributes in which the wrappers of accelerate, Opacus and Lightning store the optimizer that they wrap.
 INNER = ("optimizer", "original_optimizer", "_optimizer")
-# Largest difference of two numbers that count as equal, in standard deviations. Each number is the result of a rounded subtraction.
+# Largest difference of two numbers that count as equal, in standard deviations. Each number is the result of a rounded subtraction. A
+# choice.
 EQUAL = 1e-3
-MOST_COMPARED = 16  # largest count of the numbers of a step's noise that are compared with later steps
-# Names of the optimizers that clip by the norm over all parameters, with a factor of at most C / (norm + FLAT_OFFSET).
-FLAT, FLAT_OFFSET = ("DPOptimizer", "DistributedDPOptimizer"), 1e-6
-WRONG_SUM = 1e-3  # smallest distance of a sum from the sum of clipped gradients that is reported, for each record and in units of C
+# Largest count of the numbers of a step's noise that are compared with later steps; arbitrary, limits memory and time.
+MOST_COMPARED = 16
+# Names of Opacus' optimizers that clip by the norm over all parameters, and the number that they add to it: the factor is
+# min(1, C / (norm + OPACUS_OFFSET)).
+FLAT_OPTIMIZERS, OPACUS_OFFSET = ("DPOptimizer", "DistributedDPOptimizer"), 1e-6
+# Smallest distance of a sum from the sum of clipped gradients that is reported, for each record and in units of C. A choice: rounding must
+# stay below it, and smaller faults are missed.
+WRONG_SUM = 1e-3
 DETECTION_PROBABILITY = 0.9  # probability with which a fault of the stated size is found
-FEWEST_EQUAL = 6  # smallest count of equal numbers that is reported; fewer could be equal by chance
+# Smallest count of equal numbers that is reported. Fewer could be equal by chance; for six, the probability is below 1e-16 in one
+# comparison.
+FEWEST_EQUAL = 6
 
 
 def layers_of(optimizer: Any) -> list[Any]:
@@ -149,6 +160,7 @@ class MeasuredNoise:
         factors = [1.0]
         for position, numbers in self.numbers.items():
             log_level = _log_level(self.steps[position], position)
+            # The largest mean square that the test still refuses, rounded down, so that the factor is an upper bound.
             ratio, _ = bracket_root(lambda r, n=numbers, level=log_level: level - _log_chance(n, r), 1e-300, 1.0, 1e-9)  # type: ignore[misc]
             factors.append(math.sqrt(float(special.gammaincinv(0.5 * numbers, DETECTION_PROBABILITY)) / (0.5 * numbers) / ratio))
         return max(factors)
@@ -163,10 +175,10 @@ class MeasuredNoise:
         parameters = [parameter for parameter in grouped if getattr(parameter, "summed_grad", None) is not None]
         samples: list[Any] = [getattr(parameter, "grad_sample", None) for parameter in parameters]
         is_complete = all(isinstance(sample, Tensor) and len(sample) == batch_size for sample in samples)
-        if not samples or not batch_size or not is_complete or type(self.opacus_optimizer).__name__ not in FLAT:
+        if not samples or not batch_size or not is_complete or type(self.opacus_optimizer).__name__ not in FLAT_OPTIMIZERS:
             return None
         norms = torch.stack([sample.flatten(1).norm(dim=1) for sample in samples]).norm(dim=0)
-        factors = (self.norm / (norms + FLAT_OFFSET)).clamp(max=1.0)
+        factors = (self.norm / (norms + OPACUS_OFFSET)).clamp(max=1.0)
         distance = 0.0
         for parameter, sample in zip(parameters, samples, strict=True):
             difference = parameter.summed_grad.view_as(parameter) - torch.einsum("i,i...", factors.to(sample), sample)
@@ -201,7 +213,7 @@ class MeasuredNoise:
 
 
 def _log_chance(numbers: int, ratio: float) -> float:
-    """Return the logarithm of a bound on the probability that the mean of so many squares of normal variables is at most `ratio`.
+    """Return the logarithm of an upper bound on the probability that the mean of `numbers` squares of normal variables is at most `ratio`.
 
     This is the Chernoff bound on the lower tail of chi-square. 1e-300 replaces a ratio of zero, which has no logarithm.
     """

@@ -32,7 +32,8 @@ CALLBACKS = {
     "lightning": "dpcli.train.watch.lightning_callback:LightningWatch",
 }
 CONSISTENT = "no contradiction found"
-EQUAL_RATES = 1e-9  # largest relative difference of two sampling rates that count as equal
+# Largest relative difference of two sampling rates that count as equal, because their last digits may be rounded. A choice.
+EQUAL_RATES = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ class Observation:
 
 
 UNOBSERVED = {
-    "sampling": Observation("not observed: whether batches are drawn as the file declares", False),
-    "clipping": Observation("not observed: whether each record's gradient is clipped", False),
-    "noise": Observation("not observed: whether noise is added", False),
+    "sampling": Observation("not observed: whether batches are drawn as the file declares", was_observed=False),
+    "clipping": Observation("not observed: whether each record's gradient is clipped", was_observed=False),
+    "noise": Observation("not observed: whether noise is added", was_observed=False),
 }
 
 

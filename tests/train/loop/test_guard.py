@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import dpcli
 from dpcli.base.errors import InputError
 from dpcli.train.loop.guard import require_readable
-from dpcli.train.loop.marks import COPIED_NUMBERS, numbers
+from dpcli.train.loop.marks import COPIED_NUMBERS, value_mark
 from dpcli.train.tasks.custom import records_of
 from tests.cases import require_each
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights
@@ -263,15 +263,15 @@ def test_every_number_of_a_tensor_counts() -> None:
             changes += [lambda t: t.mul_(2), lambda t: t.mul_(0.5), lambda t: t.neg_(), lambda t: t.mul_(0)]
         if size > 1:
             changes += [lambda t: t.copy_(t.flip(0)), lambda t: t.copy_(t.roll(1)), lambda t: t.copy_(t.roll(size // 2))]
-        before = numbers(made)
+        before = value_mark(made)
         for change in changes:
             other = made.clone()
-            assert numbers(other) == before
+            assert value_mark(other) == before
             change(other)
-            assert numbers(other) != before or torch.equal(other, made)
+            assert value_mark(other) != before or torch.equal(other, made)
         if kind.is_floating_point:
             made[0] = torch.nan
-            assert numbers(made) == numbers(made.clone())
+            assert value_mark(made) == value_mark(made.clone())
 
     require_each(
         itertools.product(
@@ -440,7 +440,7 @@ def test_weights_that_nobody_could_compare_are_refused() -> None:
         InputError, match="weight: expected a parameter whose numbers can be compared between steps, found Parameter of"
     ):
         require_readable(model)
-    assert numbers(Wrapped._make_wrapper_subclass(Wrapped, (2,))).bits is None  # type: ignore[attr-defined]
+    assert value_mark(Wrapped._make_wrapper_subclass(Wrapped, (2,))).bits is None  # type: ignore[attr-defined]
 
 
 def test_the_optimizer_has_what_is_trained(begin: Begin) -> None:
