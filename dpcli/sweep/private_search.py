@@ -3,6 +3,9 @@
 A *trial* is a training run with a setting that is drawn at random (sweep_trials.py). The number of trials is random and secret, like all
 trials but the best; the theorem of repeat-and-select prices the search as a whole (mechanisms/choice/repeat_and_select.py). So a trial that
 fails must not be replaced or skipped, and an interrupted search continues with the trials that were drawn at its start.
+
+`dpcli sweep` calls `search` with the plan of a file with tuning = "repeat-and-select". A *variant* there is a setting at one epsilon, with
+its own pipeline file (sweep_plan.py). A *charge* is what a ledger, the record of what was spent on a dataset, holds for the search.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from dpcli.base.premise import Premise, Premises
 from dpcli.file.pipeline.read import refuse, section, toml_document
 from dpcli.file.toml.findings import Findings, Problem
 
+# The limit is arbitrary; it affects the time of a sweep alone.
 RUNS = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
-REPEATS = 5  # default number of runs of each setting
+REPEATS = 5  # default number of runs of each setting, whose median is shown; arbitrary, more runs take more time
 TUNING = (
     '"public" (settings chosen on public data, or a search that is not accounted for and is labelled so) or "repeat-and-select" (a '
     "mechanism of the file accounts for the search), because the choice of the best run depends on private data"
