@@ -1,9 +1,11 @@
 """The audit that a pipeline file and flags describe, from the choice of the program, the claim and the attack to its outcome.
 
-There are three kinds. *One run*: canaries are put in or left out by coins, and an attacker guesses the coins. *Two runs*: many runs with
-and without one record, told apart by a score. *Replay*: steps of a program are repeated with and without the record, and sums and noise are
-compared with what the file declares. The claim must be about the change that the audit makes (`varied`): an audit of added records says
-nothing about a claim for replaced ones.
+`dpcli audit` makes an `AuditRequest` and calls `audit`. There are three kinds. *One run*: canaries are put in or left out by coins, and an
+attacker guesses the coins (one_run.py). *Two runs*: many runs with and without one record, told apart by a score (trials.py makes the runs,
+two_runs.py compares the scores with the claim). *Replay*: steps of a program are repeated with and without the record, and sums and noise
+are compared with what the file declares (replay.py). The *claim* is an (epsilon, delta) pair of the file or of flags (claim.py). It must be
+about the change that the audit makes (`varied`): an audit of added records says nothing about a claim for replaced ones. *Evidence* is the
+outcome of an attack, read from a file (evidence.py).
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
-TRIALS, REPLAYS = 1000, 5  # default numbers of runs on each dataset, and of pairs of replayed runs
+# Default numbers of runs on each dataset, and of pairs of replayed runs. More give more power, and take more time.
+TRIALS, REPLAYS = 1000, 5
+MOST_PROCESSES = 8  # default limit on the processes for trials; affects speed alone
+REPLAY_KEY = 2  # first part of the spawn keys of replays; trials.py uses 0 and 1, so that no two generators are the same
 
 Steps = tuple[Step, ...]
 SEPARATE_RELEASES = (
@@ -148,11 +153,11 @@ def audit_request(
         path: Path of the file; None without a file.
         flags: Values of the flags that have keys of [audit].
         epsilon, delta, correct, progress: As in `AuditRequest`.
-        jobs: Number of processes for trials; None for one for each core, at most 8.
+        jobs: Number of processes for trials; None for one for each core, at most MOST_PROCESSES.
 
     Raises InputError if the file cannot be read or is invalid, or a value is out of range.
     """
-    processes = jobs or min(os.cpu_count() or 1, 8)
+    processes = jobs or min(os.cpu_count() or 1, MOST_PROCESSES)
     if path is None:
         return AuditRequest(with_flags(AuditSettings(), flags), None, epsilon, delta, correct, processes, progress)
     data = read_bytes(path)
@@ -259,7 +264,7 @@ def _replay(request: AuditRequest) -> Audit:
         program = _replayable_function(request, settings.function, entropy)
     pairs = []
     for index in range(count):
-        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index)))
+        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(REPLAY_KEY, index)))
         pairs.append(Pair(*program.replay(index, rng), restarted=settings.function is None))
         request.progress(index + 1, count)
     results = checks(pairs, program.declared)
@@ -294,7 +299,7 @@ def _replayable_function(request: AuditRequest, function: str, entropy: int) -> 
 
 
 def _replayable_training(request: AuditRequest) -> Replayable:
-    """Return the training that the file describes. Raises InputError if the file has no [train]."""
+    """Return the training that the file describes (train/replay/program.py). Raises InputError if the file has no [train]."""
     if request.path is None or request.pipeline is None or "train" not in dict(request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
     training = load(REPLAYED)(request.path)

@@ -1,5 +1,9 @@
 """Scores of canaries that are gradients of norm C, and simulations of them for the power of an audit.
 
+A *canary* is inserted into a training run if a fair coin says so. A gradient canary is a vector of norm C, the clipping norm, which the run
+adds to the clipped sum of the steps that sample it. train/replay/canaries.py inserts them and scores them by `log_ratios`. power.py
+simulates them, to state the *power* of an audit: the smallest loss of noise that it detects.
+
 A score is the log likelihood ratio of a canary's inner products with the noisy sums. Divided by C, the inner product with the sum of a step
 is b + s n. Here b is 1 if the canary was in the sum and 0 otherwise, n is a standard normal variable, and s is the noise multiplier. There
 is no other term, because the canaries are orthogonal, and the sum of the records' gradients is subtracted.
@@ -16,15 +20,16 @@ from functools import lru_cache
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.numerics.arrays import Array, np
 
-POOL = 4000  # largest number of simulated scores of members, and of others, from which simulated audits draw
+# A pool holds the simulated scores of members (canaries that are in the run), or of the others. Simulated audits draw from both. The sizes
+# were chosen by hand. They set the accuracy of the stated power and of the chosen guessing rule, and time and memory, but not soundness.
+POOL, LEAST_POOL = 4000, 250  # largest and smallest number of scores in a pool
+PRODUCTS = 2_000_000  # largest number of inner products that are simulated for a pool, unless LEAST_POOL requires more
 STEPS_AT_ONCE = 256  # number of steps whose inner products are in memory at the same time
-LEAST_POOL = 250  # smallest number of simulated scores in either pool
-PRODUCTS = 2_000_000  # largest number of inner products that are simulated for either pool, unless LEAST_POOL requires more
 
 
 @dataclass(frozen=True, slots=True)
 class SampledSteps:
-    """A number of steps whose sums contain a canary with equal and independent probabilities.
+    """A number of steps, each of which samples each canary of the run independently, with equal probability.
 
     Attributes:
         rate: Probability that a canary of the run is in the sum of a step.
@@ -42,7 +47,7 @@ class ObservedRun:
 
     Attributes:
         steps: Steps that sampled the canaries; empty if an audit cannot simulate them.
-        checks: Results of the checks of the run's noise, batches and clipping.
+        checks: Results of the checks of the run's noise, batches and clipping, made while it ran.
         confidence: Confidence of the audit that the run's file stated, with which the checks were made.
     """
 
@@ -71,7 +76,10 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
 
 @lru_cache(maxsize=64)
 def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> tuple[Array, Array]:
-    """Return scores of members and of others in a program with 1 / factor of its noise. Every factor uses the same random numbers."""
+    """Return scores of members and of others in a program with 1 / factor of its noise.
+
+    Every factor uses the same random numbers, so that two factors differ by the noise alone.
+    """
     rng = np.random.default_rng(0)
     step_count = sum(part.steps for part in steps)
     size = max(LEAST_POOL, min(POOL, PRODUCTS // step_count))

@@ -2,9 +2,12 @@
 
 A *step* is a clipped sum over a batch of records, such as the gradients of DP-SGD, and the noise added to it. Between the two datasets the
 sums may differ by at most the declared sensitivity, the batches by the differing record, and the noise not at all; the noise itself is
-tested in noise_statistics.py. A program under test is a function `(dataset, rng) -> iterable of Step`, which is called with equal
-generators on both datasets. Its draws must not depend on the differing record. A program that draws record by record therefore needs a
-placeholder (a mask) for the missing record.
+tested in noise_statistics.py. `checks` returns the results for audit_run.py. `observed_checks` makes those that need no second dataset, of
+a real run with gradient canaries (train/replay/step_claims.py).
+
+A program under test is dpcli's own training (train/replay/program.py) or a user's function `(dataset, rng) -> iterable of Step`, which is
+called with equal generators on both datasets. Its draws must not depend on the differing record. A program that draws record by record
+therefore needs a placeholder (a mask) for the missing record.
 
 Source: Cebere et al. 2026, arXiv:2602.17454 (the method of replays; the checks of the noise are not in that paper).
 """
@@ -38,8 +41,12 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
+# Both leave room for single precision, and let faults below it pass.
 SAME_NOISE = 1e-4  # two draws of noise are equal if they differ by at most this share of the standard deviation
 ROUNDING = 1e-6  # relative amount by which sums in single precision may exceed the bound
+# Draws of at least this many numbers are compared up to SAME_NOISE: independent ones are practically never so close. Shorter draws are
+# compared exactly.
+TOLERANT_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +331,9 @@ def _check_same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
 
 
 def _has_repeated_draws(draws: Sequence[Array], std: float) -> bool:
-    """Return whether two successive draws are equal. Draws of 8 or more numbers may differ by rounding errors of single precision."""
+    """Return whether two successive draws are equal, long ones up to rounding errors of single precision."""
     for first, second in pairwise(draws):
-        tolerance = SAME_NOISE * std if len(first) >= 8 else 0.0
+        tolerance = SAME_NOISE * std if len(first) >= TOLERANT_LENGTH else 0.0
         if len(first) and first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=tolerance):
             return True
     return False
@@ -400,6 +407,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
         exchanged=changed_records,
         rate=_poisson_rate(entry, pipeline),
         records=None if pipeline is None else pipeline.privacy.dataset_size,
+        # Mechanisms with iterations add correlated noise (correlated.py), or release the last step alone (last_iterate.py).
         fresh=entry is None or not hasattr(entry.spec, "iterations"),
         significance=1.0 - settings.confidence,
     )
