@@ -6,9 +6,9 @@ public *query*. An aggregator adds noise to the number of votes for each label, 
 `check = "student"` in [pate], it compares the largest difference between a count and a student's prediction. Every query is charged for
 that comparison, and every answered query for its answer. Source: Papernot et al. 2018, arXiv:1802.08908.
 
-The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, computed here, is private: the
-operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts each answer
-with its probability (section 3.3). It serves for planning and is no guarantee.
+The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, an upper bound computed here, is
+private: the operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts
+each answer with its probability (section 3.3). It serves for planning and is no guarantee.
 
 Noise is in double precision. Rounding changes the released label only if two noisy counts are closer together than the rounding error. With
 53 bits in each uniform number and noise of a vote or more, this has a probability below 10^-12 for each query and label. Attacks on
@@ -64,7 +64,7 @@ class Releases:
 
 
 def merge_releases(log_q: Array, weights: Array, total_rdp: TotalRdp) -> Releases:
-    """Return the releases, of which those with equal log q are one entry with the sum of their weights.
+    """Return the releases. Releases with equal log q become one entry, whose weight is the sum of theirs.
 
     Args:
         log_q: (n,) a value for each release.
@@ -310,6 +310,7 @@ def require_one_session(entry: Entry, path: str) -> None:
 
 def uniforms(stream: Stream, count: int) -> Array:
     """Return `count` independent uniform draws from (0, 1], in multiples of 2^-53."""
+    # The upper 53 bits of a word: as many as a float holds exactly. 1 is added, so that the logarithm of a draw is finite.
     return np.asarray(((stream.words(count) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53)
 
 

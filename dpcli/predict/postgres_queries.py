@@ -19,7 +19,7 @@ from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, UNSURE, Count, require_count
 
-ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time
+ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time; arbitrary
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MISSING = f"there is no count of queries with this name, although fitting makes one; {LOST}"
 DENIED = (

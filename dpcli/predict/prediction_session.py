@@ -1,9 +1,11 @@
 """The common part of the sessions of pate, pmixed, prompt and generate: the charge, the counts of answers, and the file of answers.
 
 A *session* is everything that one charge pays for; it may be interrupted and continued (sessions/charged.py). `begin_session` charges all
-of its answers at once, before the first noise, and binds it to the content of its inputs. Every answer is then counted durably before it is
-drawn (query_counts.py), so that a continued session draws no more answers than were charged, and none twice. pate, prompt and generate also
-save what they answered (`add_line`); if the count is below that, an earlier state of it was restored (`require_count_of`).
+of its answers at once, before the first noise, and binds it to the content of its inputs. Every answer (a label or a token, or a whole
+text) is then counted durably before it is drawn (query_counts.py), so that a continued session draws no more answers than were charged, and
+none twice. The count is in the *ledger* (the record of what was spent on a dataset) if the session has one, else at a *place*: a file or a
+PostgreSQL database. pate, prompt and generate also save what they answered (`add_line`); if the count is below that, an earlier state of it
+was restored (`require_count_of`).
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ RESTORED = (
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerCount:
-    """A limit on the answers of one kind that a session gives.
+class AnswerLimit:
+    """A limit on the answers of one kind that a session gives. `open` returns the durable count that enforces it.
 
     Attributes:
         total: Largest number of answers.
@@ -115,7 +117,7 @@ def begin_session(
     command: str,
     ledger: Ledger | None,
     inputs: Mapping[str, str],
-    counts: Sequence[AnswerCount],
+    limits: Sequence[AnswerLimit],
     *,
     resume: bool,
     moved: bool = False,
@@ -128,14 +130,14 @@ def begin_session(
         command: Command that begins the session, as the ledger names it.
         ledger: Ledger to charge; None if there is none.
         inputs: Digest of each input other than the file, by name.
-        counts: Limits on the answers.
+        limits: Limits on the answers, one for each kind.
         resume: Whether to continue the session in the folder.
-        moved, place: As in `AnswerCount.open`, for every count.
+        moved, place: As in `AnswerLimit.open`, for every count.
         released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists, as another
             session wrote it.
 
     Returns:
-        The session, and the count of each of `counts`, in their order.
+        The session, and the durable count for each of `limits`, in their order.
 
     Raises:
         InputError: If the pipeline file or an input has changed, or the file of answers exists before the session.
@@ -148,7 +150,7 @@ def begin_session(
     if released is not None and not session.counted and os.path.lexists(released):
         raise InputError(f"{released}: was released before this session began, under another charge: use a new folder")
     session = charge(session, plan.pipeline, ledger, reason(command, plan.path, plan.pipeline))
-    budgets = [count.open(session, ledger, place, moved) for count in counts]
+    budgets = [limit.open(session, ledger, place, moved) for limit in limits]
     return mark_counted(session), budgets
 
 

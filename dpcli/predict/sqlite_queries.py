@@ -97,7 +97,7 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The content of the file: the count, and the identity of the file when it was written."""
+    """The content of the file: the count, and the identity of the file when it was last written."""
 
     count: Count
     identity: FileIdentity
@@ -279,7 +279,7 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise LedgerError(f"{path}: its folder was locked by another process for too long; {NOTHING_WRITTEN}") from None
-                time.sleep(0.01)
+                time.sleep(0.01)  # before the next attempt
         yield
     finally:
         os.close(descriptor)

@@ -1,15 +1,16 @@
-"""Bounds on a noisy choice among labels given the votes, for the aggregators (aggregators.py).
+"""Bounds on a noisy choice among labels given the votes, for the aggregators (aggregators.py) and their sensitivity (vote_sensitivity.py).
 
-GNMax adds Gaussian noise to the count of votes of each label, LNMax Laplace noise; both release the label of the largest noisy count, the
-*winner* being the label with the most votes. The first bound is on q, the probability of all outcomes other than the likeliest. The second
-is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For Gaussian noise of deviation s, D_a is at most
+Teachers vote on the label of a query. GNMax adds Gaussian noise to the count of votes of each label, LNMax Laplace noise; both release the
+label of the largest noisy count, the *winner* being the label with the most votes. The first bound is on q, the probability of all outcomes
+other than the likeliest. The second is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For Gaussian noise
+of deviation s, D_a is at most
 
     log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
     mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2.
 
 The bound holds if mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]. D_a never exceeds
-a / s^2. Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; for Laplace
-noise, Papernot et al. 2017, arXiv:1610.05755, Lemma 4 and Theorem 3.
+a / s^2. All bounds are rounded up. Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with
+Proposition 10; for Laplace noise, Papernot et al. 2017, arXiv:1610.05755, Lemma 4 and Theorem 3.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ else:
     Counts = Any
 
 FARTHEST_GAP = 1e300  # Gaps between two counts are capped at this many noise scales, so that log_tail stays finite.
-LOG_ROUNDING = 4e-15  # relative error of the log of a probability; a sum of a few hundred tails has a smaller error
-ROUNDING = 1e-13  # relative error of a divergence; a sum of divergences has a smaller error
+# By these relative amounts, bounds are rounded up. Smaller ones might make a bound false.
+LOG_ROUNDING = 4e-15  # of the log of a probability; a sum of a few hundred tails has a smaller error
+ROUNDING = 1e-13  # of a divergence; a sum of divergences has a smaller error
 LARGEST_EXPONENT = 600.0  # its exponential is still a finite float
 
 

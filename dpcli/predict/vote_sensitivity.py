@@ -1,11 +1,13 @@
 """The sensitivity of the cost of a noisy choice: how much the cost changes if one teacher's vote changes.
 
-The cost given the votes is private. pate/vote_release.py releases it with noise in proportion to the smooth sensitivity that is computed
-here. The cost D(q) of an answer by GNMax depends on the votes through q alone, the probability of all labels but the likeliest one. If one
-vote changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any votes.
-It changes fastest at q1 = B_L(q0). The *local* sensitivity is the largest change of D by one vote. The *smooth* one is the maximum over d
-of e^(-beta d) times the largest local one within d changed votes. Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4
-(Algorithms 3 to 5, Proposition 13).
+Teachers vote on a query, and GNMax releases the label of the largest count with Gaussian noise (aggregators.py, which calls this file). The
+cost given the votes is private. pate/vote_release.py releases it with noise in proportion to the smooth sensitivity that is computed here.
+
+The cost D(q) of an answer depends on the votes through q alone, the probability of all labels but the likeliest one (vote_bounds.py). If
+one vote changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any
+votes. It changes fastest at q1 = B_L(q0). The *local* sensitivity is the largest change of D by one vote. The *smooth* one is the maximum
+over d of e^(-beta d) times the largest local one within d changed votes. All this holds under two conditions on D, which the paper names C5
+and C6 (`monotone_conditions`). Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4 (Algorithms 3 to 5, Proposition 13).
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ from dpcli.predict.vote_bounds import independent_gaussian, log_answered, log_q_
 if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
 
-FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q.
-EQUAL = 1e-12  # Two costs with a smaller relative difference count as equal.
-GRID_POINTS = 32  # number of grid points between q and B_U(q), in the test of conditions C5 and C6
-MOST_GRID_POINTS = 200_000  # The grid of that test has at most this many points.
+FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q; beyond it, the release is refused.
+EQUAL = (
+    1e-12  # Two costs with a smaller relative difference count as equal. vote_release.py raises the sensitivity by more (ROUNDING).
+)
+# The test of conditions C5 and C6 on a grid touches soundness: a coarser grid, or a larger allowance, might miss that a condition fails.
+GRID_POINTS = 32  # number of grid points between q and B_U(q)
+MOST_GRID_POINTS = 200_000  # largest number of points of the grid, which limits time and memory
 DECREASE_ROUNDING = 1e-9  # A smaller relative decrease counts as rounding.
 
 
@@ -86,6 +91,7 @@ class AnswerSensitivity:
 
     def local(self, log_q: Array) -> Array:
         """Return an upper bound on the change of the cost D by one vote, at each q, (n,)."""
+        # Between q1 and q0 the sensitivity at q1 is an upper bound, as the cost changes fastest there.
         evaluated = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
         cost = self.cost(evaluated)
         return np.maximum(self.cost(self.more_likely(evaluated)) - cost, cost - self.cost(self.less_likely(evaluated)))

@@ -22,7 +22,7 @@ from dpcli.predict.models.model_loading import language_model
 from dpcli.predict.prediction_session import (
     RESTORED,
     STATEMENT,
-    AnswerCount,
+    AnswerLimit,
     Report,
     add_line,
     begin_session,
@@ -124,13 +124,13 @@ def _begin_session(
     Raises:
         InputError, Denied, LedgerError: As for `begin_session`.
     """
-    counts = [AnswerCount(plan.texts, "texts")]
+    limits = [AnswerLimit(plan.texts, "texts")]
     if plan.test is not None:
         batches = range(plan.generate.batches)
-        counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
+        limits += [AnswerLimit(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
     path = os.path.join(plan.folder, TEXTS)
     session, (budget, *private_tokens) = begin_session(
-        plan, "generate", ledger, inputs, counts, resume=resume, moved=moved, place=plan.generate.count, released=path
+        plan, "generate", ledger, inputs, limits, resume=resume, moved=moved, place=plan.generate.count, released=path
     )
     require_count_of(path, len(whole_lines(path)), budget)  # whole_lines also removes an incomplete last line.
     return session, budget, [] if plan.test is None else [PrivateTurns(plan.test, count) for count in private_tokens]

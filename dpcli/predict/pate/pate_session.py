@@ -19,7 +19,7 @@ from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, open_transcript, read_transcript
 from dpcli.predict.pate.vote_files import read_votes
 from dpcli.predict.pate.vote_release import require_sanitisable, sanitise, sanitised
-from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
+from dpcli.predict.prediction_session import STATEMENT, AnswerLimit, Report, begin_session, require_count_of
 from dpcli.sessions.charged import commit, existing_session, require_same_books
 from dpcli.sessions.folder import exclusive, replace_file
 
@@ -140,13 +140,13 @@ def _continue_session(
     inputs = {"votes": votes.digest()}
     if plan.pate.queries is not None:
         inputs["queries"] = queries_digest(query_inputs(plan.pate, plan.path))
-    counts = [
-        AnswerCount(plan.queries, "queries"),
-        AnswerCount(plan.answers, name="answers"),
-        AnswerCount(1, name="sanitised costs"),
+    limits = [
+        AnswerLimit(plan.queries, "queries"),
+        AnswerLimit(plan.answers, name="answers"),
+        AnswerLimit(1, name="sanitised costs"),
     ]
     resume = existing_session(plan.folder) is not None
-    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, inputs, counts, resume=resume, moved=moved)
+    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, inputs, limits, resume=resume, moved=moved)
     file = open_transcript(plan, session, insecure_seed is None)
     if not file.content.closed:
         rounds = QueryRounds(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)

@@ -19,7 +19,7 @@ from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.public_side import public_side
 from dpcli.predict.pmixed.shard_models import cut_records, private_texts, rehearse, shard_texts, teach_shards, tuning_processes
-from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
+from dpcli.predict.prediction_session import AnswerLimit, Report, begin_session
 from dpcli.sessions.charged import commit, existing_session
 from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sessions.priced import fingerprint
@@ -98,8 +98,8 @@ def fit(
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
             rehearse(processes)
-            counts, place = [token_count(plan)], plan.pmixed.queries
-            session, _ = begin_session(plan, "pmixed fit", ledger, inputs, counts, resume=resume, place=place)
+            limits, place = [token_limit(plan)], plan.pmixed.queries
+            session, _ = begin_session(plan, "pmixed fit", ledger, inputs, limits, resume=resume, place=place)
             resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)
         digests = tuple(digest_of(model_file(plan.folder, shard)) for shard in range(len(shards)))
@@ -151,14 +151,14 @@ def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
     return content
 
 
-def token_count(plan: PmixedPlan) -> AnswerCount:
+def token_limit(plan: PmixedPlan) -> AnswerLimit:
     """Return the limit on the tokens that the models of a plan may draw."""
-    return AnswerCount(plan.tokens, "tokens")
+    return AnswerLimit(plan.tokens, "tokens")
 
 
 def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
     """Return the count of tokens that the fit started. Raises LedgerError if it cannot be relied on."""
-    return token_count(plan).open(session, ledger, plan.pmixed.queries, moved)
+    return token_limit(plan).open(session, ledger, plan.pmixed.queries, moved)
 
 
 def model_file(folder: str, shard: int) -> str:

@@ -20,7 +20,7 @@ from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prediction_session import (
     RESTORED,
     STATEMENT,
-    AnswerCount,
+    AnswerLimit,
     Report,
     add_line,
     begin_session,
@@ -132,11 +132,11 @@ def _begin_voting(
 ) -> tuple[Session, VotingSession]:
     """Charge the session, or continue it, and return it with its transcript and counts. Raises as `begin_session` does."""
     path = os.path.join(plan.folder, TRANSCRIPT)
-    counts = [AnswerCount(plan.queries, "queries")]
+    limits = [AnswerLimit(plan.queries, "queries")]
     if plan.answers is not None:
-        counts.append(AnswerCount(plan.answers, name="answers"))
+        limits.append(AnswerLimit(plan.answers, name="answers"))
     session, (queries, *answers) = begin_session(
-        plan, "prompt", ledger, inputs, counts, resume=resume, moved=moved, place=plan.prompt.count, released=path
+        plan, "prompt", ledger, inputs, limits, resume=resume, moved=moved, place=plan.prompt.count, released=path
     )
     transcript = VoteTranscript(path, len(plan.prompt.labels))
     require_count_of(path, transcript.last, queries)

@@ -27,7 +27,7 @@ from dpcli.predict.pmixed.ensemble_fit import FITTED, fit, model_file, queries_o
 from dpcli.predict.pmixed.model_ensemble import answer_prompt, ensemble
 from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan, plan_of
 from dpcli.predict.pmixed.shard_models import private_texts, shard_texts
-from dpcli.predict.prediction_session import AnswerCount
+from dpcli.predict.prediction_session import AnswerLimit
 from tests.command import Result
 from tests.command import dpcli as run
 from tests.predict.pmixed.pmixed_files import MODULE, written
@@ -489,14 +489,14 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
 
 def test_a_copy_of_a_fit_that_was_not_counted_yet_is_the_same_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, first = written(place, **FEW), place / "runs" / "small"
-    open_count = AnswerCount.open
+    open_count = AnswerLimit.open
 
     def copying(*arguments: Any) -> Any:
         if not (place / "copy").exists():
             shutil.copytree(first, place / "copy")
         return open_count(*arguments)
 
-    monkeypatch.setattr(AnswerCount, "open", copying)
+    monkeypatch.setattr(AnswerLimit, "open", copying)
     with books(place, epsilon=100.0) as ledger:
         fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"', **FEW))), ledger, resume=True)]
         assert {one.fit.session.run for one in fits} == {*ledger.state().runs} and len(
