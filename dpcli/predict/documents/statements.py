@@ -142,8 +142,8 @@ def _summary(plan: VotingPlan, transcript: Transcript) -> str:
         lines.append("The release of the epsilon given the votes was lost, and is not repeated.")
     if not transcript.session.charged:
         lines.append(RESTORED)
-    if transcript.reinforced:
-        lines.append(f"{len(transcript.reinforced):,} labels are the student's own predictions, which read no private data.")
+    if transcript.student_labels:
+        lines.append(f"{len(transcript.student_labels):,} labels are the student's own predictions, which read no private data.")
     return " ".join(lines)
 
 
