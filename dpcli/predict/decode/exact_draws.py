@@ -17,7 +17,9 @@ from dpcli.random.streams import Stream
 
 # Scores are raised to at least this, relative to the largest. e^-700 is a normal float, so that every token has a positive weight.
 LOWEST = -700.0
-HALF = 26  # number of bits in each half of a weight; the halves are added up separately, so that sums do not overflow 64 bits
+# A weight has 53 bits, like the mantissa of a float. Its lower HALF bits and its upper ones are added up separately, so that sums do not
+# overflow 64 bits.
+HALF = 26
 
 
 def draw_token(scores: Array, stream: Stream) -> int:

@@ -36,7 +36,7 @@ from dpcli.predict.shards import shards_of_texts
 from dpcli.random.streams import Stream
 
 SALT = "texts"  # in the hash that assigns units to batches
-AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time
+AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time; affects memory alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The fit of an ensemble by `dpcli pmixed fit`: one model for each shard of the private texts, fine-tuned without noise.
 
-The models are private: only tokens that are drawn from them are released (model_ensemble.py). All tokens that may ever be drawn are charged
-before any model is fitted. The folder of a fit has the session (run.json), the learnt parameters of each model (shard-0000.model, ...) and,
-written last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
+A *shard* is the part of the private texts from which one model learns (shard_models.py). The models are private: only tokens that are drawn
+from them are released (model_ensemble.py). All tokens that may ever be drawn are charged before any model is fitted. The folder of a fit
+has the *session*, which is everything that this charge pays for (run.json), the learnt parameters of each model (shard-0000.model, ...)
+and, written last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.public_side import public_side
-from dpcli.predict.pmixed.shard_models import cut_records, private_texts, rehearse, shard_texts, teach_shards, tuning_processes
+from dpcli.predict.pmixed.shard_models import cut_records, private_texts, shard_texts, teach_shards, try_fitting, tuning_processes
 from dpcli.predict.prediction_session import AnswerLimit, Report, begin_session
 from dpcli.sessions.charged import commit, existing_session
 from dpcli.sessions.folder import exclusive, replace_file
@@ -97,7 +98,7 @@ def fit(
             )
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
-            rehearse(processes)
+            try_fitting(processes)
             limits, place = [token_limit(plan)], plan.pmixed.queries
             session, _ = begin_session(plan, "pmixed fit", ledger, inputs, limits, resume=resume, place=place)
             resumed = _teach_remaining(plan, processes, records, report)

@@ -1,8 +1,10 @@
 """The ensemble that answers prompts: for each token, models are drawn, each is projected, and the token is drawn from their average.
 
-The *ensemble* of PMixED is the public model and one fitted model for each shard of the private texts (ensemble_fit.py). A *projection*
-moves a model's probabilities close to the public ones (projection.py), which bounds what one shard can change. A *mode* is a protocol of
-projecting: `Sound` has the guarantee, `Paper` is the published protocol, which has none. Each token is counted durably before it is drawn.
+`dpcli pmixed predict` calls `answer_prompt`. The *ensemble* of PMixED is the public model and one fitted model for each shard of the
+private texts (ensemble_fit.py). A *projection* moves a model's probabilities to within a *radius* of the public ones (projection.py), which
+bounds what one shard can change. A *mode* is a protocol of projecting: `Sound` has the guarantee, `Paper` is the published protocol, which
+has none (published_protocol.py). Probabilities are summed as *multiples* of 2^-50, so that sums and draws are exact. Each token is counted
+durably before it is drawn.
 """
 
 from __future__ import annotations
@@ -160,7 +162,7 @@ class Ensemble:
         return [private_rows(model, [context], self.public.vocabulary)[0] for model in started]
 
     def _joint_rows(self, models: Sequence[LanguageModel], context: Tokens) -> list[Array] | None:
-        """Return the log-probabilities of the models by one joint pass; None if they have to be asked one at a time.
+        """Return the log-probabilities of the models by one joint pass (models/transformer.py); None if they are asked one at a time.
 
         The number of models in one joint pass may change the last bits of all answers. A joint pass is therefore used only if a change of
         the data cannot change that number.

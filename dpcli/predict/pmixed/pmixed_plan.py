@@ -3,8 +3,8 @@
 Private texts are dealt out to *shards* by a hash (shards.py), and one model is fitted on each. Each token is drawn from some of the models,
 after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
 change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
-protocol ("paper") has no guarantee: such a file can be run to compare, and never priced. The annotations of the keys are explained in
-base/fields.py.
+protocol (mode "paper") has no guarantee: such a file can be run to compare, and never priced. A *reader* is the setting without which a key
+has no effect; the annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Pmixed:
         for name in ("public", "test"):
             if same_source(self.data, getattr(self, name)):
                 yield (name,), "text declared public", "the source of the private texts"
-        if self.max_tokens >= 10**9:
+        if self.max_tokens >= 10**9:  # no context is that long (UNLIMITED in models/model_loading.py)
             yield ("max_tokens",), "fewer than 10^9 tokens", str(self.max_tokens)
 
 

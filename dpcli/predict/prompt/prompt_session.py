@@ -29,12 +29,12 @@ from dpcli.predict.prediction_session import (
 )
 from dpcli.predict.prompt.demonstrations import (
     Demonstration,
-    Shape,
+    PromptShape,
     Student,
     best_student,
     labelled_texts,
+    prompt_shape,
     prompt_that_fits,
-    shape_of,
     teacher_demonstrations,
 )
 from dpcli.predict.prompt.labellers import Labeller, labeller_of
@@ -111,8 +111,8 @@ def vote_and_teach(
     labeller = labeller_of(prompt, path)
     texts = tuple(dict.fromkeys(owned_texts(TextSource(prompt.queries, path, "prompt.queries", prompt.text)).texts))
     public = _public(plan)
-    _require_fitting(labeller, shape_of(prompt), texts, f"{path}: prompt.queries")
-    _require_fitting(labeller, shape_of(prompt), [demonstration.text for demonstration in public], f"{path}: prompt.public")
+    _require_fitting(labeller, prompt_shape(prompt), texts, f"{path}: prompt.queries")
+    _require_fitting(labeller, prompt_shape(prompt), [demonstration.text for demonstration in public], f"{path}: prompt.public")
     with exclusive(plan.folder):
         private = labelled_texts(prompt.data, prompt, path, "data", prompt.units, plan.rows)
         inputs = {"private texts": private.digest, "labeller": labeller.content}
@@ -151,7 +151,7 @@ def _public(plan: PromptPlan) -> list[Demonstration]:
     return list(map(Demonstration, public.texts, public.labels))
 
 
-def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], place: str) -> None:
+def _require_fitting(labeller: Labeller, shape: PromptShape, texts: Sequence[str], place: str) -> None:
     """Raise InputError if a text is empty, or too long for the model even without a demonstration.
 
     The check precedes the charge, so that a session does not fail after it has used some of its queries.
@@ -194,7 +194,7 @@ def _outcome(
     public: list[Demonstration],
 ) -> PromptOutcome:
     """Choose the student's prompt by the released labels, and return the outcome. Only public and released data are used."""
-    prompt, shape = plan.prompt, shape_of(plan.prompt)
+    prompt, shape = plan.prompt, prompt_shape(plan.prompt)
     answered = [Demonstration(text, label) for text, label in released if label is not None]
     student = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
 
