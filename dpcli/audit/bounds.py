@@ -129,7 +129,7 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
         low, high = high, 2.0 * high
         if high > LARGEST_EPSILON:
             return low
-    return bracket_root(margin, low, high, 1e-10)[0]
+    return bracket_root(margin, low, high, 1e-10)[0]  # the lower end of the bracket, which the guesses refute
 
 
 def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significance: float) -> float:
@@ -175,7 +175,7 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
         low, high = high, 2.0 * high
         if high > LARGEST_MU:
             return low
-    return bracket_root(excess, low, high, 1e-7)[0]
+    return bracket_root(excess, low, high, 1e-7)[0]  # the lower end of the bracket, which the guesses refute
 
 
 def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:

@@ -43,7 +43,7 @@ else:
 
 # Both leave room for single precision, and let faults below it pass.
 SAME_NOISE = 1e-4  # two draws of noise are equal if they differ by at most this share of the standard deviation
-ROUNDING = 1e-6  # relative amount by which sums in single precision may exceed the bound
+ROUNDING = 1e-6  # relative amount by which sums may exceed the bound, and equal draws may differ
 # Draws of at least this many numbers are compared up to SAME_NOISE: independent ones are practically never so close. Shorter draws are
 # compared exactly.
 TOLERANT_LENGTH = 8
@@ -325,7 +325,7 @@ def _check_same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
     name = "noise does not depend on the record"
     for step in _comparable_steps(pairs):
         left, right = _flat_noise(step.left), _flat_noise(step.right)
-        if left.shape != right.shape or not np.allclose(left, right, rtol=1e-6, atol=SAME_NOISE * std, equal_nan=True):
+        if left.shape != right.shape or not np.allclose(left, right, rtol=ROUNDING, atol=SAME_NOISE * std, equal_nan=True):
             return ReplayCheck(name, False, f"step {step.number}: different draws with and without the record")
     return ReplayCheck(name, True, "equal draws on both datasets")
 

@@ -38,7 +38,7 @@ SESSION_PREMISES: Premises = (
     ),
 )
 
-# The premises of the numbers of pate, pmixed and prompt, in addition to those of the mechanism.
+# The premises of the numbers of pate, pmixed and prompt, in addition to the premises of the mechanism.
 SHARD_PREMISES: Premises = (
     *SESSION_PREMISES,
     Premise(

@@ -176,7 +176,10 @@ def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Arr
 
 
 def _never_decreases(values: Array, scale: Array | None = None) -> bool:
-    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values)."""
+    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values).
+
+    1e-300 lets costs that underflow count as equal.
+    """
     size = np.abs(values if scale is None else scale)
     return bool(np.all(np.diff(values) >= -DECREASE_ROUNDING * np.maximum(size[1:], size[:-1]) - 1e-300))
 

@@ -85,6 +85,7 @@ def ball(public: Array, radius: float) -> Ball:
     possible = public >= LEAST_PROBABILITY
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
+    # The tolerance is wide, as the ball is made of renormalised probabilities.
     if not np.all(public >= 0.0) or not math.isclose(public.sum(), 1.0, abs_tol=1e-6):
         raise InputError("the public model: expected probabilities that add up to 1")
     renormalised = np.where(possible, public, 0.0)

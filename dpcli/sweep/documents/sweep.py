@@ -289,6 +289,7 @@ def _medians(points: Iterable[MeasuredVariant]) -> tuple[tuple[float, float], ..
 def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
     """Return the range of all values, with a margin, also if all are equal. The range of a share stays within 0 and 1."""
     values = list(heights) or [0.0, 1.0]
+    # The last two terms are margins for values that are all equal, or all 0.
     margin = max(VERTICAL_MARGIN * (max(values) - min(values)), 1e-3 * max(map(abs, values)), 1e-9)
     low, high = min(values) - margin, max(values) + margin
     return (max(low, 0.0), min(high, 1.0)) if metric in SHARES else (low, high)
