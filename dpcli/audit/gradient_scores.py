@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.numerics.arrays import Array, np
@@ -74,9 +75,16 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
 
 
+class SimulatedScores(NamedTuple):
+    """Two pools of scores: of members, which are canaries in the run, and of the other canaries."""
+
+    members: Array
+    others: Array
+
+
 @lru_cache(maxsize=64)
-def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> tuple[Array, Array]:
-    """Return scores of members and of others in a program with 1 / factor of its noise.
+def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> SimulatedScores:
+    """Return scores in a program with 1 / factor of its noise.
 
     Every factor uses the same random numbers, so that two factors differ by the noise alone.
     """
@@ -91,15 +99,23 @@ def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> tuple[Ar
             member_products += rng.random((count, size)) < part.rate
             members += log_ratios(member_products, part.rate, part.noise)
             others += log_ratios(other_products, part.rate, part.noise)
-    return members, others
+    return SimulatedScores(members, others)
 
 
-def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:
-    """Return numbers of right guesses in simulated audits of a program with 1 / factor of its noise, (audits, canaries + 1) each.
+class RightGuesses(NamedTuple):
+    """Numbers of right guesses in simulated audits, (audits, canaries + 1) each.
 
-    Column k is the number of members among the k highest scores in the first array, and of others among the k lowest scores in the second.
-    A fair coin decides whether a canary is in the run.
+    Attributes:
+        high: Column k is the number of members among the k highest scores.
+        low: Column k is the number of others among the k lowest scores.
     """
+
+    high: Array
+    low: Array
+
+
+def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> RightGuesses:
+    """Return right guesses about a program with 1 / factor of its noise. A fair coin decides whether a canary is in the run."""
     members, others = simulated_scores(tuple(steps), factor)
     rng, shape = np.random.default_rng(seed), (audits, canaries)
     is_member = rng.random(shape) < 0.5
@@ -108,4 +124,4 @@ def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: in
     no_guess = np.zeros((audits, 1))
     right_high = np.hstack([no_guess, np.cumsum(by_score[:, ::-1], axis=1)])
     right_low = np.hstack([no_guess, np.cumsum(~by_score, axis=1)])
-    return right_high, right_low
+    return RightGuesses(right_high, right_low)

@@ -205,10 +205,10 @@ def detection_rates(
     steps: Sequence[SampledSteps], factor: float, canaries: int, rules: Sequence[GuessingRule], seed: int
 ) -> list[float]:
     """Return, for each rule, the share of simulated audits that detect a program with 1 / factor of its noise."""
-    right_high, right_low = simulated_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
+    guesses = simulated_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
     rates = []
     for rule in rules:
-        right = right_high[:, rule.guesses - rule.low] + right_low[:, rule.low]
+        right = guesses.high[:, rule.guesses - rule.low] + guesses.low[:, rule.low]
         rates.append(float((right >= rule.needed).mean()))
     return rates
 

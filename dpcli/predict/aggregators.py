@@ -207,8 +207,8 @@ class GnMax(Aggregator):
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         answer_sensitivity = AnswerSensitivity(self.sigma, counts.shape[1], order)
-        conditions = zip(("C5", "C6"), monotone_conditions(answer_sensitivity, teachers), strict=True)
-        failing = [name for name, holds in conditions if not holds]
+        conditions = monotone_conditions(answer_sensitivity, teachers)._asdict()
+        failing = [name.upper() for name, holds in conditions.items() if not holds]
         if failing:
             raise CannotCertify(
                 f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: the proof of "
@@ -267,7 +267,7 @@ class ConfidentGnMax(GnMax):
         return [bool(enough) for enough in noisy >= self.threshold]
 
     def answer_probability(self, largest: Array) -> Array:
-        return np.asarray(np.exp(log_answered(largest, self.threshold, self.threshold_sigma)[0]))
+        return np.asarray(np.exp(log_answered(largest, self.threshold, self.threshold_sigma).answered))
 
 
 @dataclass(frozen=True, slots=True)

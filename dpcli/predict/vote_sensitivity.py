@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import CannotCertify
 from dpcli.numerics.arrays import Array, np
@@ -151,10 +151,20 @@ def smooth_bound(by_distance: Array, beta: float) -> float:
     return float((by_distance * np.exp(-beta * np.arange(len(by_distance)))).max())
 
 
-def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> tuple[bool, bool]:
-    """Return whether conditions C5 and C6 of the smooth sensitivity hold for every q that votes of this number of teachers can have.
+class Conditions(NamedTuple):
+    """Results of the tests of two conditions of the smooth sensitivity.
 
-    C5: D(q) does not decrease in q up to q0. C6: D(B_U(q)) - D(q) does not decrease in q up to q1.
+    Attributes:
+        c5: Whether D(q) does not decrease in q up to q0.
+        c6: Whether D(B_U(q)) - D(q) does not decrease in q up to q1.
+    """
+
+    c5: bool
+    c6: bool
+
+
+def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> Conditions:
+    """Return whether the conditions hold for every q that votes of this number of teachers can have.
 
     The conditions are tested on a grid, as in the published analysis. It is not proved that they hold between the grid points.
     Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
@@ -163,7 +173,7 @@ def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> tuple[
     log_q = _grid(sensitivity, teachers, sensitivity.log_q1)
     cost = sensitivity.cost(log_q)
     increase = sensitivity.cost(sensitivity.more_likely(log_q)) - cost
-    return c5, c5 and _never_decreases(increase, cost)
+    return Conditions(c5, c5 and _never_decreases(increase, cost))
 
 
 def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:

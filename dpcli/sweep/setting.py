@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import KeyTable, SelectedTable
@@ -148,7 +148,7 @@ def _settings_with_each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting
 
 def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> list[tuple[KeyChange, ...]]:
     """Return the changes by each key of a grid. If there are too many combinations, add a finding and return []."""
-    axes = [_axis(dotted, place, values, tables, findings) for dotted, place, values in dotted_keys(grid, ("sweep", "grid"))]
+    axes = [_axis(key, tables, findings) for key in dotted_keys(grid, ("sweep", "grid"))]
     combinations = math.prod(map(len, axes))
     if combinations <= MOST_SETTINGS:
         return axes
@@ -156,8 +156,9 @@ def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings
     return []
 
 
-def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], findings: Findings) -> tuple[KeyChange, ...]:
+def _axis(key: DottedKey, tables: Mapping[str, Any], findings: Findings) -> tuple[KeyChange, ...]:
     """Return the changes by one key of a grid, and add a finding for each problem."""
+    dotted, place, values = key
     is_list = type(values) is list
     path = changed_path(dotted, place, tables, findings, values if is_list else ())
     if not is_list:
@@ -196,13 +197,21 @@ def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Find
     return None
 
 
-def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iterator[tuple[str, Path, Any]]:
-    """Yield every dotted key with its place and value: `a.b = 1` is "a.b" at (*place, "a", "b"), `"a.b" = 1` at (*place, "a.b")."""
+class DottedKey(NamedTuple):
+    """A dotted key of a sweep, with its place, and its value: in a grid, the list of its values."""
+
+    dotted: str
+    place: Path
+    value: Any
+
+
+def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iterator[DottedKey]:
+    """Yield every dotted key of a table: `a.b = 1` is "a.b" at (*place, "a", "b"), and `"a.b" = 1` is "a.b" at (*place, "a.b")."""
     for key, value in table.items():
         if type(value) is dict:
             yield from dotted_keys(value, (*place, key), f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", (*place, key), value
+            yield DottedKey(f"{prefix}{key}", (*place, key), value)
 
 
 def changed_path(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findings, values: Iterable[Any]) -> Path:

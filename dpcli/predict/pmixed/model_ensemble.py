@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.numerics.arrays import Array, np
@@ -45,15 +45,22 @@ if TYPE_CHECKING:
 PROJECTIONS: dict[str, Projection] = {"clip": clip, "mix": mix}
 
 
+class ModelSum(NamedTuple):
+    """The sum of the projections of several models, in multiples of 2^-50, and the number of models."""
+
+    total: Multiples
+    models: int
+
+
 class Mode(Protocol):
     """A protocol for projecting models. All arrays are probabilities, (vocabulary,), and `public` adds up to 1.
 
-    public: the public model's probabilities of the next token. private: those of the fitted models that were drawn for it (`total`), or of
-    one of them (`projected`). An answer is drawn from the integers of `total`; token_losses.py measures `projected`.
+    `public` are the public model's probabilities of the next token. `private` are the probabilities of each fitted model that was drawn for
+    it (`total`), or of one of them (`projected`). An answer is drawn from the integers of `total`; token_losses.py measures `projected`.
     """
 
-    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
-        """Return the sum of the projected models as multiples of 2^-50, and their number; the public model and 1 if there are none."""
+    def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
+        """Return the sum of the projected models; the public model alone if there are none."""
         ...
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
@@ -71,15 +78,15 @@ class Sound:
     radius: float
     projection: Projection = clip
 
-    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
+    def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
         around = ball(public, self.radius)
         bounds = multiples_ball(around)
         if not private:
-            return bounds.public.astype(np.int64), 1
+            return ModelSum(bounds.public.astype(np.int64), 1)
         total = np.zeros(len(public), np.int64)
         for model in private:
             total += bounds.rounded(self.projection(around, model))
-        return total, len(private)
+        return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
         return self.projection(ball(public, self.radius), private)
@@ -92,13 +99,13 @@ class Paper:
     published: Published
     _radii: dict[int, float] = field(default_factory=dict, init=False, compare=False)
 
-    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
+    def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
         if not private:
-            return multiples(public), 1
+            return ModelSum(multiples(public), 1)
         total = np.zeros(len(public), np.int64)
         for model in private:
             total += multiples(self.projected(public, model, len(private)))
-        return total, len(private)
+        return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
         return renyi_ball(public, float(self.published.order), self._radius(drawn)).mixed(private)
@@ -146,8 +153,7 @@ class Ensemble:
         drawn = sample_models(stream, len(self.members), self.plan.spec.model_rate)
         public = probabilities(next_token(self.public, context, PUBLIC), temperature)
         private = [probabilities(row, temperature) for row in self._private_rows(drawn, context)]
-        total, count = self.mode.total(public, private)
-        return draw_token(total, count, stream)
+        return draw_token(*self.mode.total(public, private), stream)
 
     def _private_rows(self, drawn: Sequence[int], context: Tokens) -> list[Array]:
         """Return the log-probabilities of the drawn private models.
