@@ -1,6 +1,7 @@
 """The evidence of an attack, as a file holds it: scores of canaries or runs, guesses about canaries, or counts of one test.
 
-A finished run leaves `audit.json` in its folder. The audit reads no other file of the run:
+audit_run.py reads it with `read_evidence`. A *canary* is a record or gradient that a fair coin put into a run or left out; the attack gives
+it a score, or guesses the coin. A finished run leaves `audit.json` in its folder. The audit reads no other file of the run:
 
     {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
      "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}

@@ -1,8 +1,9 @@
 """The count of a session's answers in a PostgreSQL database, which processes on several machines, or copies of a folder, can share.
 
-query_counts.py says what is counted and why; sqlite_queries.py is the same count in a local file. The *place* of a count is
-postgresql://...#name, where the name is unique for each session in the database. The counts have their own schema (postgres_queries.sql),
-whose trigger refuses a smaller count. The row of a count is locked before it is read. A commit is acknowledged only when it is durable.
+A *session* is everything that one charge pays for. Each of its answers is counted before it is drawn; query_counts.py says why, and
+sqlite_queries.py is the same count in a local file. The *place* of a count is postgresql://...#name, where the name is unique for each
+session in the database. The counts have their own schema (postgres_queries.sql), whose trigger refuses a smaller count. The row of a count
+is locked before it is read. A commit is acknowledged only when it is durable.
 """
 
 from __future__ import annotations

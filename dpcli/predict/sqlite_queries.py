@@ -1,8 +1,9 @@
 """The count of a session's answers in an SQLite file on a local disk, which is the default for a session without a ledger.
 
-query_counts.py says what is counted and why. The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA,
-and BEGIN IMMEDIATE before the first read. Every request opens the file again, so that forked processes share no connection, and no request
-writes to a file that has been replaced.
+A *session* is everything that one charge pays for. Each of its answers is counted before it is drawn; query_counts.py says why, and
+prediction_session.py opens the count (`open_queries`). The count is as durable as the ledger: it uses a rollback journal with
+synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every request opens the file again, so that forked processes share no
+connection, and no request writes to a file that has been replaced.
 
 A copy of the file would be a second budget. It is refused, as it has another inode or is on another machine. Some copies cannot be
 detected: a virtual machine or disk that is copied or restored as a whole, containers that share a machine id, and a file whose content is

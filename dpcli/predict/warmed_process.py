@@ -1,9 +1,9 @@
 """The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
 shard_processes.py is the *client*: it starts `main` as a program of its own, and says there why shards have separate processes. The client
-sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. Each process
-has its own session (a set of processes, in the sense of POSIX) and temporary folder. When the process or its client has ended, another
-process, its *keeper*, ends everything that was started in the session, and removes the folder.
+sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. Each
+process has its own session (a set of processes, in the sense of POSIX) and temporary folder. When the process or its client has ended,
+another process, its *keeper*, ends everything that was started in the session, and removes the folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The statements (statement.md) that sessions write for users of their answers, and the data that all documents of PATE share.
 
-A statement travels with the answers, and its readers have nothing else: it names the cost of the whole session, rounded up, and what the
-guarantee rests on. Its numbers depend on the votes only through the answers, which were paid for, and an epsilon that was sanitised with
-noise.
+A *session* is everything that one charge pays for: labels of pate or prompt, or texts of generate. A statement travels with these answers,
+and its readers have nothing else: it names the cost of the whole session, rounded up, and what the guarantee rests on. Its numbers depend
+on private data only through the answers, which were paid for, and, with pate, an epsilon given the votes that was *sanitised*: released
+with noise, at a cost (vote_release.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Columns of private or public records, as files, functions and data sets give them, for records.py.
 
 A *source* is "digits" (a data set of scikit-learn), a .npz, .csv or .parquet file, or module:function. Its *columns* are arrays by name, of
-which "inputs" and "labels" are what a teacher learns from; others name the owner or the shard of each record. No message quotes a record.
+which "inputs" and "labels" are what a *teacher*, a model of one shard of private records, learns from; others name the owner or the shard
+of each record. No message quotes a record.
 """
 
 from __future__ import annotations

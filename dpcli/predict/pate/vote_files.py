@@ -1,8 +1,9 @@
 """Files of votes: those that users provide, whose numbers are checked, and those that fitted teachers write to a session's folder.
 
-A row of votes belongs to one query and becomes a count for each label. Votes are as private as the records, so messages quote none (only a
-first line 0,1,2,... of a csv, which may be names). A csv with such a line, or with a blank one, is refused, since later answers might be
-about other queries. votes.json says from which teachers and queries votes.npy was made.
+*Teachers*, models of disjoint shards of private records, vote on the labels of public *queries* (teachers.py). A row of votes belongs to
+one query and becomes a count for each label. Votes are as private as the records, so messages quote none (only a first line 0,1,2,... of a
+csv, which may be names). A csv with such a line, or with a blank one, is refused, since later answers might be about other queries.
+votes.json says from which teachers and queries votes.npy was made.
 """
 
 from __future__ import annotations

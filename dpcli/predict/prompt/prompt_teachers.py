@@ -1,8 +1,10 @@
 """The teachers of `dpcli prompt`: prompts with private demonstrations, each of which votes on public texts.
 
-Each teacher votes in a process of its own (shard_processes.py), so that what a model remembers of one teacher reaches no other.
-The process of the command asks the model about public texts only. If the model fails on a teacher's prompt, the teacher votes as a prompt
-without demonstrations does, as an error would reveal something about them. No message quotes a text.
+A *demonstration* is a labelled text of a teacher's shard of the private data (demonstrations.py), and a *labeller* a language model or a
+user's function that gives a prompt a label (labellers.py). prompt_session.py asks for the votes. Each teacher votes in a process of its own
+(shard_processes.py), so that what a model remembers of one teacher reaches no other. The process of the command asks the model about public
+texts only. If the model fails on a teacher's prompt, the teacher votes as a prompt without demonstrations does, as an error would reveal
+something about them. No message quotes a text.
 """
 
 from __future__ import annotations
