@@ -5,7 +5,7 @@ attacker guesses the coins (one_run.py). *Two runs*: many runs with and without 
 two_runs.py compares the scores with the claim). *Replay*: steps of a program are repeated with and without the record, and sums and noise
 are compared with what the file declares (replay.py). The *claim* is an (epsilon, delta) pair of the file or of flags (claim.py). It must be
 about the change that the audit makes (`varied`): an audit of added records says nothing about a claim for replaced ones. *Evidence* is the
-outcome of an attack, read from a file (evidence.py).
+outcome of an attack, read from a file (evidence.py) or stated as counts.
 """
 
 from __future__ import annotations

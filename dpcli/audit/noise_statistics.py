@@ -50,8 +50,7 @@ class NoiseCheck(NamedTuple):
     """A check that is part of a test.
 
     Attributes:
-        p: Probability that the declared noise gives a result at least as bad, or an upper bound on it. For numbers of equal pairs it is an
-            approximation (`Collisions`).
+        p: p-value, before the correction for the number of checks.
         where: Description of what was checked.
     """
 
@@ -64,8 +63,7 @@ class Statistic:
     """The result of a test.
 
     Attributes:
-        p: p-value: an upper bound on the probability that the declared noise gives a result at least as bad. It is approximate if numbers
-            of equal pairs decide it (`Collisions`).
+        p: p-value of the test.
         message: Description of the result.
         power: Function from the level of the test to a description of the smallest fault that the test detects with probability
             DETECTION_PROBABILITY.
@@ -361,7 +359,7 @@ def precision_test(draws: Draws) -> Statistic:
 
 def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
     """Test that the coordinates have independent noise. None repeats another up to sign, and close coordinates are not correlated."""
-    column_count = max(2, MOST_NUMBERS // 64)
+    column_count = max(2, MOST_NUMBERS // 64)  # MOST_NUMBERS in all if there are 64 draws
     rows = draws.first_columns(column_count)  # not rescaled, because noise that two tensors share differs after rescaling
     p, pairs, expected = _repeated_coordinates(draws, rows)
     repeated = NoiseCheck(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")
@@ -378,7 +376,7 @@ def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
     half = rows.size // 2 if correlations else 0
 
     def power(level: float) -> str:
-        # So few pairs are expected by chance that a single one is refuted.
+        # A repetition is stated if a single pair would be refuted, as almost none is expected by chance.
         repetition = "one number used twice, " if width > 1 and expected < 0.01 * level else ""
         return repetition + _detectable_correlation(half, level / (2 * max(1, len(correlations))))
 

@@ -36,9 +36,7 @@ else:
 # These values set the accuracy of the stated power, and its time. They do not touch the soundness of a bound.
 MISSED = 0.1  # probability of missing a fault that an audit "would have found"
 LARGEST_FACTOR = 64.0  # end of the search for a noise factor; an audit that misses a larger one is stated to have no power
-FACTOR_PRECISION = (
-    1.01  # ratio of the two ends at which the search for a noise factor stops; the result is printed with two decimals
-)
+FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
 THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # thresholds in standard deviations above the mean score of others
 FARTHEST = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
 LARGEST_SHIFT = 1e3  # end of the search for the shift of the strongest attack

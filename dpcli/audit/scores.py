@@ -29,7 +29,7 @@ LEAST_SCORES = 20  # number of scores of members, and of others, that a split ne
 SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds that are tried over the whole range, and at each end of it
 SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
 UNFAIR_PROBABILITY = (
-    1e-9  # coins are considered unfair if their outcome is less probable than this, which for fair ones is a chance of 1e-9
+    1e-9  # coins whose outcome is less probable than this count as unfair; fair ones are refused with this probability
 )
 HIGHEST = float(np.finfo(np.float64).max)  # replaces infinity and NaN, so that all scores can be compared
 # A function from the counts of a test and a significance to the merit of the test. A larger merit means a stronger proof.
