@@ -280,7 +280,7 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise LedgerError(f"{path}: its folder was locked by another process for too long; {NOTHING_WRITTEN}") from None
-                time.sleep(0.01)  # before the next attempt
+                time.sleep(0.01)
         yield
     finally:
         os.close(descriptor)

@@ -9,8 +9,8 @@ With public tuning, epsilon covers one run and not the search. A *private search
 best; its theorem needs that the variants and the distribution of trials are fixed in advance, so no plan may depend on a result.
 
 A finished run is reused only if its fingerprint, which covers everything that it depends on, is the same. A *window* restricts the runs to
-some blocks (such as days) of a dataset in a ledger, which charges each block separately; its *rows* are those in these blocks
-(sessions/window.py calls `over` and `on_rows`).
+some blocks (such as days) of a dataset in a ledger, which charges each block separately; its *rows* are the data in these
+blocks (sessions/window.py calls `over` and `on_rows`).
 """
 
 from __future__ import annotations

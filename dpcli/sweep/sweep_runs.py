@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
 Progress = Callable[[int, int], None]
-FOLDER_DIGITS = (
-    16  # leading digits of a fingerprint that name the folder of a run: 64 bits, so that no two folders coincide by chance
-)
+FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a run; 64 bits practically never coincide
 
 
 @dataclass(slots=True)

@@ -30,11 +30,7 @@ from dpcli.train.tasks.user_code import relative_to_file
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
 
-LARGEST_FILES = {
-    ".npy": 10**9,
-    ".csv": 2 * 10**8,
-    ".parquet": 10**9,
-}  # largest sizes in bytes; arbitrary, limit memory and time alone
+LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # largest sizes in bytes, which limit memory and time alone
 
 VOTES, ORIGIN = "votes.npy", "votes.json"  # files in a session's folder: the votes; the digests of their teachers and queries
 
