@@ -116,7 +116,7 @@ class AuditRequest:
 
         Raises InputError if the setting contradicts the file of scores.
         """
-        in_file = _adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
+        in_file = _stated_adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
         stated = self.settings.neighbours
         if in_file is not None and stated is not None and stated is not in_file:
             raise InputError(f"audit.neighbours: expected {in_file.value}, as in the scores' file, found {stated.value}")
@@ -129,7 +129,7 @@ class AuditRequest:
         return Adjacency.ADD_REMOVE
 
 
-def _adjacency(evidence: Evidence) -> Adjacency:
+def _stated_adjacency(evidence: Evidence) -> Adjacency:
     """Return the adjacency that the file of scores states. Raises InputError if there is no such adjacency."""
     try:
         return Adjacency(evidence.neighbours)
@@ -177,7 +177,7 @@ def audit(request: AuditRequest) -> Audit:
     return AUDITS[request.kind](request)
 
 
-def _evidence(request: AuditRequest) -> Evidence:
+def _given_evidence(request: AuditRequest) -> Evidence:
     """Return the evidence from the stated counts or from the file of scores. Raises InputError if there is none."""
     settings = request.settings
     if request.correct is not None:
@@ -194,7 +194,7 @@ def _evidence(request: AuditRequest) -> Evidence:
 
 def _one_run(request: AuditRequest) -> Audit:
     """Audit the scores or guesses of one run."""
-    evidence = _evidence(request)
+    evidence = _given_evidence(request)
     claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
         return one_run_audit(evidence.scores, claim, request.settings, evidence.path, evidence.observed)
@@ -210,7 +210,7 @@ def _two_run(request: AuditRequest) -> Audit:
     settings = request.settings
     if settings.function is not None:
         return _trials_audit(request, settings.function)
-    evidence = _evidence(request)
+    evidence = _given_evidence(request)
     claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
         return two_run_audit(evidence.scores, claim, settings, evidence.path)

@@ -123,10 +123,10 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
     if type(document.get("canaries")) is list:
         evidence = _evidence_in_rows(path, document["canaries"])
         return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _observed(path, document))
-    for keys, counted_evidence in COUNTED.items():
+    for keys, counted_evidence in EVIDENCE_OF_COUNTS.items():
         if set(keys) <= set(document):
             return counted_evidence(path, [_count(path, key, document[key]) for key in keys])
-    expected = " or ".join("{" + ", ".join(keys) + "}" for keys in COUNTED)
+    expected = " or ".join("{" + ", ".join(keys) + "}" for keys in EVIDENCE_OF_COUNTS)
     raise InputError(f"{path}: expected canaries, or counts {expected}, found {first_names(sorted(document), 'nothing')}")
 
 
@@ -170,7 +170,7 @@ def _guessed_counts(path: str, counts: list[int]) -> Evidence:
 
 
 # Functions that return the evidence of stated counts, by the keys of the counts.
-COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
+EVIDENCE_OF_COUNTS: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
     ("canaries", "guesses", "correct"): _guessed_counts,
     ("members", "others", "true_positives", "false_positives"): lambda path, counts: Evidence(path, counts=Counts(*counts)),
 }

@@ -138,12 +138,12 @@ def _make_trials(plan: SweepPlan, processes: int, state: SearchState) -> tuple[s
         return failures
     if len({answer.headline.name for answer in answers.values()}) > 1:
         return ("expected trials with the same first metric, found several",)
-    state.chosen, state.ended = _best(plan.better, state.draws, [answers[job.folder] for job in jobs]), True
+    state.chosen, state.ended = _best_trial(plan.better, state.draws, [answers[job.folder] for job in jobs]), True
     state.save()
     return ()
 
 
-def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[str, Any] | None:
+def _best_trial(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[str, Any] | None:
     """Return the best trial. Among equal trials, it is the first, which is a random choice because all have the same distribution."""
     if not answers:
         return None

@@ -154,7 +154,7 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
     """
     # The first runs of all variants come first, then the second runs. After an early end, all variants have about as many runs.
     turns = itertools.product(range(plan.repeats), plan.variants)
-    jobs = [(_job(plan, variant, number), variant.plan.pipeline) for number, variant in turns]
+    jobs = [(_numbered_job(plan, variant, number), variant.plan.pipeline) for number, variant in turns]
     charges = SweepCharges(ledger, reason("sweep", plan.path, plan.pipeline))
     with exclusive(plan.folder), Pool(processes) as pool:
         answers = saved_answers(job for job, _ in jobs)
@@ -171,12 +171,12 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
         raise charges.denied
     measured = []
     for variant in plan.variants:
-        folders = [_job(plan, variant, number).folder for number in range(plan.repeats)]
+        folders = [_numbered_job(plan, variant, number).folder for number in range(plan.repeats)]
         measured.append(_measured(variant, [answers[folder] for folder in folders]))
     return MeasuredSweep(plan, _metric_name(plan, answers.values()), tuple(measured))
 
 
-def _job(plan: SweepPlan, variant: Variant, number: int) -> Job:
+def _numbered_job(plan: SweepPlan, variant: Variant, number: int) -> Job:
     folder = os.path.join(plan.folder, f"epsilon-{variant.epsilon:g}", variant.fingerprint[:FOLDER_DIGITS], f"{number + 1}")
     return job_of(plan, variant, folder)
 

@@ -227,10 +227,10 @@ class Measurer:
         """Return the methods of drawing tokens from the ensemble of the file: its own projection first, the published protocol last."""
         names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
         methods = [
-            EnsembleMethod(f"PMixED, {name}", "sound", self.epsilon, _sound(self.plan, self.plan.spec.radius, name))
+            EnsembleMethod(f"PMixED, {name}", "sound", self.epsilon, _sound_mode(self.plan, self.plan.spec.radius, name))
             for name in names
         ]
-        published = _published(self.plan, self.epsilon, self.delta)
+        published = _published_mode(self.plan, self.epsilon, self.delta)
         if published is not None:
             methods.append(EnsembleMethod("published protocol (no guarantee)", "paper", None, published))
         return methods
@@ -240,8 +240,8 @@ class Measurer:
         plan = _varied_plan(self.plan, axis, value)
         epsilon = value if axis == "epsilon" else self.epsilon
         radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
-        sound = _sound(plan, radius, plan.pmixed.projection)
-        return AblationCase(plan, value, radius, sound, _published(plan, epsilon, self.delta))
+        sound = _sound_mode(plan, radius, plan.pmixed.projection)
+        return AblationCase(plan, value, radius, sound, _published_mode(plan, epsilon, self.delta))
 
     def _losses_by_mode(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> dict[SampledMode, list[Array]]:
         """Return the losses of each mode on each record, in one pass over the text. Equal modes are measured once."""
@@ -299,12 +299,12 @@ class Measurer:
         return private
 
 
-def _sound(plan: PmixedPlan, radius: float, projection: str) -> SampledMode:
+def _sound_mode(plan: PmixedPlan, radius: float, projection: str) -> SampledMode:
     """Return the sound mode of the plan with a radius and the projection of this name (a key of `PROJECTIONS`)."""
     return SampledMode(Sound(radius, PROJECTIONS[projection]), plan.spec.model_rate)
 
 
-def _published(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMode | None:
+def _published_mode(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMode | None:
     """Return the mode of the published protocol for this epsilon and delta.
 
     The result is None if delta is 0, or if converting from Renyi order `order` to delta already costs more than epsilon, so nothing is left

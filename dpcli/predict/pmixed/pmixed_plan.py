@@ -254,7 +254,7 @@ def plan_of(path: str) -> PmixedPlan:
     entry = one_entry(path, pipeline, ("pmixed",), "pmixed", table.mechanism)
     _require_units(pipeline, table, entry, path)
     if table.mode == "paper":
-        return PmixedPlan(path, pipeline, entry, table, None, _published(pipeline, table, entry, path))
+        return PmixedPlan(path, pipeline, entry, table, None, _published_protocol(pipeline, table, entry, path))
     return PmixedPlan(path, pipeline, entry, table, priced_file(path, pipeline).account, None)
 
 
@@ -295,7 +295,7 @@ def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -
         raise InputError(f"{path}: pmixed.units: set it to the column that names each text's owner, which {needed_by} needs")
 
 
-def _published(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
+def _published_protocol(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
     """Return the parameters of the published protocol for the epsilon that the file's budget claims.
 
     Raises CannotCertify if the protocol has no radius for it.
