@@ -260,7 +260,6 @@ def _check_sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck
 
 
 def _reports_noise(runs: Sequence[Sequence[Step]]) -> bool:
-    """Return whether a step reports its noise."""
     return any(step.noise for run in runs for step in run)
 
 

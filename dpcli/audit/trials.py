@@ -54,7 +54,6 @@ class TrialPart(NamedTuple):
 
     @property
     def trials(self) -> set[Trial]:
-        """Return the trials of the part."""
         return {Trial(self.with_record, number) for number in range(self.first, self.stop)}
 
 

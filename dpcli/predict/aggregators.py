@@ -4,7 +4,8 @@ A *teacher* is a model (`dpcli pate`) or a prompt (`dpcli prompt`) made from one
 public *query*. An aggregator adds noise to the number of votes for each label, and releases only the label of the largest noisy count.
 `ConfidentGnMax` first compares the largest count, with separate noise, with a threshold, and gives no answer if the count is below it; with
 `check = "student"` in [pate], it compares the largest difference between a count and a student's prediction. Every query is charged for
-that comparison, and every answered query for its answer. Source: Papernot et al. 2018, arXiv:1802.08908.
+that comparison, and every answered query for its answer. A *session* is the queries that one charge pays for. An *entry* is a [[mechanism]]
+table of the pipeline file; its type selects the aggregator. Source: Papernot et al. 2018, arXiv:1802.08908.
 
 The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, an upper bound computed here, is
 private: the operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts

@@ -216,7 +216,6 @@ class _Calibration:
     results: dict[str, _Calibrated]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
-        """Return the variant of a setting at one epsilon."""
         tables = {**setting.applied(self.base), "budget": {"epsilon": epsilon}}
         key = json.dumps([tables[name] for name in ("budget", "privacy", "mechanism")], sort_keys=True)
         if key not in self.results:

@@ -128,7 +128,6 @@ def _curve_verdict(curve: CurveTest) -> str:
 
 
 def _checks_table(checks: Sequence[ReplayCheck]) -> Table:
-    """Return the table of the checks of a replay."""
     rows = [
         (check.name, _check_verdict(check), check.message, check.power or "any counterexample in these pairs") for check in checks
     ]

@@ -50,7 +50,6 @@ def uniform_below(limit: int, stream: Stream) -> int:
 
 
 def _exact_sum(weights: IndexArray) -> int:
-    """Return the exact sum of the weights."""
     return (int((weights >> HALF).sum()) << HALF) + int((weights & (2**HALF - 1)).sum())
 
 

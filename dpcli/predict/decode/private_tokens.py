@@ -2,7 +2,8 @@
 
 `dpcli generate` writes texts by a language model. A *context* is a template around one private text, and a *batch* holds the contexts from
 which one text is written; the public context is a prompt. A *private token* is drawn from logits to which the batch contributes, and is
-charged; mechanisms/prediction/private_decoding.py prices it, and text_writer.py draws it.
+charged; mechanisms/prediction/private_decoding.py prices it, and text_writer.py draws it. The private-decoding *entry* of the pipeline file
+states the clip, the temperature and the test.
 
 Contributions. Let B be the public size of a batch (`references` in the file), which may differ from its number of contexts, and let the
 unit u be clip / (2^20 B). For each token, a context contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are

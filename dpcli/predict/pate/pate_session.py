@@ -1,10 +1,11 @@
 """A voting session of `dpcli pate label`: the queries of a [pate] table are answered by noisy votes of teachers, in parts.
 
 A *teacher* is a model of one shard of private data, and votes for one label of each public *query*. The noisy vote of all teachers gives
-the *answer*, with a threshold only if it is clear enough (aggregators.py). A *session* is everything that one charge pays for. Every query
-is charged, whether or not it is answered, and no query is put twice. Each step is recorded durably in the transcript (transcript.py) before
-the next step begins, so that a session that was interrupted continues where it stopped. The session ends by releasing the cost given the
-votes, if [pate] has `sanitise` (vote_release.py), and by writing labels.csv and the statement.
+the *answer*, with a threshold only if it is clear enough (aggregators.py). A *session* is everything that one charge pays for; the
+*ledger*, if there is one, is the record of what was spent on a dataset. The *student* is a public model that learns from the labels
+(student.py). Every query is charged, whether or not it is answered, and no query is put twice. Each step is recorded durably in the
+transcript (transcript.py) before the next step begins, so that a session that was interrupted continues where it stopped. The session ends
+by releasing the cost given the votes, if [pate] has `sanitise` (vote_release.py), and by writing labels.csv and the statement.
 """
 
 from __future__ import annotations

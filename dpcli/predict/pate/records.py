@@ -2,8 +2,9 @@
 
 A *teacher* is a model of one shard of the private records, and votes on the labels of the *queries* (teachers.py). All private records of a
 unit of privacy go to one teacher (`records_by_teacher`), so that one change of a unit retrains one teacher. *Held-out* records are a share
-of the private data that the file declares public. No error message quotes a record. `path` is the path of the pipeline file: relative names
-start from its folder, and most messages begin with it.
+of the private data that the file declares public. The *student* is a public model that learns from the labels of the queries (student.py).
+No error message quotes a record. `path` is the path of the pipeline file: relative names start from its folder, and most messages begin
+with it.
 """
 
 from __future__ import annotations

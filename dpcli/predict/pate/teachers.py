@@ -175,7 +175,6 @@ def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
 
 
 def _has_digest(folder: str, digest: str) -> bool:
-    """Return whether the teachers in a folder have this digest."""
     try:
         with open(os.path.join(folder, DIGEST_FILE), encoding="utf-8") as file:
             return bool(json.load(file).get("of") == digest)

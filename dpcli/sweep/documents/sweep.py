@@ -116,7 +116,6 @@ def search_document(selection: PrivateSelection) -> Document:
 
 
 def _failed_search(selection: PrivateSelection) -> Document:
-    """Return the document of a private search of which a trial failed."""
     plan = selection.plan
     headline = f"{_title(plan)}: a trial failed, so nothing is released; if the machine was at fault, run the same command again"
     data = {**_sweep_data(plan), "schema": SEARCH_SCHEMA, "exit_code": FAILED}
@@ -209,7 +208,6 @@ def _setting_data(variant: Variant) -> dict[str, Any]:
 
 
 def _point_data(variant: Variant) -> dict[str, Any]:
-    """Return the JSON data of a variant."""
     return {
         "epsilon": variant.epsilon,
         "setting": _setting_data(variant),
