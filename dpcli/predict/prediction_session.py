@@ -27,7 +27,7 @@ from dpcli.sessions.charged import Session, charge, mark_counted, open_session, 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.prediction_plan import PredictionPlan
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
 
 Report = Callable[[int, int], None]  # shows progress: (number of parts done, number of parts)
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
@@ -52,7 +52,7 @@ class AnswerLimit:
     counted_noun: str = ANSWERS
     name: str | None = None
 
-    def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
+    def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> AnswerCounter:
         """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
 
         Args:
@@ -81,7 +81,7 @@ def open_queries(
     moved: bool = False,
     seconds: float = BUSY_SECONDS,
     counted_noun: str = ANSWERS,
-) -> QueryBudget:
+) -> AnswerCounter:
     """Return the durable count of a session's answers outside of a ledger.
 
     Args:
@@ -100,10 +100,10 @@ def open_queries(
     """
     require_count(total, "total")
     if place.startswith(POSTGRES):
-        budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(
+        counter: AnswerCounter = load("dpcli.predict.postgres_queries:PostgresQueries")(
             place, identity, total, new, seconds, counted_noun
         )
-        return budget
+        return counter
     from dpcli.predict.sqlite_queries import SqliteQueries, create
 
     path = path_of(place)
@@ -123,7 +123,7 @@ def begin_session(
     moved: bool = False,
     place: str | None = None,
     released: str | None = None,
-) -> tuple[Session, list[QueryBudget]]:
+) -> tuple[Session, list[AnswerCounter]]:
     """Charge a new session in full, or continue the session in the plan's folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
@@ -150,11 +150,11 @@ def begin_session(
     if released is not None and not session.counted and os.path.lexists(released):
         raise InputError(f"{released}: was released before this session began, under another charge: use a new folder")
     session = charge(session, plan.pipeline, ledger, reason(command, plan.path, plan.pipeline))
-    budgets = [limit.open(session, ledger, place, moved) for limit in limits]
-    return mark_counted(session), budgets
+    counters = [limit.open(session, ledger, place, moved) for limit in limits]
+    return mark_counted(session), counters
 
 
-def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
+def require_count_of(path: str, last: int, counter: AnswerCounter) -> None:
     """Raise LedgerError if the file of answers has an answer that the count lacks, as an earlier state of the count was then restored.
 
     If earlier states of both files are restored, this function does not detect it.
@@ -163,9 +163,9 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
         path: Path of the file of answers.
         last: Number of the last answer in the file, from 1; 0 if there is none.
     """
-    if last > budget.taken():
+    if last > counter.taken():
         raise LedgerError(
-            f"{path}: expected at most {budget.taken():,} answers, the number counted, found number {last:,}: the count was restored to "
+            f"{path}: expected at most {counter.taken():,} answers, the number counted, found number {last:,}: the count was restored to "
             "an earlier state, and would grant answers twice; restore its latest state, or begin a new session in another folder"
         )
 

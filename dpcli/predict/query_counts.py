@@ -24,8 +24,8 @@ UNSURE = "nothing is answered, and the request may have been counted or not: ask
 LOST = "the number of past answers is not known: this system gives no more answers; a new fit needs a new charge"
 
 
-class QueryBudget(Protocol):
-    """The count of one system's answers, which all processes that answer for it share.
+class AnswerCounter(Protocol):
+    """The durable count of one system's answers, which all processes that answer for it share.
 
     Attributes:
         total: Number of answers that may be granted in all.

@@ -37,7 +37,7 @@ from dpcli.sessions.priced import fingerprint
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
     from dpcli.sessions.charged import Session
 
 TEXTS = "texts.jsonl"
@@ -95,16 +95,16 @@ def write_texts(
     with exclusive(plan.folder):
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
-        session, budget, turns = _begin_session(plan, ledger, resume, moved, inputs)
+        session, counter, turns = _begin_session(plan, ledger, resume, moved, inputs)
         clips_differences, place = generate.method == "difference", f"{path}: generate.model"
         writer = Writer(model, plan.clipping, frame.prompt, clips_differences, generate.tokens, vocabulary.end, place)
-        written = WritingSession(plan, writer, vocabulary, contexts, turns, budget, stream).write(texts, report)
+        written = WritingSession(plan, writer, vocabulary, contexts, turns, counter, stream).write(texts, report)
         outcome = GenerationOutcome(
             plan=plan,
             session=session,
             written=tuple(saved.text for saved in written),
-            taken=budget.taken(),
-            private=sum(turn.budget.taken() for turn in turns) if turns else None,
+            taken=counter.taken(),
+            private=sum(turn.counter.taken() for turn in turns) if turns else None,
             cut=sum(saved.cut for saved in written),
         )
         replace_file(
@@ -116,7 +116,7 @@ def write_texts(
 
 def _begin_session(
     plan: GenerationPlan, ledger: Ledger | None, resume: bool, moved: bool, inputs: Mapping[str, str]
-) -> tuple[Session, QueryBudget, list[PrivateTurns]]:
+) -> tuple[Session, AnswerCounter, list[PrivateTurns]]:
     """Charge the session, or continue it.
 
     Returns:
@@ -130,11 +130,11 @@ def _begin_session(
         batches = range(plan.generate.batches)
         limits += [AnswerLimit(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
     path = os.path.join(plan.folder, TEXTS)
-    session, (budget, *private_tokens) = begin_session(
+    session, (counter, *private_tokens) = begin_session(
         plan, "generate", ledger, inputs, limits, resume=resume, moved=moved, place=plan.generate.count, released=path
     )
-    require_count_of(path, len(whole_lines(path)), budget)  # whole_lines also removes an incomplete last line.
-    return session, budget, [] if plan.test is None else [PrivateTurns(plan.test, count) for count in private_tokens]
+    require_count_of(path, len(whole_lines(path)), counter)  # whole_lines also removes an incomplete last line.
+    return session, counter, [] if plan.test is None else [PrivateTurns(plan.test, tokens) for tokens in private_tokens]
 
 
 class SavedText(NamedTuple):
@@ -150,7 +150,7 @@ class WritingSession:
 
     Attributes:
         turns: Private tokens of each batch; [] if all tokens are private and none are counted.
-        budget: Durable count of the texts.
+        counter: Durable count of the texts.
         stream: Source of randomness for the tokens; the operating system if None.
     """
 
@@ -159,15 +159,15 @@ class WritingSession:
     vocabulary: Vocabulary
     contexts: list[list[tuple[int, ...]]]
     turns: list[PrivateTurns]
-    budget: QueryBudget
+    counter: AnswerCounter
     stream: Stream | None
 
     def write(self, texts: int | None, report: Report) -> list[SavedText]:
-        """Write a number of texts; if it is None, write as many as the budget allows.
+        """Write a number of texts; if it is None, write as many as are left.
 
-        Raises Denied if the budget does not allow that number, or allows no text.
+        Raises Denied if fewer are left, or none.
         """
-        count = max(1, self.plan.texts - self.budget.taken()) if texts is None else texts
+        count = max(1, self.plan.texts - self.counter.taken()) if texts is None else texts
         written: list[SavedText] = []
         while len(written) < count:
             try:
@@ -189,7 +189,7 @@ class WritingSession:
         if self.turns and all(turn.spent for turn in self.turns):
             raise Denied(f"{self.plan.path}: all private tokens are spent; more need a new session and a new charge")
         stream = self.stream or SystemStream()
-        number = self.budget.take()
+        number = self.counter.take()
         batch = self.plan.batch(number)
         turns = self.turns[batch] if self.turns else None
         if turns is not None and not turns.open_bar(stream):

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import Denied, InputError, InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.decode.exact_draws import bernoulli_exp, geometric
-from dpcli.predict.query_counts import QueryBudget
+from dpcli.predict.query_counts import AnswerCounter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,13 +185,13 @@ class PrivateTurns:
     A bar is used until one token, in any text of the batch, is private. If a process ends, its open bar and the charge for it are lost.
 
     Attributes:
-        budget: Durable count of the private tokens.
+        counter: Durable count of the private tokens.
         bar: The bar for the next comparisons; None if no bar is open.
         spent: Whether no private tokens are left.
     """
 
     test: PublicTest
-    budget: QueryBudget
+    counter: AnswerCounter
     bar: int | None = None
     spent: bool = False
 
@@ -202,7 +202,7 @@ class PrivateTurns:
         """
         if self.bar is None and not self.spent:
             try:
-                self.budget.take()
+                self.counter.take()
             except Denied:
                 self.spent = True
                 return False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.pate.pate_plan import VotingPlan
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
     from dpcli.predict.vote_counts import VoteCounts
     from dpcli.random.streams import Stream
 
@@ -184,8 +184,8 @@ class QueryParts:
     plan: VotingPlan
     votes: VoteCounts
     file: TranscriptFile
-    queries: QueryBudget
-    answers: QueryBudget
+    queries: AnswerCounter
+    answers: AnswerCounter
     stream: Stream
     predict: Predict | None
 

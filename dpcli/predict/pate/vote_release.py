@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dpcli.predict.aggregators import VoteCosts
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript, TranscriptFile
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
     from dpcli.predict.vote_bounds import Counts
     from dpcli.predict.vote_counts import VoteCounts
 
@@ -175,7 +175,7 @@ def require_sanitisable(plan: VotingPlan) -> None:
     _by_distance(plan, no_counts, np.zeros(0), release)
 
 
-def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: QueryBudget) -> None:
+def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, counter: AnswerCounter) -> None:
     """Release the cost of an ended session once, and write it to the transcript. The release is counted before its noise is drawn.
 
     Nothing is released if the file does not ask for it, or if the noise of the session can be reproduced, so that the labels have no finite
@@ -185,7 +185,7 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
     if release is None or file.content.sanitised is not None or not file.content.private:
         return
     try:
-        count.take()
+        counter.take()
         released = asdict(_draw_release(plan, votes, file.content, release))
     except (Denied, CannotCertify):
         released = {}

@@ -31,7 +31,7 @@ from dpcli.train.run.description import digest_of
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.pmixed.public_side import Records
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
     from dpcli.predict.shard_processes import ShardProcesses
     from dpcli.sessions.charged import Session
 
@@ -158,7 +158,7 @@ def token_limit(plan: PmixedPlan) -> AnswerLimit:
     return AnswerLimit(plan.tokens, "tokens")
 
 
-def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
+def token_counter(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> AnswerCounter:
     """Return the count of tokens that the fit started. Raises LedgerError if it cannot be relied on."""
     return token_limit(plan).open(session, ledger, plan.pmixed.queries, moved)
 

@@ -36,7 +36,7 @@ from dpcli.predict.pmixed.projection import Projection, ball, clip, draw_token, 
 from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from dpcli.predict.pmixed.shard_models import fitted_models, start_answer
-from dpcli.predict.query_counts import QueryBudget
+from dpcli.predict.query_counts import AnswerCounter
 from dpcli.random.streams import Stream, SystemStream
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def members_of(plan: PmixedPlan) -> Ensemble | None:
 
 
 def answer_prompt(
-    models: Ensemble, queries: QueryBudget, prompt: str, max_tokens: int, stream: Stream | None = None
+    models: Ensemble, counter: AnswerCounter, prompt: str, max_tokens: int, stream: Stream | None = None
 ) -> EnsembleAnswer:
     """Return text after a prompt, of at most `max_tokens` tokens, which ends before the end token.
 
@@ -232,7 +232,7 @@ def answer_prompt(
     answer: list[int] = []
     ended_by, refusal = f"{max_tokens:,} tokens", None
     try:
-        for token in _tokens(models, queries, ids, max_tokens, stream or SystemStream()):
+        for token in _tokens(models, counter, ids, max_tokens, stream or SystemStream()):
             if token == models.vocabulary.end:
                 ended_by = "the end of the text"
                 break
@@ -240,14 +240,14 @@ def answer_prompt(
     except Denied as denied:
         ended_by, refusal = "no more tokens are paid for", str(denied)
     text = text_of_tokens(models.vocabulary, answer, "the tokenizer")
-    return EnsembleAnswer(prompt, text, len(answer), ended_by, queries.taken(), queries.total, refusal)
+    return EnsembleAnswer(prompt, text, len(answer), ended_by, counter.taken(), counter.total, refusal)
 
 
-def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], max_tokens: int, stream: Stream) -> Iterator[int]:
+def _tokens(models: Ensemble, counter: AnswerCounter, prompt: list[int], max_tokens: int, stream: Stream) -> Iterator[int]:
     """Yield tokens. Each token is counted before it is drawn."""
     context = list(prompt)
     for _ in range(max_tokens):
-        queries.take()
+        counter.take()
         token = models.token(context, stream)
         context.append(token)
         yield token

@@ -50,7 +50,7 @@ from dpcli.sessions.folder import exclusive, replace_file
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.aggregators import Aggregator
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
 
 TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"  # files in the session's folder
 DISCLOSURE_ANSWERS = {
@@ -176,7 +176,7 @@ class PublicText(NamedTuple):
 def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[PublicText]:
-    """Yield each text with its released label, until the budget of queries or answers is used up."""
+    """Yield each text with its released label, until no query or answer is left."""
     for count, text in enumerate(texts, 1):
         try:
             answer = voting.ask(text, partial(votes, text))
@@ -279,7 +279,7 @@ class VoteTranscript:
 
 @dataclass(frozen=True, slots=True)
 class VotingSession:
-    """Answers queries one at a time by noisy votes, within the budgets of queries and answers.
+    """Answers queries one at a time by noisy votes, as long as queries and answers are left.
 
     Attributes:
         queries: Durable count of the queries.
@@ -287,8 +287,8 @@ class VotingSession:
     """
 
     aggregator: Aggregator
-    queries: QueryBudget
-    answers: QueryBudget | None
+    queries: AnswerCounter
+    answers: AnswerCounter | None
     transcript: VoteTranscript
     stream: Stream
 
@@ -301,13 +301,13 @@ class VotingSession:
             votes: Function that returns the votes on this query, one row. It is not called if no votes are needed.
 
         Raises:
-            Denied: If the budget of queries or answers is used up.
+            Denied: If no query or answer is left.
             LedgerError: If a count cannot be relied on. Nothing is then released.
         """
         earlier = self.transcript.answer(query)
         if earlier is not None:
             return earlier
-        for count in (self.queries, self.answers):  # An exhausted budget is refused before any votes are computed.
+        for count in (self.queries, self.answers):  # A session that is used up is refused before any votes are computed.
             if count is not None and count.taken() == count.total:
                 count.take()  # raises Denied
         counts = votes()
