@@ -52,7 +52,7 @@ class AnswerCounter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CountState:
     """The state of the count of one fitted system.
 
     Attributes:

@@ -28,7 +28,7 @@ from dpcli.base.extras import require_posix
 from dpcli.ledger.stores.sqlite import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, Count, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, CountState, require_count
 
 APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
 VERSION = 1  # version of SCHEMA, in the header of the file
@@ -100,7 +100,7 @@ class FileIdentity:
 class Row:
     """The content of the file: the count, and the identity of the file when it was last written."""
 
-    count: Count
+    count: CountState
     identity: FileIdentity
 
     def values(self) -> tuple[str | int, ...]:
@@ -203,7 +203,7 @@ def _read(connection: Any, path: str) -> Row:
     rows = connection.execute(READ).fetchall()
     try:
         ((identity, total, taken, machine, inode, place, digest),) = rows
-        row = Row(Count(identity, total, taken), FileIdentity(machine, int(inode), place))
+        row = Row(CountState(identity, total, taken), FileIdentity(machine, int(inode), place))
         is_sound = (*rows[0][:-1], digest) == row.values()
     except (ValueError, TypeError):
         is_sound = False
@@ -237,13 +237,13 @@ def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) 
         with _locked_folder(folder, path, seconds):
             if not os.path.lexists(path):
                 draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
-                _create(path, draft, Count(identity, total, 0))
+                _create(path, draft, CountState(identity, total, 0))
                 sync_folder(folder)
     except OSError as error:
         raise LedgerError(f"{path}: cannot be created: {error.strerror}") from None
 
 
-def _create(path: str, draft: str, count: Count) -> None:
+def _create(path: str, draft: str, count: CountState) -> None:
     """Write the file at `draft`, and link it to `path`. The draft is removed. Raises LedgerError if another count left files here."""
     _refuse_network(os.path.dirname(os.path.abspath(path)))
     leftover = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
