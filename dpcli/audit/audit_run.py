@@ -28,7 +28,7 @@ from dpcli.audit.one_run import guessed_audit, one_run_audit
 from dpcli.audit.own_code import call_user_code, user_function
 from dpcli.audit.replay import Declared, Pair, checks, declaration, steps_of
 from dpcli.audit.scores import Guessed
-from dpcli.audit.trials import Progress, neighbouring_pair, run_trials, trial_plan
+from dpcli.audit.trials import ENTROPY_BITS, Progress, neighbouring_pair, run_trials, trial_plan
 from dpcli.audit.two_runs import counted_audit, two_run_audit
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
@@ -257,7 +257,7 @@ def _replay(request: AuditRequest) -> Audit:
     """Replay a program on pairs of datasets, and check the steps."""
     settings = request.settings
     count = settings.trials or REPLAYS
-    entropy = secrets.randbits(128) if settings.seed is None else settings.seed
+    entropy = secrets.randbits(ENTROPY_BITS) if settings.seed is None else settings.seed
     if settings.function is None:
         program = _replayable_training(request)
     else:

@@ -31,6 +31,7 @@ from dpcli.numerics.arrays import np
 # Number of parts of the work for each process. A part is stored and reported as soon as it is finished. The number affects speed, and how
 # much an interruption loses.
 PARTS_PER_PROCESS = 40
+ENTROPY_BITS = 128  # size of the entropy pool of numpy's SeedSequence
 PAIR_KEY, TRIAL_KEY = 0, 1  # first parts of spawn keys, so that a pair of datasets and a trial never have the same generator
 WITH_RECORD = (True, False)  # whether a dataset contains the record, for the two datasets
 Progress = Callable[[int, int], None]  # function that receives the number of finished runs and the number of all runs
@@ -102,17 +103,18 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
 
     Raises InputError if the file belongs to another audit. More trials after a look at the first results would be another test.
     """
-    fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
+    entropy = secrets.randbits(ENTROPY_BITS) if seed is None else seed
+    fresh = TrialPlan(function, data, trials, entropy, folders)
     if path is None or not os.path.exists(path):
         return fresh
     with open(path, encoding="utf-8", errors="replace") as file:
         header = _json_table(file.readline())
-    entropy = header.get("entropy") if seed is None else seed
-    if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
+    stored_entropy = header.get("entropy") if seed is None else seed
+    if header != {**fresh.header, "entropy": stored_entropy} or type(stored_entropy) is not int:
         raise InputError(
             f"{path} holds trials of another audit, not {trials} of {function} on each dataset of {data} with this code: name a new file"
         )
-    return TrialPlan(function, data, trials, entropy, folders)
+    return TrialPlan(function, data, trials, stored_entropy, folders)
 
 
 def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress) -> Scores:

@@ -35,7 +35,7 @@ from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.shards import shards_of_texts
 from dpcli.random.streams import Stream
 
-SALT = "texts"  # in the hash that assigns units to batches
+SALT = "texts"  # in the hash that assigns units to batches; another salt would move units to other batches
 AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time; affects memory alone
 
 

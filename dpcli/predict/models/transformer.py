@@ -190,7 +190,7 @@ class Transformer:
                 if "lora_B" in name:
                     value.zero_()
                 else:
-                    nn.init.kaiming_uniform_(value, a=5**0.5)
+                    nn.init.kaiming_uniform_(value, a=5**0.5)  # as torch initialises a linear layer
         return model
 
     def _require_tuning(self) -> Tuning:
