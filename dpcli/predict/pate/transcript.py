@@ -1,8 +1,8 @@
 """The transcript of a voting session (pate_session.py): what was charged and what was answered.
 
-Teachers vote on public *queries*, and a noisy vote gives each an *answer*, or none if it does not reach the threshold. With `check =
-"student"`, a *student*, a model that learns from the labels, predicts them as well (student.py). A *session* is everything that one charge
-pays for. Its transcript is a file of lines of JSON, of which the first names the session's run in the ledger:
+Teachers vote on public *queries*, and a noisy vote gives each an *answer*, or none if it does not reach the threshold. If
+[pate] says so, a *student*, a model that learns from the labels, predicts them as well (student.py). A *session* is everything that one
+charge pays for. Its transcript is a file of lines of JSON, of which the first names the session's run:
 
     {"what": "ask", "queries": [0, 3]}         queries 0 to 2 are charged, before noise is drawn for any of them
     {"what": "answer", "of": [0, 2]}           the answers to queries 0 and 2, which reached the threshold, are charged as well

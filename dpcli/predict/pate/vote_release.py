@@ -1,11 +1,12 @@
 """The cost of a voting session given its votes, and the release of that cost (`sanitise` in [pate]).
 
 Teachers vote on public queries, and a noisy vote gives each answer (pate_session.py, which calls `sanitise` at the end of a session and
-`require_sanitisable` before its charge). transcript.py records it. An *entry* of type rdp in the pipeline file pays for the release. The
-cost given the votes, D, is a Renyi divergence (aggregators.py), and private. It may be released once, as D + c S + sigma S' Z. Z is
+`require_sanitisable` before its charge). The *transcript* of the session records charges, answers and the release (transcript.py).
+
+The cost given the votes, D, is a Renyi divergence (aggregators.py), and private. It may be released once, as D + c S + sigma S' Z. Z is
 standard normal, S is the smooth sensitivity of D at beta (vote_sensitivity.py), and S' = S (1 + c (e^beta - 1)) is the smooth sensitivity
 of D + c S. The factor c is chosen so that the release is below D + S with probability `failure`. The release itself costs
-`cost_of_release`.
+`cost_of_release`, for which an *entry* of type rdp, a [[mechanism]] table of the pipeline file, pays.
 
 The release must be above D + S, and not only above D. D bounds the divergence of the session's outcome from the outcome with neighbouring
 votes. The reverse divergence is bounded by the D of the neighbouring votes, which is at most D + S, and may be larger than D: for votes of
