@@ -1,10 +1,10 @@
 """The privacy claim that an audit tries to refute: an (epsilon, delta) pair, and the trade-off curve if a pipeline file makes the claim.
 
-The *account* of a file is what the accountants compute; its epsilon at the file's delta is the headline. A file claims more: every pair on
-its privacy profile, which is delta as a function of epsilon. The trade-off curve is the false negative rate that the pairs allow at each
-false positive rate; between its *corners* it is a straight line. A claim is about the change that the audit makes (`varied`); if the file's
-adjacency differs, the claim is converted to as many changes as needed (`_group_size`), or refused. The claim of a file errs towards less
-privacy: epsilon and delta are upper bounds, and error rates are rounded down.
+The *account* of a file is its cost, as the accountants compute it; its epsilon at the file's delta is the headline. A file claims more:
+every pair on its privacy profile, which is delta as a function of epsilon. The trade-off curve is the false negative rate that the pairs
+allow at each false positive rate; between its *corners* it is a straight line. A claim is about the change that the audit makes (`varied`);
+if the file's adjacency differs, the claim is converted to several changes at once (`_group_size`), or refused. The claim of a file errs
+towards less privacy: epsilon and delta are upper bounds, and error rates are rounded down.
 """
 
 from __future__ import annotations

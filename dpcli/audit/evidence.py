@@ -8,9 +8,9 @@ it a score, or guesses the coin. A finished run leaves `audit.json` in its folde
 
 with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...], "checks" and "confidence" if the canaries were gradients.
 
-`member` states whether a fair coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
+`member` states whether the coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
 without the schema contains only the list of canaries (json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or
-{"members", "others", "true_positives", "false_positives"}. `path` is the path of the file, with which messages begin.
+{"members", "others", "true_positives", "false_positives"}. Messages begin with `path`, the path of the file.
 """
 
 from __future__ import annotations

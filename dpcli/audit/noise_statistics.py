@@ -264,7 +264,7 @@ def tails_test(draws: Draws) -> Statistic:
 
 
 def _count_beyond(sizes: Array, deviations: float, name: str) -> NoiseCheck:
-    """Check that as many numbers as expected are farther from 0 than a number of standard deviations."""
+    """Check the number of values that are farther from 0 than `deviations`, against the expected number."""
     n, beyond, rate = sizes.size, int((sizes > deviations).sum()), _two_sided_tail(deviations)
     too_few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
     too_many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0

@@ -237,7 +237,7 @@ def _check_finite(pairs: Sequence[Pair]) -> ReplayCheck:
 
 
 def _array(table: Mapping[str, Any], name: str) -> Array:
-    """Return an array of a table; the number 0 if the table has none of this name."""
+    """Return an array of a table; the number 0 if the table lacks the name."""
     return np.asarray(table.get(name, 0.0), dtype=float)
 
 

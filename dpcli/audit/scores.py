@@ -139,7 +139,7 @@ def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> Membersh
     """Choose the best of the thresholds at all scores, each tested at the significance divided by the number of scores.
 
     A threshold at a score is independent of all other scores. The score itself counts as an error: a miss for a member, and a false alarm
-    otherwise. Each test is therefore exact. The correction is for as many tests as there are scores, even if fewer are tried.
+    otherwise. Each test is therefore exact. The correction counts one test for each score, even if fewer are tried.
     """
     per_test = significance / len(scores)
     threshold, counts = max(_tests_at_scores(scores), key=lambda test: merit(test[1], per_test))

@@ -5,7 +5,7 @@ commands has a table in the file, such as [pate], and a subclass of `PredictionP
 that one charge of a plan pays for. The *fingerprint* of a plan covers everything that must not change while its session continues; only the
 keys named in `free` may.
 
-`Constraint` and `Note` annotate the keys of these tables (base/fields.py). The rules for them that several tables share are here, too.
+`Constraint` and `Note` annotate the keys of these tables (base/fields.py). This module has the rules that several tables share.
 """
 
 from __future__ import annotations

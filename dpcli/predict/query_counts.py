@@ -5,7 +5,7 @@ count). Each answer is counted before it is drawn: so no answer is drawn twice f
 crash between the count and the answer loses the answer, but never the count. In a *ledger*, the record of what was spent on a dataset, the
 counts are entries of its chain, which a copy or a restored folder of the session cannot undo.
 
-A *system* is what one session's charge paid for: fitted models, teachers, or batches of texts. Its *identity* is `Session.identity`.
+A *system* is the models, teachers or batches of texts that answer in one session. Its *identity* is `Session.identity`.
 """
 
 from __future__ import annotations

@@ -73,9 +73,9 @@ class ShardProcesses:
     Args:
         work: The public part of the work, which the warmed process prepares.
         killed_message: Message of the error if a process is killed.
-        jobs: Number of processes at a time, each with one thread. If None, there are as many processes as cores or shards, but at most
-            MOST_AT_ONCE, and they share the cores as threads. If forking is impossible, there is then one process at a time, as each has
-            to load the public model again.
+        jobs: Number of processes at a time, each with one thread. If None, it is the smallest of the numbers of cores and shards and
+            MOST_AT_ONCE, and the processes share the cores as threads. If forking is impossible, it is then 1, as each process has to load
+            the public model again.
 
     Raises:
         InputError: If the public part cannot be built. The message comes from `work`.

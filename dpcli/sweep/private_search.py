@@ -5,7 +5,7 @@ trials but the best; the theorem of repeat-and-select prices the search as a who
 fails must not be replaced or skipped, and an interrupted search continues with the trials that were drawn at its start.
 
 `dpcli sweep` calls `search` with the plan of a file with tuning = "repeat-and-select". A *variant* there is a setting at one epsilon, with
-its own pipeline file (sweep_plan.py). A *charge* is what a ledger, the record of what was spent on a dataset, holds for the search.
+its own pipeline file (sweep_plan.py). A *charge* is the entry for the search in a ledger, the record of what was spent on a dataset.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The settings that a sweep tries, and the check of the pipeline file that each of them gives.
 
 `dpcli sweep` trains with several settings of one file. A *setting* is a list of changes to values of the file. The [sweep] table states
-settings one by one, or as a grid: a list of values for each key, of which all combinations are settings. `settings_of` returns them for the
+settings one by one, or as a grid: a list of values for each key, whose combinations are the settings. `settings_of` returns them for the
 plan of a sweep (sweep_plan.py). `judge_values` is the quicker check of [sweep] whenever a file is read (plugin.py).
 
 A dotted key names a value: "mechanism.sgd.epochs" is the key `epochs` of the [[mechanism]] entry named sgd. Its *path* in the file is
@@ -217,7 +217,7 @@ def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iter
 def changed_path(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findings, values: Iterable[Any]) -> Path:
     """Return the path in the file of the value that a dotted key changes. If a sweep cannot change it, add a finding and return ().
 
-    `values` are the new values of the key: if they are tables, the keys in them must be such that a sweep may change them.
+    `values` are the new values of the key. If they are tables, a sweep must be allowed to change the keys in them.
     """
     table, _, key = dotted.partition(".")
     path: Path = ()
@@ -246,7 +246,7 @@ def _mechanism_path(dotted: str, tables: Mapping[str, Any]) -> Path:
 def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> bool:
     """Return whether the key at `path`, the tables that contain it, and the keys in its values may differ between runs.
 
-    The annotation of a key says so (`Key.varies`). The result is True for an unknown key, which the check of the file reports.
+    The annotation of a key decides (`Key.varies`). The result is True for an unknown key, which the check of the file reports.
     """
     if path[0] == "train":
         kind = TOP["train"].kind

@@ -83,7 +83,7 @@ def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> T
 
 
 def draw_count(trials: Trials, uniform: Decimal | None = None) -> int:
-    """Draw the number of trials by inversion of a uniform number in [0, 1), from the entropy of the operating system if None is given."""
+    """Draw the number of trials by inversion of a uniform number in [0, 1); None for one from the operating system."""
     with localcontext(Context(prec=DIGITS)):
         if uniform is None:
             uniform = Decimal(secrets.randbits(BITS)) / 2**BITS

@@ -40,7 +40,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
 
 
 def uniform_below(limit: int, stream: Stream) -> int:
-    """Return a uniform integer from 0 to limit - 1. A number with as many bits as `limit` is drawn until it is below `limit`."""
+    """Return a uniform integer from 0 to limit - 1. Numbers with as many bits as `limit` are drawn until one is below it."""
     bits = limit.bit_length()
     words = -(-bits // 64)
     while True:

@@ -2,8 +2,8 @@
 
 Teachers are models, each trained on its own shard of private data. They vote on public *queries*; the noisy vote gives an *answer*, with
 some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. A *session*
-(pate_session.py) is what one charge pays for. Its plan is fixed before any vote is read: numbers of queries and answers that depended on
-votes would reveal them. If the budget does not pay for all answers of the file, the plan has as many as it pays for
+(pate_session.py) is everything that one charge pays for. Its plan is fixed before any vote is read: numbers of queries and answers that
+depended on votes would reveal them. If the budget does not pay for all answers of the file, the plan has as many as it pays for
 (`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. The annotations of the keys are explained in
 base/fields.py.
 """
@@ -227,7 +227,7 @@ class Pate:
 
     @property
     def labels(self) -> int:
-        """Return the number of labels: `classes`, which may be left out for digits, of which there are 10."""
+        """Return the number of labels: `classes`, or 10 for the data set digits, where it may be left out."""
         return self.classes or 10
 
 

@@ -86,7 +86,7 @@ def _columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Colu
 
 
 def _numbers(file_path: str, values: list[Any]) -> Array:
-    """Return the values of a column as floats. Raises InputError, which quotes none of them, if one is not a number."""
+    """Return the values of a column as floats. Raises InputError if a value is not a number; the message quotes no value."""
     try:
         return np.asarray(values, dtype=np.float64).reshape(len(values))
     except (ValueError, TypeError, OverflowError):

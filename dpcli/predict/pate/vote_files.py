@@ -82,7 +82,7 @@ def _npy(file_path: str, shown: str) -> Any:
 def _csv(file_path: str, shown: str) -> Any:
     """Read rows, with or without names in the first line. A line without a row is an error, as it would shift all later rows.
 
-    So is a first line 0,1,2,..., because other programs write it as the names of columns without names.
+    A first line 0,1,2,... is an error as well: other programs write it for columns without names.
     """
     try:
         with open(file_path, encoding="utf-8-sig") as file, warnings.catch_warnings():

@@ -28,7 +28,7 @@ ANSWERING_KILLED = "a process of a fitted model was killed, or ran out of memory
 
 
 def private_texts(plan: PmixedPlan) -> OwnedTexts:
-    """Return the private texts. Raises InputError, which quotes none of them, if they cannot be read."""
+    """Return the private texts. Raises InputError if they cannot be read; the message quotes no text."""
     table = plan.pmixed
     return owned_texts(TextSource(table.data, plan.path, "pmixed.data", table.text, table.units, table.record, plan.rows))
 

@@ -323,7 +323,7 @@ class VotingSession:
 
 
 def query_digest(query: str) -> str:
-    """Return the SHA-256 of a query's text in hexadecimal, by which the transcript names the query."""
+    """Return the SHA-256 of a query's text in hexadecimal, the name of the query in the transcript."""
     return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
 
 
