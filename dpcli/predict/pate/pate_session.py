@@ -85,7 +85,7 @@ def hold_session(
     with exclusive(plan.folder):
         transcript = read_transcript(plan)
         if transcript is not None:
-            _require_same(plan, transcript, ledger, insecure_seed is None)
+            _require_same(plan, transcript, ledger, private=insecure_seed is None)
         had_ended = transcript is not None and transcript.closed
         needs_votes = transcript is None or not transcript.closed or _awaits_release(plan, transcript)
         votes = read_votes(plan) if needs_votes else None
@@ -150,7 +150,7 @@ def _continue_session(
     ]
     resume = existing_session(plan.folder) is not None
     session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, inputs, limits, resume=resume, moved=moved)
-    file = open_transcript(plan, session, insecure_seed is None)
+    file = open_transcript(plan, session, private=insecure_seed is None)
     if not file.content.closed:
         parts = QueryParts(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
         parts.record_lost()
@@ -166,7 +166,7 @@ def _query_count(plan: VotingPlan, votes: VoteCounts) -> int:
 
 
 def _stream(insecure_seed: int | None, charged: int) -> Stream:
-    """Return the source of the noise. With a seed, it depends on the number of queries that were charged before."""
+    """Return the source of the noise. With a seed, it depends on the number of queries charged before, so that no noise is repeated."""
     from dpcli.random.streams import SeededStream, SystemStream
 
     return SystemStream() if insecure_seed is None else SeededStream(insecure_seed, charged)
