@@ -1,6 +1,6 @@
 """The commands `dpcli generate` and `dpcli prompt`: sessions with the same options and the same dry run.
 
-A *session* is everything that one charge pays for. It charges for all of its texts or answers at its start; run again with --resume, it
+A *session* is everything that one charge pays for: all of its texts or answers are charged at its start. Run again with --resume, it
 continues (prediction_session.py). Each command passes `run_session` its plan, and the functions that make its outcome and the documents.
 """
 

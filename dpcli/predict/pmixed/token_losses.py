@@ -1,9 +1,9 @@
 """Losses of models and ensembles on the tokens of a text, and the perplexity: exp of the mean loss per token.
 
 `dpcli pmixed evaluate` compares models by them (ensemble_evaluation.py). The loss of a token is -log of the probability that the model gave
-it, in nats. An *ensemble* is the models fitted on shards of private texts; a *mode* projects those that are drawn for a token towards the
-public model, and averages them (model_ensemble.py). All modes of one sampling rate share the draw, so that their difference is not due to
-that draw. Losses of private models have no noise, and are not for release.
+it, in nats. An *ensemble* is the models fitted on shards of private texts; a *mode* projects the models that are drawn for a token towards
+the public model, and their average gives its probability (model_ensemble.py). All modes of one sampling rate share the draw, so that their
+difference is not due to that draw. Losses of private models have no noise, and are not for release.
 """
 
 from __future__ import annotations
