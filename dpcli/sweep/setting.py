@@ -226,7 +226,7 @@ def changed_path(dotted: str, place: Path, tables: Mapping[str, Any], findings: 
     elif table == "mechanism":
         path = _mechanism_path(key, tables)
     if not path:
-        findings.add("DP002", place, "train.KEY or mechanism.NAME.KEY, with the name of an entry of the file", f"'{dotted}'")
+        findings.add(UNKNOWN_KEY, place, "train.KEY or mechanism.NAME.KEY, with the name of an entry of the file", f"'{dotted}'")
     elif path[-1] == "" or not _varies(path, tables, values):
         findings.add("DP005", place, "a key that may differ between the runs of a sweep", f"'{dotted}'")
         return ()
@@ -292,14 +292,15 @@ def _check_coverage(sweep: Sweep, settings: list[Setting], tables: Mapping[str, 
 
 def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each problem in the file of a setting, at the key of the sweep that causes it. No finding is repeated."""
-    solved = with_placeholders(tables)  # "calibrate" is replaced before the changes, because a change may not set it
+    # Numbers replace "calibrate" before the changes. A change that sets a key to "calibrate" is thus refused.
+    numeric_tables = with_placeholders(tables)
     reported = set()
     for setting in settings:
         for earlier, later in _overlapping(setting):
             if (later.place, "") not in reported:
                 reported.add((later.place, ""))
                 findings.add("DP005", later.place, f"{later.dotted} once in a setting", f"{earlier.dotted} as well")
-        for finding in _findings_of_run(setting.applied(solved)):
+        for finding in _findings_of_run(setting.applied(numeric_tables)):
             place = _cause(setting, finding)
             if (place, finding.message) not in reported:
                 reported.add((place, finding.message))
