@@ -279,7 +279,7 @@ def _replay(request: AuditRequest) -> Audit:
             "only the tested pairs of datasets are covered; choose data that is the worst case for the program",
             *program.unseen,
         ),
-        counts={"replays": count, "steps": len(pairs[0].left)},
+        counts={"replays": count, "steps": len(pairs[0].with_record)},
     )
 
 
