@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan
-from dpcli.predict.decode.private_tokens import PrivateTurns
+from dpcli.predict.decode.private_tokens import PrivateSupply
 from dpcli.predict.decode.text_writer import Writer, context_batches, frame_of, require_usable
 from dpcli.predict.models.model_answers import Vocabulary, content_of, text_of_tokens
 from dpcli.predict.models.model_loading import language_model
@@ -95,16 +95,16 @@ def write_texts(
     with exclusive(plan.folder):
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
-        session, counter, turns = _begin_session(plan, ledger, resume, moved, inputs)
+        session, counter, supplies = _begin_session(plan, ledger, resume, moved, inputs)
         clips_differences, place = generate.method == "difference", f"{path}: generate.model"
         writer = Writer(model, plan.clipping, frame.prompt, clips_differences, generate.tokens, vocabulary.end, place)
-        written = WritingSession(plan, writer, vocabulary, contexts, turns, counter, stream).write(texts, report)
+        written = WritingSession(plan, writer, vocabulary, contexts, supplies, counter, stream).write(texts, report)
         outcome = GenerationOutcome(
             plan=plan,
             session=session,
             written=tuple(saved.text for saved in written),
             taken=counter.taken(),
-            private=sum(turn.counter.taken() for turn in turns) if turns else None,
+            private=sum(supply.counter.taken() for supply in supplies) if supplies else None,
             cut=sum(saved.cut for saved in written),
         )
         replace_file(
@@ -116,7 +116,7 @@ def write_texts(
 
 def _begin_session(
     plan: GenerationPlan, ledger: Ledger | None, resume: bool, moved: bool, inputs: Mapping[str, str]
-) -> tuple[Session, AnswerCounter, list[PrivateTurns]]:
+) -> tuple[Session, AnswerCounter, list[PrivateSupply]]:
     """Charge the session, or continue it.
 
     Returns:
@@ -134,7 +134,7 @@ def _begin_session(
         plan, "generate", ledger, inputs, limits, resume=resume, moved=moved, place=plan.generate.count, released=path
     )
     require_count_of(path, len(whole_lines(path)), counter)  # whole_lines also removes an incomplete last line.
-    return session, counter, [] if plan.test is None else [PrivateTurns(plan.test, tokens) for tokens in private_tokens]
+    return session, counter, [] if plan.test is None else [PrivateSupply(plan.test, tokens) for tokens in private_tokens]
 
 
 class SavedText(NamedTuple):
@@ -149,7 +149,7 @@ class WritingSession:
     """The writing of a session's texts. The batches take turns.
 
     Attributes:
-        turns: Private tokens of each batch; [] if all tokens are private and none are counted.
+        supplies: Private tokens of each batch that are paid for; [] if all tokens are private and none are counted.
         counter: Durable count of the texts.
         stream: Source of randomness for the tokens; the operating system if None.
     """
@@ -158,7 +158,7 @@ class WritingSession:
     writer: Writer
     vocabulary: Vocabulary
     contexts: list[list[tuple[int, ...]]]
-    turns: list[PrivateTurns]
+    supplies: list[PrivateSupply]
     counter: AnswerCounter
     stream: Stream | None
 
@@ -186,18 +186,18 @@ class WritingSession:
 
         Raises Denied if no batch has private tokens left, or no text is left.
         """
-        if self.turns and all(turn.spent for turn in self.turns):
+        if self.supplies and all(supply.spent for supply in self.supplies):
             raise Denied(f"{self.plan.path}: all private tokens are spent; more need a new session and a new charge")
         stream = self.stream or SystemStream()
         number = self.counter.take()
         batch = self.plan.batch(number)
-        turns = self.turns[batch] if self.turns else None
-        if turns is not None and not turns.open_bar(stream):
+        supply = self.supplies[batch] if self.supplies else None
+        if supply is not None and not supply.open_bar(stream):
             return None
-        written = self.writer.text(self.contexts[batch], stream, turns)
+        written = self.writer.text(self.contexts[batch], stream, supply)
         text = text_of_tokens(self.vocabulary, written.tokens, f"{self.plan.path}: generate.tokenizer")
         line = {"number": number, "batch": batch, "text": text}
-        if turns is not None:
+        if supply is not None:
             line |= {"private": written.private, "cut": written.cut}
         add_line(os.path.join(self.plan.folder, TEXTS), line)
         return SavedText(text, written.cut)

@@ -179,7 +179,7 @@ class PublicTest:
 
 
 @dataclass(slots=True)
-class PrivateTurns:
+class PrivateSupply:
     """The private tokens of one batch that are still paid for. Each is counted before its bar is drawn.
 
     A bar is used until one token, in any text of the batch, is private. If a process ends, its open bar and the charge for it are lost.
