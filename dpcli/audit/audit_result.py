@@ -1,8 +1,12 @@
 """The result of an audit, whatever its kind: proven lower bounds, the test of a claimed trade-off curve, and the checks of a replay.
 
+An audit attacks a program to refute its *claim*, an (epsilon, delta) pair and perhaps a trade-off curve. Its kinds are *one run* (guesses
+about canaries), *two runs* (many runs with and without a record) and *replay* (steps repeated with and without a record). audit_run.py
+makes them, and documents/audit.py prints a result.
+
 `violated` is the verdict: a bound without further assumptions exceeds the claim, the curve is refuted, or a check failed. Bounds that
 assume something (`assumes`) are shown and never decide. `confidence` holds for all tests of an audit together, so that a true claim fails
-with at most the remaining probability. audit_run.py names the kinds, and documents/audit.py prints a result.
+with at most the remaining probability.
 """
 
 from __future__ import annotations

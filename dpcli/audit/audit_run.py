@@ -1,9 +1,11 @@
 """The audit that a pipeline file and flags describe, from the choice of the program, the claim and the attack to its outcome.
 
-There are three kinds. *One run*: canaries are put in or left out by coins, and an attacker guesses the coins. *Two runs*: many runs with
-and without one record, told apart by a score. *Replay*: steps of a program are repeated with and without the record, and sums and noise are
-compared with what the file declares. The claim must be about the change that the audit makes (`varied`): an audit of added records says
-nothing about a claim for replaced ones.
+`dpcli audit` makes an `AuditRequest` and calls `audit`. There are three kinds. *One run*: canaries are put in or left out by coins, and an
+attacker guesses the coins (one_run.py). *Two runs*: many runs with and without one record, told apart by a score (trials.py makes the runs,
+two_runs.py compares the scores with the claim). *Replay*: steps of a program are repeated with and without the record, and sums and noise
+are compared with what the file declares (replay.py). The *claim* is an (epsilon, delta) pair of the file or of flags (claim.py). It must be
+about the change that the audit makes (`varied`): an audit of added records says nothing about a claim for replaced ones. *Evidence* is the
+outcome of an attack, read from a file (evidence.py) or stated as counts.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from dpcli.audit.one_run import guessed_audit, one_run_audit
 from dpcli.audit.own_code import call_user_code, user_function
 from dpcli.audit.replay import Declared, Pair, checks, declaration, steps_of
 from dpcli.audit.scores import Guessed
-from dpcli.audit.trials import Progress, neighbouring_pair, run_trials, trial_plan
+from dpcli.audit.trials import ENTROPY_BITS, Progress, neighbouring_pair, run_trials, trial_plan
 from dpcli.audit.two_runs import counted_audit, two_run_audit
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
@@ -38,7 +40,10 @@ from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
-TRIALS, REPLAYS = 1000, 5  # default numbers of runs on each dataset, and of pairs of replayed runs
+# Default numbers of runs on each dataset, and of pairs of replayed runs. More give more power, and take more time.
+TRIALS, REPLAYS = 1000, 5
+MOST_PROCESSES = 8  # default limit on the processes for trials; affects speed alone
+REPLAY_KEY = 2  # first part of the spawn keys of replays; trials.py uses 0 and 1, so that no two generators are the same
 
 Steps = tuple[Step, ...]
 SEPARATE_RELEASES = (
@@ -111,7 +116,7 @@ class AuditRequest:
 
         Raises InputError if the setting contradicts the file of scores.
         """
-        in_file = _adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
+        in_file = _stated_adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
         stated = self.settings.neighbours
         if in_file is not None and stated is not None and stated is not in_file:
             raise InputError(f"audit.neighbours: expected {in_file.value}, as in the scores' file, found {stated.value}")
@@ -124,7 +129,7 @@ class AuditRequest:
         return Adjacency.ADD_REMOVE
 
 
-def _adjacency(evidence: Evidence) -> Adjacency:
+def _stated_adjacency(evidence: Evidence) -> Adjacency:
     """Return the adjacency that the file of scores states. Raises InputError if there is no such adjacency."""
     try:
         return Adjacency(evidence.neighbours)
@@ -148,11 +153,11 @@ def audit_request(
         path: Path of the file; None without a file.
         flags: Values of the flags that have keys of [audit].
         epsilon, delta, correct, progress: As in `AuditRequest`.
-        jobs: Number of processes for trials; None for one for each core, at most 8.
+        jobs: Number of processes for trials; None for one for each core, at most MOST_PROCESSES.
 
     Raises InputError if the file cannot be read or is invalid, or a value is out of range.
     """
-    processes = jobs or min(os.cpu_count() or 1, 8)
+    processes = jobs or min(os.cpu_count() or 1, MOST_PROCESSES)
     if path is None:
         return AuditRequest(with_flags(AuditSettings(), flags), None, epsilon, delta, correct, processes, progress)
     data = read_bytes(path)
@@ -172,7 +177,7 @@ def audit(request: AuditRequest) -> Audit:
     return AUDITS[request.kind](request)
 
 
-def _evidence(request: AuditRequest) -> Evidence:
+def _given_evidence(request: AuditRequest) -> Evidence:
     """Return the evidence from the stated counts or from the file of scores. Raises InputError if there is none."""
     settings = request.settings
     if request.correct is not None:
@@ -189,7 +194,7 @@ def _evidence(request: AuditRequest) -> Evidence:
 
 def _one_run(request: AuditRequest) -> Audit:
     """Audit the scores or guesses of one run."""
-    evidence = _evidence(request)
+    evidence = _given_evidence(request)
     claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
         return one_run_audit(evidence.scores, claim, request.settings, evidence.path, evidence.observed)
@@ -205,7 +210,7 @@ def _two_run(request: AuditRequest) -> Audit:
     settings = request.settings
     if settings.function is not None:
         return _trials_audit(request, settings.function)
-    evidence = _evidence(request)
+    evidence = _given_evidence(request)
     claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
         return two_run_audit(evidence.scores, claim, settings, evidence.path)
@@ -252,14 +257,14 @@ def _replay(request: AuditRequest) -> Audit:
     """Replay a program on pairs of datasets, and check the steps."""
     settings = request.settings
     count = settings.trials or REPLAYS
-    entropy = secrets.randbits(128) if settings.seed is None else settings.seed
+    entropy = secrets.randbits(ENTROPY_BITS) if settings.seed is None else settings.seed
     if settings.function is None:
         program = _replayable_training(request)
     else:
         program = _replayable_function(request, settings.function, entropy)
     pairs = []
     for index in range(count):
-        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index)))
+        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(REPLAY_KEY, index)))
         pairs.append(Pair(*program.replay(index, rng), restarted=settings.function is None))
         request.progress(index + 1, count)
     results = checks(pairs, program.declared)
@@ -274,7 +279,7 @@ def _replay(request: AuditRequest) -> Audit:
             "only the tested pairs of datasets are covered; choose data that is the worst case for the program",
             *program.unseen,
         ),
-        counts={"replays": count, "steps": len(pairs[0].left)},
+        counts={"replays": count, "steps": len(pairs[0].with_record)},
     )
 
 
@@ -294,7 +299,7 @@ def _replayable_function(request: AuditRequest, function: str, entropy: int) -> 
 
 
 def _replayable_training(request: AuditRequest) -> Replayable:
-    """Return the training that the file describes. Raises InputError if the file has no [train]."""
+    """Return the training that the file describes (train/replay/program.py). Raises InputError if the file has no [train]."""
     if request.path is None or request.pipeline is None or "train" not in dict(request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
     training = load(REPLAYED)(request.path)

@@ -1,9 +1,9 @@
 """Lower bounds on epsilon from counts of right guesses about the canaries of one run, and from counts of errors in many runs.
 
-A *canary* is a record that a fair coin put into the run or left out; a guess says which. The rates of a test are its false positive rate
-and its false negative rate. Every bound holds except with a probability `significance`, which the caller divides among the tests that it
-makes. Bounds are rounded down, so that a private program is accused with at most that probability. Bounds that assume a Gaussian trade-off
-curve prove nothing about other programs, and never decide.
+A *canary* is a record or gradient that a fair coin put into the run or left out; a guess says which. The rates of a test are its false
+positive rate and its false negative rate. one_run.py and two_runs.py compare the bounds with a claim. Every bound holds except with a
+probability `significance`, which the caller divides among the tests that it makes. Bounds are rounded down, so that a private program is
+accused with at most that probability. Bounds that assume a Gaussian trade-off curve prove nothing about other programs, and never decide.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-ROUNDING = 1e-11  # relative allowance for rounding; the incomplete beta function has a relative error of about 1e-13
-ALPHA_TERMS = 4096  # number of terms of alpha that are computed in one array
-LARGEST_EPSILON = 64.0  # end of a search, in nats; no feasible number of canaries refutes a larger epsilon
-GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
-LARGEST_MU = 64.0  # end of a search for mu, the sensitivity over the standard deviation
-MARGIN = 1e-9  # relative allowance for the rounding of up to a million sums
+# Allowances for rounding, which touch soundness: smaller ones might let a bound exceed the true epsilon.
+ROUNDING = 1e-11  # relative; the incomplete beta function has a relative error of about 1e-13
+MARGIN = 1e-9  # relative, for the rounding of up to a million sums
+ALPHA_TERMS = 4096  # number of terms of alpha that are computed in one array; affects speed and memory alone
+# Ends of searches: beyond them a smaller lower bound is returned, which is still valid.
+LARGEST_EPSILON = 64.0  # in nats; no feasible number of canaries refutes a larger epsilon
+LARGEST_MU = 64.0  # of mu, the sensitivity over the standard deviation
 TradeOff = Callable[[float], float]  # function from a false positive rate to a lower bound on the false negative rate
+GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
 CURVE_SOURCE = "Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235"
 RATES_SOURCE = "Jagielski, Ullman, Oprea 2020, arXiv:2006.07709; Nasr et al. 2021, arXiv:2101.04535; Clopper & Pearson 1934"
 GAUSSIAN_SOURCE = "Nasr et al. 2023, arXiv:2302.07956; Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2.13"
@@ -127,7 +129,7 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
         low, high = high, 2.0 * high
         if high > LARGEST_EPSILON:
             return low
-    return bracket_root(margin, low, high, 1e-10)[0]
+    return bracket_root(margin, low, high, 1e-10)[0]  # the lower end of the bracket, which the guesses refute
 
 
 def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significance: float) -> float:
@@ -173,7 +175,7 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
         low, high = high, 2.0 * high
         if high > LARGEST_MU:
             return low
-    return bracket_root(excess, low, high, 1e-7)[0]
+    return bracket_root(excess, low, high, 1e-7)[0]  # the lower end of the bracket, which the guesses refute
 
 
 def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:

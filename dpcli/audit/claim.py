@@ -1,8 +1,10 @@
 """The privacy claim that an audit tries to refute: an (epsilon, delta) pair, and the trade-off curve if a pipeline file makes the claim.
 
-A file claims more than its headline: every pair on its privacy profile. A claim is about the change that the audit makes; if the file's
-adjacency differs, the claim is converted to as many changes as needed (`_group_size`), or refused. The claim of a file errs towards less
-privacy: epsilon and delta are upper bounds, and error rates are rounded down.
+The *account* of a file is its cost, as the accountants compute it; its epsilon at the file's delta is the headline. A file claims more:
+every pair on its privacy profile, which is delta as a function of epsilon. The trade-off curve is the false negative rate that the pairs
+allow at each false positive rate; between its *corners* it is a straight line. A claim is about the change that the audit makes (`varied`);
+if the file's adjacency differs, the claim is converted to several changes at once (`_group_size`), or refused. The claim of a file errs
+towards less privacy: epsilon and delta are upper bounds, and error rates are rounded down.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
+# The epsilons at which the profile is computed. Fewer points would claim less, so that an audit refutes less; more would take more time.
 DENSE_UP_TO = 12.0  # epsilon in nats up to which the grid of the curve is dense
 DENSE_POINTS, WIDE_POINTS = 97, 17  # numbers of points of that grid, and of the grid over all epsilons
-ROUNDING = 1e-12  # allowance for the rounding of an interpolation between rates
+ROUNDING = 1e-12  # allowance for the rounding of an interpolation between rates; without it, a true claim might be refuted
 RECORDS_OF_A_REPLACEMENT = 2  # to replace a record is to remove one record and to add another
 
 
@@ -112,9 +115,10 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
 def _claimed_curve(pipeline: Pipeline, account: Account, group_size: int) -> ProfileCurve:
     """Return the pairs along the privacy profile of the pipeline. At the headline epsilon and beyond, delta is at most the claimed one."""
-    end = 1.25 * account.upper + 1e-3
+    end = 1.25 * account.upper + 1e-3  # somewhat beyond the headline, where the claimed delta is smaller
     dense, wide = np.linspace(0.0, min(end, DENSE_UP_TO), DENSE_POINTS), np.linspace(0.0, end, WIDE_POINTS)
     epsilons = sorted({*dense.tolist(), *wide.tolist(), account.upper})
+    # 1e-6 is a usual delta, for a claim with delta = 0. It decides which accountants are run, and does not touch soundness.
     curve = profile(pipeline, epsilons, group_size, account.delta or 1e-6)
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, account.delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper))

@@ -1,15 +1,16 @@
 """The evidence of an attack, as a file holds it: scores of canaries or runs, guesses about canaries, or counts of one test.
 
-A finished run leaves `audit.json` in its folder. The audit reads no other file of the run:
+audit_run.py reads it with `read_evidence`. A *canary* is a record or gradient that a fair coin put into a run or left out; the attack gives
+it a score, or guesses the coin. A finished run leaves `audit.json` in its folder. The audit reads no other file of the run:
 
     {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
      "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}
 
 with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...], "checks" and "confidence" if the canaries were gradients.
 
-`member` states whether a fair coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
+`member` states whether the coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
 without the schema contains only the list of canaries (json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or
-{"members", "others", "true_positives", "false_positives"}. `path` is the path of the file, with which messages begin.
+{"members", "others", "true_positives", "false_positives"}. Messages begin with `path`, the path of the file.
 """
 
 from __future__ import annotations
@@ -122,10 +123,10 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
     if type(document.get("canaries")) is list:
         evidence = _evidence_in_rows(path, document["canaries"])
         return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _observed(path, document))
-    for keys, counted_evidence in COUNTED.items():
+    for keys, counted_evidence in EVIDENCE_OF_COUNTS.items():
         if set(keys) <= set(document):
             return counted_evidence(path, [_count(path, key, document[key]) for key in keys])
-    expected = " or ".join("{" + ", ".join(keys) + "}" for keys in COUNTED)
+    expected = " or ".join("{" + ", ".join(keys) + "}" for keys in EVIDENCE_OF_COUNTS)
     raise InputError(f"{path}: expected canaries, or counts {expected}, found {first_names(sorted(document), 'nothing')}")
 
 
@@ -169,7 +170,7 @@ def _guessed_counts(path: str, counts: list[int]) -> Evidence:
 
 
 # Functions that return the evidence of stated counts, by the keys of the counts.
-COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
+EVIDENCE_OF_COUNTS: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
     ("canaries", "guesses", "correct"): _guessed_counts,
     ("members", "others", "true_positives", "false_positives"): lambda path, counts: Evidence(path, counts=Counts(*counts)),
 }

@@ -1,5 +1,9 @@
 """Scores of canaries that are gradients of norm C, and simulations of them for the power of an audit.
 
+A *canary* is inserted into a training run if a fair coin says so. A gradient canary is a vector of norm C, the clipping norm, which the run
+adds to the clipped sum of the steps that sample it. train/replay/canaries.py inserts them and scores them by `log_ratios`. power.py
+simulates them, to state the *power* of an audit: the smallest loss of noise that it detects.
+
 A score is the log likelihood ratio of a canary's inner products with the noisy sums. Divided by C, the inner product with the sum of a step
 is b + s n. Here b is 1 if the canary was in the sum and 0 otherwise, n is a standard normal variable, and s is the noise multiplier. There
 is no other term, because the canaries are orthogonal, and the sum of the records' gradients is subtracted.
@@ -12,19 +16,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from dpcli.audit.audit_result import ReplayCheck
 from dpcli.numerics.arrays import Array, np
 
-POOL = 4000  # largest number of simulated scores of members, and of others, from which simulated audits draw
+# A pool holds the simulated scores of members (canaries that are in the run), or of the others. Simulated audits draw from both. The sizes
+# were chosen by hand. They set the accuracy of the stated power and of the chosen guessing rule, and time and memory, but not soundness.
+POOL, LEAST_POOL = 4000, 250  # largest and smallest number of scores in a pool
+PRODUCTS = 2_000_000  # largest number of inner products that are simulated for a pool, unless LEAST_POOL requires more
 STEPS_AT_ONCE = 256  # number of steps whose inner products are in memory at the same time
-LEAST_POOL = 250  # smallest number of simulated scores in either pool
-PRODUCTS = 2_000_000  # largest number of inner products that are simulated for either pool, unless LEAST_POOL requires more
 
 
 @dataclass(frozen=True, slots=True)
 class SampledSteps:
-    """A number of steps whose sums contain a canary with equal and independent probabilities.
+    """A number of steps, each of which samples each canary of the run independently, with equal probability.
 
     Attributes:
         rate: Probability that a canary of the run is in the sum of a step.
@@ -42,7 +48,7 @@ class ObservedRun:
 
     Attributes:
         steps: Steps that sampled the canaries; empty if an audit cannot simulate them.
-        checks: Results of the checks of the run's noise, batches and clipping.
+        checks: Results of the checks of the run's noise, batches and clipping, made while it ran.
         confidence: Confidence of the audit that the run's file stated, with which the checks were made.
     """
 
@@ -69,9 +75,19 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
 
 
+class SimulatedScores(NamedTuple):
+    """Two pools of scores: of members, which are canaries in the run, and of the other canaries."""
+
+    members: Array
+    others: Array
+
+
 @lru_cache(maxsize=64)
-def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> tuple[Array, Array]:
-    """Return scores of members and of others in a program with 1 / factor of its noise. Every factor uses the same random numbers."""
+def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> SimulatedScores:
+    """Return scores in a program with 1 / factor of its noise.
+
+    Every factor uses the same random numbers, so that two factors differ by the noise alone.
+    """
     rng = np.random.default_rng(0)
     step_count = sum(part.steps for part in steps)
     size = max(LEAST_POOL, min(POOL, PRODUCTS // step_count))
@@ -83,15 +99,23 @@ def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> tuple[Ar
             member_products += rng.random((count, size)) < part.rate
             members += log_ratios(member_products, part.rate, part.noise)
             others += log_ratios(other_products, part.rate, part.noise)
-    return members, others
+    return SimulatedScores(members, others)
 
 
-def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:
-    """Return numbers of right guesses in simulated audits of a program with 1 / factor of its noise, (audits, canaries + 1) each.
+class RightGuesses(NamedTuple):
+    """Numbers of right guesses in simulated audits, (audits, canaries + 1) each.
 
-    Column k is the number of members among the k highest scores in the first array, and of others among the k lowest scores in the second.
-    A fair coin decides whether a canary is in the run.
+    Attributes:
+        high: Column k is the number of members among the k highest scores.
+        low: Column k is the number of others among the k lowest scores.
     """
+
+    high: Array
+    low: Array
+
+
+def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> RightGuesses:
+    """Return right guesses about a program with 1 / factor of its noise. A fair coin decides whether a canary is in the run."""
     members, others = simulated_scores(tuple(steps), factor)
     rng, shape = np.random.default_rng(seed), (audits, canaries)
     is_member = rng.random(shape) < 0.5
@@ -100,4 +124,4 @@ def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: in
     no_guess = np.zeros((audits, 1))
     right_high = np.hstack([no_guess, np.cumsum(by_score[:, ::-1], axis=1)])
     right_low = np.hstack([no_guess, np.cumsum(~by_score, axis=1)])
-    return right_high, right_low
+    return RightGuesses(right_high, right_low)

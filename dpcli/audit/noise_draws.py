@@ -1,8 +1,9 @@
 """The noise of a replay, divided by its declared standard deviation.
 
-A *replay* runs steps of a program with and without one record (replay.py). What a step adds to its exact sums is its noise; divided by the
-standard deviation that the file declares, it must be independent normal numbers with mean 0 and a standard deviation of at least 1, and
-noise_statistics.py tests this. A *tensor* is the noise on one parameter, and a *row* that of one step.
+A *replay* runs steps of a program with and without one record (replay.py, which calls `noise_draws`). What a step adds to its exact sums is
+its noise; divided by the standard deviation that the file declares, it must be independent normal numbers with mean 0 and a standard
+deviation of at least 1, and noise_statistics.py tests this. A *tensor* is the noise on one parameter, and a *row* that of one step (of one
+batch of records).
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
 """Statistical tests of the noise of a replay, which is divided by its declared standard deviation (noise_draws.py).
 
-A *test* makes several checks (`NoiseCheck`), for example one for each tensor, and its result (`Statistic`) is that of the worst check, with
-Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the level of its test. A small p-value says
-that the declared noise seldom looks as bad as the measured noise. It is exact, or an upper bound, if the declared noise is Gaussian; the
-p-values of numbers of equal pairs are approximations.
+A *replay* runs steps of a program twice, with and without one record (replay.py, which calls `statistics`). A *tensor* is the noise on one
+parameter of the program: a row for each step, a column for each number, which is also called a coordinate.
+
+A *test* makes several checks (`NoiseCheck`), for example one for each tensor. Its result (`Statistic`) is that of the worst check, with
+Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the *level* of its test. A p-value is the
+probability that the declared noise looks at least as bad as the measured noise. It is exact, or an upper bound, if the declared noise is
+Gaussian; the p-values of numbers of equal pairs are approximations (`Collisions`).
 
 Too much noise costs no privacy. The size of the noise is therefore tested only for being too small. The shape of its distribution is tested
-after each tensor has been rescaled. Each test also states its power: the smallest fault that it detects.
+after each tensor has been rescaled. Each test also states its power: the smallest fault that it detects with probability 90 %.
 """
 
 from __future__ import annotations
@@ -28,13 +31,17 @@ else:
     special = lazy("scipy.special")
 
 SIZE_OF_NOISE = "size of the noise"  # name of the test whose power a verdict states
-DETECTION_PROBABILITY = 0.9  # probability with which a test detects a fault of the size that it states as its power
-PAIRED_NUMBERS = 4096  # largest number of entries of a tensor that are compared in pairs
-FINEST_CELL = 2.0**-14  # smallest width of a cell in standard deviations; numbers in the same cell count as equal
-COORDINATE_CELL = 2.0**-10  # the same, if whole coordinates are compared over several draws
+DETECTION_PROBABILITY = 0.9  # probability with which a test detects the fault that it states as its power; no verdict depends on it
+# The next values set what the tests can detect, and their time and memory. The p-values allow for the values that are used.
+PAIRED_NUMBERS = 4096  # largest number of entries of a tensor that are compared in pairs; more would detect a finer rounding
+# A cell is an interval of absolute values, in standard deviations. Numbers in the same cell count as equal.
+FINEST_CELL = 2.0**-14  # smallest width of a cell; chosen by hand
+COORDINATE_CELL = 2.0**-10  # smallest width if whole coordinates are compared over several draws; chosen by hand
+CELL_RESOLUTIONS = 64.0  # smallest width over the resolution of the numbers, so that rounding rarely moves a number to another cell
 PAIRS_BY_CHANCE = 1e-6  # number of pairs of coordinates that may be equal by chance in the draws that are compared
 MOST_NUMBERS = 2**24  # largest number of entries that are compared together: 128 MiB of float64
 MOST_LAGS = 16  # largest distance of steps, and of coordinates, at which correlation is tested; a larger one costs time and power
+LEAST_LENGTH = 1e-300  # replaces the length 0 of a vector, so that its cosine is 0
 HALF_NORMAL_SQUARED = 0.5641895835  # integral of the squared half-normal density: 1 / sqrt(pi)
 HALF_NORMAL_CUBED = 0.3675525969  # integral of the cubed half-normal density: 2 / (sqrt(3) pi)
 
@@ -43,8 +50,7 @@ class NoiseCheck(NamedTuple):
     """A check that is part of a test.
 
     Attributes:
-        p: Probability that the declared noise gives a result at least as bad, or an upper bound on it. For numbers of equal pairs it is an
-            approximation (`Collisions`).
+        p: p-value, before the correction for the number of checks.
         where: Description of what was checked.
     """
 
@@ -57,8 +63,7 @@ class Statistic:
     """The result of a test.
 
     Attributes:
-        p: p-value: an upper bound on the probability that the declared noise gives a result at least as bad. It is approximate if numbers
-            of equal pairs decide it (`Collisions`).
+        p: p-value of the test.
         message: Description of the result.
         power: Function from the level of the test to a description of the smallest fault that the test detects with probability
             DETECTION_PROBABILITY.
@@ -92,16 +97,16 @@ def statistics(draws: Draws) -> Iterator[Statistic]:
     yield steps_test(scaled)
 
 
-def _worst(checks: list[NoiseCheck], more: int = 0) -> NoiseCheck:
+def _worst_corrected(checks: list[NoiseCheck], unlisted: int = 0) -> NoiseCheck:
     """Return the check with the smallest p-value, corrected for the number of checks (Bonferroni).
 
-    `more` further checks were made, and left out of the list because their p-values are not smaller.
+    `unlisted` further checks were made, and left out of the list because their p-values are not smaller.
     """
     least = min(checks)
-    return NoiseCheck(min(1.0, least.p * (len(checks) + more)), least.where)
+    return NoiseCheck(min(1.0, least.p * (len(checks) + unlisted)), least.where)
 
 
-def _worse(first: NoiseCheck, second: NoiseCheck) -> NoiseCheck:
+def _worse_of_halves(first: NoiseCheck, second: NoiseCheck) -> NoiseCheck:
     """Return the worse of two checks, each of which is tested at half of a level."""
     return min(NoiseCheck(min(1.0, 2.0 * check.p), check.where) for check in (first, second))
 
@@ -118,7 +123,7 @@ def detectable_factor(count: int, level: float) -> float:
 
 
 def _detectable_noise(count: int, level: float) -> str:
-    """Return the noise that `detectable_factor` finds too small, in words."""
+    """Return the noise that `detectable_factor` finds too small, in words; a factor of 10,000 or more counts as none."""
     factor = detectable_factor(count, level)
     return f"noise / {up(factor, 3)}" if factor < 1e4 else "no smaller noise"
 
@@ -131,7 +136,7 @@ def size_test(draws: Draws) -> Statistic:
         counts[name] = values.size
         measured[name] = math.sqrt(squares / values.size)
         checks.append(NoiseCheck(float(chi_square_cdf(squares, values.size)), name))
-    p, worst = _worst(checks)
+    p, worst = _worst_corrected(checks)
     smallest_count = min(counts.values())
 
     def power(level: float) -> str:
@@ -162,7 +167,7 @@ def size_over_time_test(draws: Draws) -> Statistic:
             p_value = float(chi_square_cdf(squares_at[start:stop].sum(), counts_at[start:stop].sum()))
             checks.append(NoiseCheck(p_value, where))
         length *= 2
-    p, where = _worst(checks)
+    p, where = _worst_corrected(checks)
     return Statistic(
         "size of the noise over time",
         p,
@@ -180,7 +185,7 @@ def size_by_coordinate_test(draws: Draws) -> Statistic:
         measured = math.sqrt(squares[smallest] / draws.count)
         where = f"{name}[{smallest}]: {measured:.4g} times as declared, over {draws.count:,} draws"
         checks.append(NoiseCheck(float(chi_square_cdf(squares[smallest], draws.count)), where))
-    p, where = _worst(checks, draws.width - len(checks))
+    p, where = _worst_corrected(checks, draws.width - len(checks))
     return Statistic(
         "size of the noise by coordinate",
         p,
@@ -200,7 +205,7 @@ def mean_test(draws: Draws) -> Statistic:
     away = math.sqrt(squares / draws.width / draws.count)
     p_value = float(special.gammaincc(0.5 * draws.width, 0.5 * squares))
     checks.append(NoiseCheck(p_value, f"{away:.3g} standard deviations a coordinate"))
-    p, where = _worst(checks)
+    p, where = _worst_corrected(checks)
 
     def power(level: float) -> str:
         least = _detectable_errors(level / len(checks)) / math.sqrt(draws.count * draws.width)
@@ -230,9 +235,9 @@ def shape_test(draws: Draws) -> Statistic:
         p_value = min(1.0, 2.0 * math.exp(-2.0 * n * distance * distance))
         checks.append(NoiseCheck(p_value, f"distribution function {distance:.3g} away from a Gaussian in {name}"))
         counts.append(n)
-    p, where = _worst(checks)
+    p, where = _worst_corrected(checks)
 
-    def power(level: float) -> str:
+    def power(level: float) -> str:  # A distance of 0.5 or more is stated as no power.
         refuted = math.sqrt(0.5 * math.log(2.0 * len(checks) / level))
         spread = 0.5 * float(special.ndtri(DETECTION_PROBABILITY))
         away = (refuted + spread) / math.sqrt(max(counts))
@@ -249,9 +254,9 @@ def tails_test(draws: Draws) -> Statistic:
         counts.append(values.size)
         checks += [_count_beyond(sizes, deviations, name) for deviations in (1.0, 2.0, 3.0, 4.0)]
         checks.append(_farthest(sizes, name))
-    p, where = _worst(checks)
+    p, where = _worst_corrected(checks)
 
-    def power(level: float) -> str:
+    def power(level: float) -> str:  # A rate of 0.3 is noise clipped at about one standard deviation; more is stated as no power.
         rate = math.log(2.0 * len(checks) / level) / max(counts)
         return f"noise clipped at {-float(special.ndtri(0.5 * rate)):.3g} standard deviations in all" if rate < 0.3 else "nothing"
 
@@ -259,7 +264,7 @@ def tails_test(draws: Draws) -> Statistic:
 
 
 def _count_beyond(sizes: Array, deviations: float, name: str) -> NoiseCheck:
-    """Check that as many numbers as expected are farther from 0 than a number of standard deviations."""
+    """Check the number of values that are farther from 0 than `deviations`, against the expected number."""
     n, beyond, rate = sizes.size, int((sizes > deviations).sum()), _two_sided_tail(deviations)
     too_few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
     too_many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
@@ -282,7 +287,7 @@ def _two_sided_tail(deviations: float) -> float:
 
 
 class Collisions(NamedTuple):
-    """Pairs of columns whose absolute values fall into equal cells in every row.
+    """Pairs of columns whose absolute values are in the same cell in every row. Repeated or rounded noise has too many of them.
 
     Attributes:
         p: p-value of the number of pairs: the larger of two approximations, the tails of a Poisson variable of the expected number and of
@@ -310,8 +315,8 @@ def _collisions(rows: Array, cell: float) -> Collisions:
     covariance = max(triple_probability - pair_probability**2, 0.0)
     variance = expected * (1.0 - pair_probability) + n * (n - 1.0) * (n - 2.0) * covariance
     p = _poisson_tail(pairs, expected)
-    if expected > 1.0:
-        p = max(p, _gamma_tail(pairs - 0.5, expected, variance))
+    if expected > 1.0:  # With few pairs, a Poisson variable alone is close enough.
+        p = max(p, _gamma_tail(pairs - 0.5, expected, variance))  # 0.5: a continuous variable stands for a whole number
     return Collisions(p, pairs, expected)
 
 
@@ -328,7 +333,7 @@ def _gamma_tail(value: float, mean: float, variance: float) -> float:
 
 def _cell_width(draws: Draws, least: float = FINEST_CELL) -> float:
     """Return the smallest width of a cell, in standard deviations, that the resolution of the numbers permits."""
-    return min(max(least, 64.0 * draws.resolution), 1.0)
+    return min(max(least, CELL_RESOLUTIONS * draws.resolution), 1.0)
 
 
 def precision_test(draws: Draws) -> Statistic:
@@ -340,7 +345,7 @@ def precision_test(draws: Draws) -> Statistic:
         p, pairs, expected = _collisions(chosen[None], cell)
         checks.append(NoiseCheck(p, f"{pairs:,} pairs of equal numbers in {name}, {expected:.3g} expected"))
         counts.append(len(chosen))
-    p, where = _worst(checks)
+    p, where = _worst_corrected(checks)
 
     def power(level: float) -> str:
         pairs_per_width = 0.5 * max(counts) ** 2 * HALF_NORMAL_SQUARED
@@ -354,7 +359,7 @@ def precision_test(draws: Draws) -> Statistic:
 
 def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
     """Test that the coordinates have independent noise. None repeats another up to sign, and close coordinates are not correlated."""
-    column_count = max(2, MOST_NUMBERS // 64)
+    column_count = max(2, MOST_NUMBERS // 64)  # MOST_NUMBERS in all if there are 64 draws
     rows = draws.first_columns(column_count)  # not rescaled, because noise that two tensors share differs after rescaling
     p, pairs, expected = _repeated_coordinates(draws, rows)
     repeated = NoiseCheck(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")
@@ -366,10 +371,12 @@ def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
         blocks = rows[:, :paired].reshape(draws.count, -1, 2, lag)
         correlations.append(_correlation(blocks[:, :, 0], blocks[:, :, 1], f"coordinates {lag} apart"))
     # Repeated pairs and correlations are separate tests. Each gets half of the level.
-    least, where = _worse(repeated, _worst(correlations) if correlations else NoiseCheck(1.0, repeated.where))
+    by_lag = _worst_corrected(correlations) if correlations else NoiseCheck(1.0, repeated.where)
+    least, where = _worse_of_halves(repeated, by_lag)
     half = rows.size // 2 if correlations else 0
 
     def power(level: float) -> str:
+        # A repetition is stated if a single pair would be refuted, as almost none is expected by chance.
         repetition = "one number used twice, " if width > 1 and expected < 0.01 * level else ""
         return repetition + _detectable_correlation(half, level / (2 * max(1, len(correlations))))
 
@@ -379,8 +386,8 @@ def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
 def _repeated_coordinates(draws: Draws, rows: Array) -> Collisions:
     """Count the pairs of coordinates that are equal up to sign in every compared draw.
 
-    So many draws are compared that at most PAIRS_BY_CHANCE pairs are expected to be equal by chance. If there are fewer draws, all of them
-    are compared.
+    The number of compared draws is the least at which at most PAIRS_BY_CHANCE pairs are expected to be equal by chance. If there are fewer
+    draws, all of them are compared.
     """
     width = rows.shape[1]
     if width < 2:
@@ -398,7 +405,7 @@ def _correlation(first: Array, second: Array, what: str) -> NoiseCheck:
     The p-value is exact, because the direction of a Gaussian vector is uniform.
     """
     a, b = first.reshape(-1), second.reshape(-1)
-    cosine = float(a @ b) / max(math.sqrt(float(a @ a) * float(b @ b)), 1e-300)
+    cosine = float(a @ b) / max(math.sqrt(float(a @ a) * float(b @ b)), LEAST_LENGTH)
     p = float(special.betainc(0.5 * (len(a) - 1), 0.5, max(0.0, 1.0 - cosine * cosine))) if len(a) > 1 else 1.0
     return NoiseCheck(p, f"{what}: correlation {cosine:.3g}")
 
@@ -420,8 +427,8 @@ def steps_test(draws: Draws) -> Statistic:
     pairs = draws.count * (draws.count - 1) // 2
     rows = draws.first_columns(max(2, MOST_NUMBERS // max(1, draws.count)))
     closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else NoiseCheck(1.0, "a single step")
-    by_lag = _worst(checks) if checks else NoiseCheck(1.0, closest.where)
-    least, where = _worse(NoiseCheck(closest.p * max(1, pairs), closest.where), by_lag)
+    by_lag = _worst_corrected(checks) if checks else NoiseCheck(1.0, closest.where)
+    least, where = _worse_of_halves(NoiseCheck(closest.p * max(1, pairs), closest.where), by_lag)
     return Statistic(
         "noise of its own in each step",
         least,
@@ -432,7 +439,7 @@ def steps_test(draws: Draws) -> Statistic:
 
 def _closest_rows(rows: Array) -> NoiseCheck:
     """Return the correlation of the two most correlated rows."""
-    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), LEAST_LENGTH)
     cosines = np.abs(np.triu(unit @ unit.T, 1))
     i, j = (int(k) for k in np.unravel_index(int(cosines.argmax()), cosines.shape))
     return _correlation(rows[i], rows[j], f"draws {i + 1} and {j + 1}")

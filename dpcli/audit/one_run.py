@@ -1,9 +1,13 @@
 """The verdict of an audit of one run. Guesses about the canaries of the run are compared with the privacy claim.
 
-A fair coin decided for each *canary* whether it was in the run, and the attack guesses the coins from its scores. More right guesses than
-the claim allows refute it. Every test gets a share of the significance, so that all together refute a true claim with at most the stated
-probability: a further test needs a smaller share for each. What was fixed before the scores were known (COINS, BEFOREHAND) is an assumption
-that the verdict prints.
+A fair coin decided for each *canary* whether it was in the run, and the attack guesses the coins from its scores. A canary is a record or,
+as a stronger test, a gradient that is added to the clipped sums (gradient_scores.py). audit_run.py calls `one_run_audit` with scores, or
+`guessed_audit` with counts of right guesses. The *claim* is an (epsilon, delta) pair, with a trade-off curve if a pipeline file makes it.
+
+More right guesses than the claim allows refute it (bounds.py). Every test gets a share of the *significance*, which is 1 - confidence, so
+that all together refute a true claim with at most this probability: a further test needs a smaller share for each. What was fixed before
+the scores were known (COINS, BEFOREHAND) is an assumption that the verdict prints, with the *power*: the smallest fault that the audit
+would have detected (power.py).
 """
 
 from __future__ import annotations
@@ -49,11 +53,12 @@ AFTER_CLIPPING = (
 def one_run_audit(
     scores: Scores, claim: Claim, settings: AuditSettings, subject: str, observed: ObservedRun | None = None
 ) -> Audit:
-    """Audit one run by guessing, from their scores, which canaries were in it. The highest and lowest scores are guessed.
+    """Audit one run by guessing, from the scores of its canaries, which of them were in it: high scores in, low scores out.
 
     Args:
         subject: The program or file that is audited.
-        observed: None if the canaries are records. If they are gradients, the steps that sampled them, and the checks of the run.
+        observed: None if the canaries are records. If they are gradients, the steps that sampled them, and the results of the checks that
+            the run made of its noise, batches and clipping.
 
     Raises InputError if the coins were not fair, there are more guesses than canaries, or the number of canaries or the confidence differs
     from that of the run.

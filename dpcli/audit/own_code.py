@@ -1,8 +1,9 @@
 """Access to the user's own code: its functions by name, its files and their digest, and its lines in tracebacks.
 
-Commands run functions that users write (models, loaders, mechanisms), named "module:function". *Own code* is what belongs neither to Python
-nor to an installed package; its digest tells whether a stored result was made by the same code. The message of an error may quote private
-data, so an import shows only the messages of errors about the code itself (ERRORS_ABOUT_CODE), and `raised_at` shows none.
+Commands run functions that users write (models, loaders, mechanisms), named "module:function". `dpcli audit`, training and private
+prediction load and call them through this module. *Own code* is what belongs neither to Python nor to an installed package; its digest
+tells whether a stored result was made by the same code. The message of an error may quote private data, so an import shows only the
+messages of errors about the code itself (ERRORS_ABOUT_CODE), and `raised_at` shows none.
 """
 
 from __future__ import annotations

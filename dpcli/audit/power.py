@@ -1,11 +1,13 @@
 """The power of an audit, which is the smallest fault that it would have detected. Every pass states its power.
 
-The power is stated in two ways. One is the epsilon that a perfect attack would have proven. The other is a noise factor: the smallest x
-such that 90 % of audits detect a program with 1/x of its claimed noise.
+An audit compares an attack on a program with the *claim*, an (epsilon, delta) pair and perhaps a trade-off curve (claim.py). one_run.py
+audits guesses about *canaries*, each put into one run or left out by a coin; two_runs.py audits many runs with and without one record. Both
+ask this file for the power, in two numbers. One is the epsilon that a perfect attack would have proven. The other is a *noise factor*: the
+smallest x such that 90 % of audits detect a program with 1/x of its claimed noise.
 
 The noise factor assumes the strongest attack, which sees the released sum itself. The noise of the sum is chosen so that the claim is
 tight: Gaussian if delta > 0, and Laplace otherwise. The scores of gradient canaries have a known distribution (gradient_scores.py), so
-their audits are simulated.
+their audits are simulated. `best_guessing_rule` also chooses, by simulation alone, how many guesses such an audit makes.
 """
 
 from __future__ import annotations
@@ -31,21 +33,23 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
+# These values set the accuracy of the stated power, and its time. They do not touch the soundness of a bound.
 MISSED = 0.1  # probability of missing a fault that an audit "would have found"
-LARGEST_FACTOR = 64.0  # end of the search for a noise factor
+LARGEST_FACTOR = 64.0  # end of the search for a noise factor; an audit that misses a larger one is stated to have no power
 FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
 THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # thresholds in standard deviations above the mean score of others
 FARTHEST = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
+LARGEST_SHIFT = 1e3  # end of the search for the shift of the strongest attack
 SIMULATED_AUDITS = 200  # enough to tell a share of 94 % from 90 %
 # Share of simulated audits that must detect a fault. If less than 90 % of real audits detect a fault, this share is reached with
 # probability 3 % at most.
 DETECTED_SHARE = 0.94
-CHOOSING_SEED, JUDGING_SEED = 1, 2  # different seeds, so that the evaluation of a rule is independent of its choice
+CHOOSING_SEED, EVALUATING_SEED = 1, 2  # different seeds, so that the evaluation of a rule is independent of its choice
 
 
 @dataclass(frozen=True, slots=True)
 class StrongestAttack:
-    """An attack whose scores have noise of scale 1 and are higher by `shift` for members.
+    """An attack whose scores have noise of scale 1 and are higher by `shift` for members: canaries, or runs with the record.
 
     If a program has 1 / factor of the noise, then in units of that noise the scores of members are higher by shift * factor.
 
@@ -70,7 +74,7 @@ class StrongestAttack:
             return 0.5 * (self.tail(score - shift) + self.tail(score)) - share
 
         score = bracket_root(excess, -FARTHEST, FARTHEST + shift, 1e-9)[0] if share < 1.0 else -FARTHEST
-        right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)
+        right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)  # kept below 1, so that the binomial quantile is defined
         return guesses - _binomial_quantile(guesses, 1.0 - right, MISSED)
 
     def counts(self, factor: float, members: int, others: int) -> list[Counts]:
@@ -94,8 +98,9 @@ def strongest_attack(claim: Claim) -> StrongestAttack | None:
         return None
     if claim.delta <= 0.0:
         return StrongestAttack(claim.epsilon, _laplace_tail)
+    # The roots are found up to 1e-6, and from below: a smaller shift is a weaker attack, which overstates no power.
     high = 1.0
-    while gaussian_epsilon_upper(high, claim.delta) < claim.epsilon and high < 1e3:
+    while gaussian_epsilon_upper(high, claim.delta) < claim.epsilon and high < LARGEST_SHIFT:
         high *= 2.0
     mu = bracket_root(lambda m: claim.epsilon - gaussian_epsilon_upper(m, claim.delta), 1e-9, high, 1e-6)[0]
     if claim.has_curve and _room(claim, mu) < 0.0:
@@ -198,16 +203,16 @@ def detection_rates(
     steps: Sequence[SampledSteps], factor: float, canaries: int, rules: Sequence[GuessingRule], seed: int
 ) -> list[float]:
     """Return, for each rule, the share of simulated audits that detect a program with 1 / factor of its noise."""
-    right_high, right_low = simulated_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
+    guesses = simulated_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
     rates = []
     for rule in rules:
-        right = right_high[:, rule.guesses - rule.low] + right_low[:, rule.low]
+        right = guesses.high[:, rule.guesses - rule.low] + guesses.low[:, rule.low]
         rates.append(float((right >= rule.needed).mean()))
     return rates
 
 
 def simulated_noise_factor(
-    steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule], seed: int = JUDGING_SEED
+    steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule], seed: int = EVALUATING_SEED
 ) -> float:
     """Return the smallest noise factor that one of the rules detects in a share DETECTED_SHARE of simulated audits; inf if none does."""
     if all(rule.needed > rule.guesses for rule in rules):

@@ -2,9 +2,12 @@
 
 A *step* is a clipped sum over a batch of records, such as the gradients of DP-SGD, and the noise added to it. Between the two datasets the
 sums may differ by at most the declared sensitivity, the batches by the differing record, and the noise not at all; the noise itself is
-tested in noise_statistics.py. A program under test is a function `(dataset, rng) -> iterable of Step`, which is called with equal
-generators on both datasets. Its draws must not depend on the differing record. A program that draws record by record therefore needs a
-placeholder (a mask) for the missing record.
+tested in noise_statistics.py. `checks` returns the results for audit_run.py. `observed_checks` makes those that need no second dataset, of
+a real run with gradient canaries (train/replay/step_claims.py).
+
+A program under test is dpcli's own training (train/replay/program.py) or a user's function `(dataset, rng) -> iterable of Step`, which is
+called with equal generators on both datasets. Its draws must not depend on the differing record. A program that draws record by record
+therefore needs a placeholder (a mask) for the missing record.
 
 Source: Cebere et al. 2026, arXiv:2602.17454 (the method of replays; the checks of the noise are not in that paper).
 """
@@ -38,8 +41,12 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
+# Both leave room for single precision, and let faults below it pass.
 SAME_NOISE = 1e-4  # two draws of noise are equal if they differ by at most this share of the standard deviation
-ROUNDING = 1e-6  # relative amount by which sums in single precision may exceed the bound
+ROUNDING = 1e-6  # relative amount by which sums may exceed the bound, and equal draws may differ
+# Draws of at least this many numbers are compared up to SAME_NOISE: independent ones are practically never so close. Shorter draws are
+# compared exactly.
+TOLERANT_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +77,14 @@ class Pair:
     """A replay, which consists of the steps on both datasets with equal randomness.
 
     Attributes:
-        left: Steps on the dataset with the record.
-        right: Steps on the dataset without the record.
-        restarted: True if each step on the right begins with the values that the left side has released. Otherwise each side continues
-            with its own releases, and what depends on these (weights, a clipping norm, the stopping time) may differ in a correct program.
+        with_record, without: Steps on the dataset with the record, and on the dataset without it.
+        restarted: True if each step without the record begins with the values that the run with the record released. Otherwise each run
+            continues with its own releases, and what depends on these (weights, a clipping norm, the stopping time) may differ in a
+            correct program.
     """
 
-    left: tuple[Step, ...]
-    right: tuple[Step, ...]
+    with_record: tuple[Step, ...]
+    without: tuple[Step, ...]
     restarted: bool = True
 
     @property
@@ -86,10 +93,10 @@ class Pair:
 
         Without a restart, they end with the first step in which the differing record takes part.
         """
-        shorter = min(len(self.left), len(self.right))
+        shorter = min(len(self.with_record), len(self.without))
         if self.restarted:
             return shorter
-        for number, (left, right) in enumerate(zip(self.left, self.right, strict=False), 1):
+        for number, (left, right) in enumerate(zip(self.with_record, self.without, strict=False), 1):
             if _takes_part(left, right):
                 return number
         return shorter
@@ -132,7 +139,7 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
         _check_finite(pairs),
         _check_sensitivity(pairs, declared),
     )
-    return (*exact, *_noise_checks(pairs, declared), *statistical_checks([pair.left for pair in pairs], declared))
+    return (*exact, *_noise_checks(pairs, declared), *statistical_checks([pair.with_record for pair in pairs], declared))
 
 
 def statistical_checks(runs: Sequence[Sequence[Step]], declared: Declared) -> tuple[ReplayCheck, ...]:
@@ -151,23 +158,23 @@ def _statistical_check(test: Statistic, level: float) -> ReplayCheck:
 def _check_step_counts(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that both sides of a replay have the same number of steps, if all their steps can be compared."""
     for pair in pairs:
-        left_count, right_count = len(pair.left), len(pair.right)
+        left_count, right_count = len(pair.with_record), len(pair.without)
         if left_count != right_count and pair.comparable == min(left_count, right_count):
             return ReplayCheck("number of steps", False, f"{left_count} with the record, {right_count} without")
-    return ReplayCheck("number of steps", True, f"{len(pairs[0].left)} on both datasets")
+    return ReplayCheck("number of steps", True, f"{len(pairs[0].with_record)} on both datasets")
 
 
 class PairedStep(NamedTuple):
     """A step on both datasets, and its number from 1."""
 
     number: int
-    left: Step
-    right: Step
+    with_record: Step
+    without: Step
 
 
 def _paired_steps(pair: Pair) -> Iterator[PairedStep]:
     """Yield the steps of a replay that exist on both datasets."""
-    for number, (left, right) in enumerate(zip(pair.left, pair.right, strict=False), 1):
+    for number, (left, right) in enumerate(zip(pair.with_record, pair.without, strict=False), 1):
         yield PairedStep(number, left, right)
 
 
@@ -194,7 +201,7 @@ def _check_shapes(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that both sides of each step have sums of the same names and shapes."""
     name = "names and shapes of the sums"
     for step in _all_steps(pairs):
-        left, right = _shapes_of(step.left), _shapes_of(step.right)
+        left, right = _shapes_of(step.with_record), _shapes_of(step.without)
         if left != right:
             return ReplayCheck(name, False, f"step {step.number}: {left} with the record, {right} without")
     return ReplayCheck(name, True, "equal")
@@ -211,7 +218,7 @@ def _check_batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     for pair in pairs:
         differ: set[Any] = set()
         for step in _paired_steps(pair):
-            differ |= set(step.left.batch) ^ set(step.right.batch)
+            differ |= set(step.with_record.batch) ^ set(step.without.batch)
             if len(differ) > declared.exchanged:
                 difference = f"{len(differ)} records differ up to this step, at most {declared.exchanged} may"
                 return ReplayCheck(name, False, f"step {step.number}: {difference}")
@@ -230,7 +237,7 @@ def _check_finite(pairs: Sequence[Pair]) -> ReplayCheck:
 
 
 def _array(table: Mapping[str, Any], name: str) -> Array:
-    """Return an array of a table; the number 0 if the table has none of this name."""
+    """Return an array of a table; the number 0 if the table lacks the name."""
     return np.asarray(table.get(name, 0.0), dtype=float)
 
 
@@ -247,13 +254,12 @@ def distance(left: Step, right: Step) -> float:
 
 def _check_sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """Check the measured sensitivity. It is a lower bound on the true sensitivity, because other records may change the sums more."""
-    worst, number = max((distance(step.left, step.right), step.number) for step in _comparable_steps(pairs))
+    worst, number = max((distance(step.with_record, step.without), step.number) for step in _comparable_steps(pairs))
     message = f"measured {worst:.6g} in step {number}, declared {declared.sensitivity:.6g}"
     return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), message, worst)
 
 
 def _reports_noise(runs: Sequence[Sequence[Step]]) -> bool:
-    """Return whether a step reports its noise."""
     return any(step.noise for run in runs for step in run)
 
 
@@ -266,10 +272,10 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     """Check that the noise is equal on both datasets, and that it differs between successive steps and successive replays."""
     if declared.noise is None:
         return
-    if not _reports_noise([pair.left for pair in pairs]):
+    if not _reports_noise([pair.with_record for pair in pairs]):
         yield ReplayCheck("noise", False, "a standard deviation is declared, but the program reports no noise")
         return
-    drawn = [[_flat_noise(step) for step in pair.left] for pair in pairs]
+    drawn = [[_flat_noise(step) for step in pair.with_record] for pair in pairs]
     yield _check_same_noise(pairs, declared.noise)
     if declared.fresh:
         yield _check_new_noise(drawn, declared.noise)
@@ -317,16 +323,16 @@ def _check_same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
     """Check that both datasets get the same draws of noise."""
     name = "noise does not depend on the record"
     for step in _comparable_steps(pairs):
-        left, right = _flat_noise(step.left), _flat_noise(step.right)
-        if left.shape != right.shape or not np.allclose(left, right, rtol=1e-6, atol=SAME_NOISE * std, equal_nan=True):
+        left, right = _flat_noise(step.with_record), _flat_noise(step.without)
+        if left.shape != right.shape or not np.allclose(left, right, rtol=ROUNDING, atol=SAME_NOISE * std, equal_nan=True):
             return ReplayCheck(name, False, f"step {step.number}: different draws with and without the record")
     return ReplayCheck(name, True, "equal draws on both datasets")
 
 
 def _has_repeated_draws(draws: Sequence[Array], std: float) -> bool:
-    """Return whether two successive draws are equal. Draws of 8 or more numbers may differ by rounding errors of single precision."""
+    """Return whether two successive draws are equal, long ones up to rounding errors of single precision."""
     for first, second in pairwise(draws):
-        tolerance = SAME_NOISE * std if len(first) >= 8 else 0.0
+        tolerance = SAME_NOISE * std if len(first) >= TOLERANT_LENGTH else 0.0
         if len(first) and first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=tolerance):
             return True
     return False
@@ -400,6 +406,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
         exchanged=changed_records,
         rate=_poisson_rate(entry, pipeline),
         records=None if pipeline is None else pipeline.privacy.dataset_size,
+        # Mechanisms with iterations add correlated noise (correlated.py), or release the last step alone (last_iterate.py).
         fresh=entry is None or not hasattr(entry.spec, "iterations"),
         significance=1.0 - settings.confidence,
     )

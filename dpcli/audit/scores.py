@@ -1,9 +1,12 @@
 """Scores of an attack, and membership tests whose error rates allow for the choice of the threshold.
 
-A *score* is a number that an attack gives to a canary or a run; a higher one means "member". A test says "member" beyond a threshold, and
-its *counts* give bounds on its error rates. A threshold that is chosen by the scores that test it would look better than it is: so it comes
-from other scores (`by_split`), pays for every threshold that was possible (`by_bonferroni`), or was stated beforehand. Ties are broken by a
-fixed shuffle, since a favourable order could be searched for.
+A *score* is a number that an attack gives to a canary (a record or gradient that a coin put into a run or left out) or to a run; a higher
+one means "member": in the run, or a run with the record. A test says "member" beyond a threshold, and its *counts* give bounds on its error
+rates (bounds.py). one_run.py guesses about canaries by `guess`; two_runs.py tests runs by a threshold.
+
+A threshold that is chosen by the scores that test it would look better than it is: so it comes from other scores (`by_split`), pays for
+every threshold that was possible (`by_bonferroni`), or was stated beforehand. Ties are broken by a fixed shuffle, since a favourable order
+could be searched for.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ from dpcli.numerics.arrays import Array, np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# The shares and numbers here were chosen by hand. They set what an audit can detect, and its time: every test has the stated significance.
 CHOOSING_SHARE = 0.25  # share of the scores that choose the threshold; the others test it
 GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the canaries that an audit guesses about if no number is set
-SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
-UNFAIR_PROBABILITY = 1e-9  # coins are considered unfair if their outcome is less probable than this
-HIGHEST = float(np.finfo(np.float64).max)  # replaces infinity and NaN, so that all scores can be compared
 LEAST_SCORES = 20  # number of scores of members, and of others, that a split needs
 SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds that are tried over the whole range, and at each end of it
+SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
+UNFAIR_PROBABILITY = 1e-9  # coins are considered unfair if their outcome is less probable than this; fair ones seldom are
+HIGHEST = float(np.finfo(np.float64).max)  # replaces infinity and NaN, so that all scores can be compared
 # A function from the counts of a test and a significance to the merit of the test. A larger merit means a stronger proof.
 Merit = Callable[[Counts, float], float]
 
@@ -92,8 +96,11 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedTest:
-    """A test with its counts, bounds on its error rates that hold jointly, and a description of the choice of its threshold."""
+class MembershipTest:
+    """A test with its counts, bounds on its error rates that hold jointly, and a description of the choice of its threshold.
+
+    The threshold is None if the counts were stated, and not computed from scores.
+    """
 
     threshold: Threshold | None
     counts: Counts
@@ -101,7 +108,7 @@ class JudgedTest:
     chosen: str
 
 
-def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
+def by_split(scores: Scores, merit: Merit, significance: float) -> MembershipTest:
     """Choose the threshold and its side on a quarter of the scores, and test it on the others. The test needs no correction.
 
     The merit of a threshold assumes that the other scores have the same error rates. It is computed for their number, because a test of a
@@ -125,19 +132,19 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     best = max(candidates, key=expected_merit)
     counts = best.counts(testing)
     chosen = f"threshold chosen on {len(choosing):,} scores, tested on the others"
-    return JudgedTest(best, counts, error_rates(counts, significance), chosen)
+    return MembershipTest(best, counts, error_rates(counts, significance), chosen)
 
 
-def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
+def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> MembershipTest:
     """Choose the best of the thresholds at all scores, each tested at the significance divided by the number of scores.
 
     A threshold at a score is independent of all other scores. The score itself counts as an error: a miss for a member, and a false alarm
-    otherwise. Each test is therefore exact. The correction is for as many tests as there are scores, even if fewer are tried.
+    otherwise. Each test is therefore exact. The correction counts one test for each score, even if fewer are tried.
     """
     per_test = significance / len(scores)
     threshold, counts = max(_tests_at_scores(scores), key=lambda test: merit(test[1], per_test))
     chosen = f"best of {len(scores):,} thresholds, each at {100.0 * per_test:.2g} %"
-    return JudgedTest(threshold, counts, error_rates(counts, per_test), chosen)
+    return MembershipTest(threshold, counts, error_rates(counts, per_test), chosen)
 
 
 def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
@@ -151,10 +158,10 @@ def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
         yield threshold, replace(counts, false_positives=min(counts.false_positives + 1, counts.others))
 
 
-def by_stated(scores: Scores, at: float, significance: float) -> JudgedTest:
+def by_stated(scores: Scores, at: float, significance: float) -> MembershipTest:
     """Test a threshold that was fixed before the scores were known."""
     counts = Threshold(at).counts(scores)
-    return JudgedTest(Threshold(at), counts, error_rates(counts, significance), "threshold fixed beforehand")
+    return MembershipTest(Threshold(at), counts, error_rates(counts, significance), "threshold fixed beforehand")
 
 
 def _spread_values(ordered: Array) -> Array:

@@ -1,9 +1,10 @@
 """Trials, which are runs of a user's mechanism on two neighbouring datasets. Several processes run them.
 
-The two datasets differ in one record, and the mechanism returns a *score* for each run (two_runs.py tests them). The generator of a trial
-follows from the plan's `entropy` and the trial's dataset and number, so that the number of processes changes nothing. The scores may be
-stored in a file, so that an interrupted audit can be resumed with the same plan; a plan of another size would be another test, chosen after
-a look at the results, and is refused. After the plan's `header`, each line of the file is a *part*, some successive trials on one dataset:
+audit_run.py calls `trial_plan` and `run_trials` for an audit of a function. The two datasets differ in one record, and the mechanism
+returns a *score* for each run (two_runs.py tests them). The generator of a trial follows from the plan's `entropy` and the trial's dataset
+and number, so that the number of processes changes nothing. The scores may be stored in a file, so that an interrupted audit can be resumed
+with the same plan; a plan of another size would be another test, chosen after a look at the results, and is refused. After the plan's
+`header`, each line of the file is a *part*, some successive trials on one dataset:
 
     {"member": true, "first": 0, "scores": [1.3, -0.2, 0.8]}
 """
@@ -27,7 +28,11 @@ from dpcli.audit.scores import Scores
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 
-PARTS_PER_PROCESS = 40  # number of parts of the work for each process; a part is stored and reported as soon as it is finished
+# Number of parts of the work for each process. A part is stored and reported as soon as it is finished. The number affects speed, and how
+# much an interruption loses.
+PARTS_PER_PROCESS = 40
+ENTROPY_BITS = 128  # size of the entropy pool of numpy's SeedSequence
+PAIR_KEY, TRIAL_KEY = 0, 1  # first parts of spawn keys, so that a pair of datasets and a trial never have the same generator
 WITH_RECORD = (True, False)  # whether a dataset contains the record, for the two datasets
 Progress = Callable[[int, int], None]  # function that receives the number of finished runs and the number of all runs
 
@@ -50,7 +55,6 @@ class TrialPart(NamedTuple):
 
     @property
     def trials(self) -> set[Trial]:
-        """Return the trials of the part."""
         return {Trial(self.with_record, number) for number in range(self.first, self.stop)}
 
 
@@ -86,7 +90,7 @@ class TrialPlan:
 
     def generator(self, with_record: bool, trial: int) -> np.random.Generator:
         """Return the random number generator of one trial. Generators of different trials are independent."""
-        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(1, int(with_record), trial)))
+        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(TRIAL_KEY, int(with_record), trial)))
 
 
 def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], path: str | None) -> TrialPlan:
@@ -99,17 +103,18 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
 
     Raises InputError if the file belongs to another audit. More trials after a look at the first results would be another test.
     """
-    fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
+    entropy = secrets.randbits(ENTROPY_BITS) if seed is None else seed
+    fresh = TrialPlan(function, data, trials, entropy, folders)
     if path is None or not os.path.exists(path):
         return fresh
     with open(path, encoding="utf-8", errors="replace") as file:
         header = _json_table(file.readline())
-    entropy = header.get("entropy") if seed is None else seed
-    if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
+    stored_entropy = header.get("entropy") if seed is None else seed
+    if header != {**fresh.header, "entropy": stored_entropy} or type(stored_entropy) is not int:
         raise InputError(
             f"{path} holds trials of another audit, not {trials} of {function} on each dataset of {data} with this code: name a new file"
         )
-    return TrialPlan(function, data, trials, entropy, folders)
+    return TrialPlan(function, data, trials, stored_entropy, folders)
 
 
 def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress) -> Scores:
@@ -255,7 +260,7 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
 
     Raises InputError if the function raises an error, or does not return a pair.
     """
-    rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
+    rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(PAIR_KEY, index)))
     pair = call_user_code(data, user_function(data, folders), rng)
     if type(pair) is not tuple or len(pair) != 2:
         raise InputError(f"{data}: expected a pair (with the record, without it), found {type(pair).__name__}")

@@ -1,8 +1,10 @@
 """The verdict of an audit of many runs. The error rates of a membership test are compared with the privacy claim.
 
-Some runs have the record and some do not; a test on their scores errs with a false positive and a false negative rate. Upper bounds on both
-rates, which hold together at the stated confidence, prove a lower bound on epsilon or refute the claimed trade-off curve. A threshold that
-scores choose is tested on other scores, or pays for the choice (THRESHOLD_CHOICES).
+Some runs have the record and some do not; a test on their scores errs with a false positive and a false negative rate. audit_run.py calls
+`two_run_audit` with scores, or `counted_audit` with counts of such a test. Upper bounds on both rates, which hold together at the stated
+confidence, prove a lower bound on epsilon or refute the claimed trade-off curve (bounds.py, claim.py). A threshold that scores choose is
+tested on other scores, or pays for the choice (THRESHOLD_CHOICES). The *power* is the smallest fault that the test would have detected
+(power.py).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dpcli.audit.bounds import (
 )
 from dpcli.audit.claim import Claim
 from dpcli.audit.power import least_noise_factor, power_sentences, strongest_attack
-from dpcli.audit.scores import JudgedTest, Scores, by_bonferroni, by_split, by_stated
+from dpcli.audit.scores import MembershipTest, Scores, by_bonferroni, by_split, by_stated
 from dpcli.base.rounding import down, percent, up
 
 THRESHOLD_CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
@@ -67,12 +69,12 @@ def curve_gap(rates: ErrorRates, claim: Claim) -> float:
 def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
     """Audit the counts of a test that was fixed before they were taken."""
     rates = error_rates(counts, 1.0 - settings.confidence)
-    tested = JudgedTest(None, counts, rates, "test fixed beforehand")
+    tested = MembershipTest(None, counts, rates, "test fixed beforehand")
     return _tested_audit(tested, claim, settings, subject, COUNTED, None)
 
 
 def _tested_audit(
-    tested: JudgedTest, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
+    tested: MembershipTest, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
 ) -> Audit:
     """Return the audit for the counts of a membership test."""
     counts, confidence = tested.counts, settings.confidence
@@ -95,7 +97,7 @@ def _tested_audit(
     )
 
 
-def _rate_bounds(tested: JudgedTest, claim: Claim, confidence: float) -> tuple[ProvenBound, ...]:
+def _rate_bounds(tested: MembershipTest, claim: Claim, confidence: float) -> tuple[ProvenBound, ...]:
     """Return the lower bounds on epsilon that the error rates prove. The second one assumes a Gaussian trade-off curve."""
     counts, delta = tested.counts, claim.delta
     evidence = (

@@ -4,11 +4,12 @@ A *teacher* is a model (`dpcli pate`) or a prompt (`dpcli prompt`) made from one
 public *query*. An aggregator adds noise to the number of votes for each label, and releases only the label of the largest noisy count.
 `ConfidentGnMax` first compares the largest count, with separate noise, with a threshold, and gives no answer if the count is below it; with
 `check = "student"` in [pate], it compares the largest difference between a count and a student's prediction. Every query is charged for
-that comparison, and every answered query for its answer. Source: Papernot et al. 2018, arXiv:1802.08908.
+that comparison, and every answered query for its answer. A *session* is the queries that one charge pays for. An *entry* is a [[mechanism]]
+table of the pipeline file; its type selects the aggregator. Source: Papernot et al. 2018, arXiv:1802.08908.
 
-The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, computed here, is private: the
-operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts each answer
-with its probability (section 3.3). It serves for planning and is no guarantee.
+The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, an upper bound computed here, is
+private: the operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts
+each answer with its probability (section 3.3). It serves for planning and is no guarantee.
 
 Noise is in double precision. Rounding changes the released label only if two noisy counts are closer together than the rounding error. With
 53 bits in each uniform number and noise of a vote or more, this has a probability below 10^-12 for each query and label. Attacks on
@@ -64,7 +65,7 @@ class Releases:
 
 
 def merge_releases(log_q: Array, weights: Array, total_rdp: TotalRdp) -> Releases:
-    """Return the releases, of which those with equal log q are one entry with the sum of their weights.
+    """Return the releases. Releases with equal log q become one entry, whose weight is the sum of theirs.
 
     Args:
         log_q: (n,) a value for each release.
@@ -207,8 +208,8 @@ class GnMax(Aggregator):
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         answer_sensitivity = AnswerSensitivity(self.sigma, counts.shape[1], order)
-        conditions = zip(("C5", "C6"), monotone_conditions(answer_sensitivity, teachers), strict=True)
-        failing = [name for name, holds in conditions if not holds]
+        conditions = monotone_conditions(answer_sensitivity, teachers)._asdict()
+        failing = [name.upper() for name, holds in conditions.items() if not holds]
         if failing:
             raise CannotCertify(
                 f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: the proof of "
@@ -267,7 +268,7 @@ class ConfidentGnMax(GnMax):
         return [bool(enough) for enough in noisy >= self.threshold]
 
     def answer_probability(self, largest: Array) -> Array:
-        return np.asarray(np.exp(log_answered(largest, self.threshold, self.threshold_sigma)[0]))
+        return np.asarray(np.exp(log_answered(largest, self.threshold, self.threshold_sigma).answered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +311,7 @@ def require_one_session(entry: Entry, path: str) -> None:
 
 def uniforms(stream: Stream, count: int) -> Array:
     """Return `count` independent uniform draws from (0, 1], in multiples of 2^-53."""
+    # The upper 53 bits of a word: as many as a float holds exactly. 1 is added, so that the logarithm of a draw is finite.
     return np.asarray(((stream.words(count) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53)
 
 

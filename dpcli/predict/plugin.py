@@ -1,7 +1,7 @@
 """The registration of private prediction: the commands pate, pmixed, prompt and generate, their tables and aggregators.
 
 These commands release what models made from private data *predict* (labels, tokens, texts), and never the models. They share the sessions,
-counts, shards and processes in this folder; pate/, pmixed/, prompt/ and decode/ (the command generate) hold what is their own.
+counts, shards and processes in this folder; pate/, pmixed/, prompt/ and decode/ (the command generate) hold the rest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The count of a session's answers in a PostgreSQL database, which processes on several machines, or copies of a folder, can share.
 
-query_counts.py says what is counted and why; sqlite_queries.py is the same count in a local file. The *place* of a count is
-postgresql://...#name, where the name is unique for each session in the database. The counts have their own schema (postgres_queries.sql),
-whose trigger refuses a smaller count. The row of a count is locked before it is read. A commit is acknowledged only when it is durable.
+A *session* is everything that one charge pays for. Each of its answers is counted before it is drawn; query_counts.py says why, and
+sqlite_queries.py is the same count in a local file. The *place* of a count is postgresql://...#name, where the name is unique for each
+session in the database. The counts have their own schema (postgres_queries.sql), whose trigger refuses a smaller count. The row of a count
+is locked before it is read. A commit is acknowledged only when it is durable.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connection_function
 from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, UNSURE, Count, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, UNSURE, CountState, require_count
 
-ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time
+ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time; arbitrary
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MISSING = f"there is no count of queries with this name, although fitting makes one; {LOST}"
 DENIED = (
@@ -77,7 +78,7 @@ class PostgresQueries:
                 raise LedgerError(f"{self._place}: the count could not be written: its definitions were changed")
         return current.taken + 1
 
-    def _count(self, connection: Any, lock: bool = False) -> Count:
+    def _count(self, connection: Any, lock: bool = False) -> CountState:
         """Return the state of the count, locked until the end of the transaction if `lock` is set.
 
         Raises LedgerError if there is no count, or it belongs to another session.
@@ -88,7 +89,7 @@ class PostgresQueries:
         row = connection.execute(query, (self._name,)).fetchone()
         if row is None:
             raise LedgerError(f"{self._place}: {MISSING}")
-        count = Count(*row)
+        count = CountState(*row)
         count.refuse_other(self._identity, self.total, self._place)
         return count
 

@@ -1,8 +1,11 @@
 """The common part of the plans of pate, pmixed, prompt and generate.
 
 A *plan* is a pipeline file that a command is about to perform, priced before any private data are read (sessions/priced.py). Each of these
-commands has a table in the file, such as [pate], and a subclass of `PredictionPlan` in the module of that table. The *fingerprint* of a
-plan covers everything that must not change while its session continues; only the keys named in `free` may.
+commands has a table in the file, such as [pate], and a subclass of `PredictionPlan` in the module of that table. A *session* is everything
+that one charge of a plan pays for. The *fingerprint* of a plan covers everything that must not change while its session continues; only the
+keys named in `free` may.
+
+`Constraint` and `Note` annotate the keys of these tables (base/fields.py). This module has the rules that several tables share.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from dpcli.sessions.priced import FilePlan
 
 Table = TypeVar("Table")
 TEXT_ALONE = Note("{text}")  # template that shows a text without any words around it
+# The pattern is the same rule for JSON Schema: {text} occurs, and does not occur twice.
 TEMPLATE = Constraint(
     "a text that contains {text} once",
     lambda template: template.count("{text}") == 1,

@@ -1,9 +1,11 @@
 """The common part of the sessions of pate, pmixed, prompt and generate: the charge, the counts of answers, and the file of answers.
 
 A *session* is everything that one charge pays for; it may be interrupted and continued (sessions/charged.py). `begin_session` charges all
-of its answers at once, before the first noise, and binds it to the content of its inputs. Every answer is then counted durably before it is
-drawn (query_counts.py), so that a continued session draws no more answers than were charged, and none twice. pate, prompt and generate also
-save what they answered (`add_line`); if the count is below that, an earlier state of it was restored (`require_count_of`).
+of its answers at once, before the first noise, and binds it to the content of its inputs. Every answer (a label or a token, or a whole
+text) is then counted durably before it is drawn (query_counts.py), so that a continued session draws no more answers than were charged, and
+none twice. The count is in the *ledger* (the record of what was spent on a dataset) if the session has one, else at a *place*: a file or a
+PostgreSQL database. pate, prompt and generate also save what they answered (`add_line`); if the count is below that, an earlier state of it
+was restored (`require_count_of`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dpcli.sessions.charged import Session, charge, mark_counted, open_session, 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.prediction_plan import PredictionPlan
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
 
 Report = Callable[[int, int], None]  # shows progress: (number of parts done, number of parts)
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
@@ -37,8 +39,8 @@ RESTORED = (
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerCount:
-    """A limit on the answers of one kind that a session gives.
+class AnswerLimit:
+    """A limit on the answers of one kind that a session gives. `open` returns the durable count that enforces it.
 
     Attributes:
         total: Largest number of answers.
@@ -50,7 +52,7 @@ class AnswerCount:
     counted_noun: str = ANSWERS
     name: str | None = None
 
-    def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
+    def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> AnswerCounter:
         """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
 
         Args:
@@ -79,7 +81,7 @@ def open_queries(
     moved: bool = False,
     seconds: float = BUSY_SECONDS,
     counted_noun: str = ANSWERS,
-) -> QueryBudget:
+) -> AnswerCounter:
     """Return the durable count of a session's answers outside of a ledger.
 
     Args:
@@ -98,10 +100,10 @@ def open_queries(
     """
     require_count(total, "total")
     if place.startswith(POSTGRES):
-        budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(
+        counter: AnswerCounter = load("dpcli.predict.postgres_queries:PostgresQueries")(
             place, identity, total, new, seconds, counted_noun
         )
-        return budget
+        return counter
     from dpcli.predict.sqlite_queries import SqliteQueries, create
 
     path = path_of(place)
@@ -115,27 +117,27 @@ def begin_session(
     command: str,
     ledger: Ledger | None,
     inputs: Mapping[str, str],
-    counts: Sequence[AnswerCount],
+    limits: Sequence[AnswerLimit],
     *,
     resume: bool,
     moved: bool = False,
     place: str | None = None,
     released: str | None = None,
-) -> tuple[Session, list[QueryBudget]]:
+) -> tuple[Session, list[AnswerCounter]]:
     """Charge a new session in full, or continue the session in the plan's folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
         command: Command that begins the session, as the ledger names it.
         ledger: Ledger to charge; None if there is none.
         inputs: Digest of each input other than the file, by name.
-        counts: Limits on the answers.
+        limits: Limits on the answers, one for each kind.
         resume: Whether to continue the session in the folder.
-        moved, place: As in `AnswerCount.open`, for every count.
+        moved, place: As in `AnswerLimit.open`, for every count.
         released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists, as another
             session wrote it.
 
     Returns:
-        The session, and the count of each of `counts`, in their order.
+        The session, and the durable count for each of `limits`, in their order.
 
     Raises:
         InputError: If the pipeline file or an input has changed, or the file of answers exists before the session.
@@ -148,11 +150,11 @@ def begin_session(
     if released is not None and not session.counted and os.path.lexists(released):
         raise InputError(f"{released}: was released before this session began, under another charge: use a new folder")
     session = charge(session, plan.pipeline, ledger, reason(command, plan.path, plan.pipeline))
-    budgets = [count.open(session, ledger, place, moved) for count in counts]
-    return mark_counted(session), budgets
+    counters = [limit.open(session, ledger, place, moved) for limit in limits]
+    return mark_counted(session), counters
 
 
-def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
+def require_count_of(path: str, last: int, counter: AnswerCounter) -> None:
     """Raise LedgerError if the file of answers has an answer that the count lacks, as an earlier state of the count was then restored.
 
     If earlier states of both files are restored, this function does not detect it.
@@ -161,9 +163,9 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
         path: Path of the file of answers.
         last: Number of the last answer in the file, from 1; 0 if there is none.
     """
-    if last > budget.taken():
+    if last > counter.taken():
         raise LedgerError(
-            f"{path}: expected at most {budget.taken():,} answers, the number counted, found number {last:,}: the count was restored to "
+            f"{path}: expected at most {counter.taken():,} answers, the number counted, found number {last:,}: the count was restored to "
             "an earlier state, and would grant answers twice; restore its latest state, or begin a new session in another folder"
         )
 

@@ -1,10 +1,11 @@
 """The durable count of a session's answers, and the count in a ledger. sqlite_queries.py and postgres_queries.py hold it without a ledger.
 
-The privacy of all answers is charged beforehand (prediction_session.py). Each answer is counted before it is drawn: so no answer is drawn
-twice for one charge, without a charge, or beyond the total. A crash between the count and the answer loses the answer, but never the count.
-In a ledger, the counts are entries of its chain, which a copy or a restored folder of the session cannot undo.
+A *session* is everything that one charge pays for: the privacy of all its answers is charged beforehand (prediction_session.py opens the
+count). Each answer is counted before it is drawn: so no answer is drawn twice for one charge, without a charge, or beyond the total. A
+crash between the count and the answer loses the answer, but never the count. In a *ledger*, the record of what was spent on a dataset, the
+counts are entries of its chain, which a copy or a restored folder of the session cannot undo.
 
-A *system* is what one session's charge paid for: fitted models, teachers, or batches of texts. Its *identity* is `Session.identity`.
+A *system* is the models, teachers or batches of texts that answer in one session. Its *identity* is `Session.identity`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 
 LARGEST_COUNT = 2**62  # fits into the signed 64-bit integers of SQLite and PostgreSQL
-BUSY_SECONDS = 30.0  # longest wait for the lock of another process, which holds it only while it counts
+BUSY_SECONDS = 30.0  # longest wait for the lock of another process, which holds it only while it counts; arbitrary
 ANSWERS = "answers"  # default noun for the counted answers
 NOTHING_WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and the request may have been counted or not: ask again, which is counted again"
 LOST = "the number of past answers is not known: this system gives no more answers; a new fit needs a new charge"
 
 
-class QueryBudget(Protocol):
-    """The count of one system's answers, which all processes that answer for it share.
+class AnswerCounter(Protocol):
+    """The durable count of one system's answers, which all processes that answer for it share.
 
     Attributes:
         total: Number of answers that may be granted in all.
@@ -51,7 +52,7 @@ class QueryBudget(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CountState:
     """The state of the count of one fitted system.
 
     Attributes:

@@ -1,12 +1,14 @@
 """Processes for private shards, one for each shard, so that one shard cannot affect the result of another.
 
-One *warmed process* (warmed_process.py) imports the user's module and builds everything that is public. No private value is ever sent to
-it. For each shard it forks a process, which receives that shard, begins with fresh randomness for torch, numpy and `random`,
-and ends when it has sent its result. The result of a shard is therefore a function of that shard, of fresh entropy and of public values,
-whatever the user's code stores, draws or seeds. One change of the data changes one result. `ShardWork` says what to do: pate, prompt and
-pmixed each have a class of it.
+A *shard* is the part of the private data from which one model or teacher is made (shards.py). pate, prompt and pmixed each have a
+class of `ShardWork`, which says what to do with a shard. One *warmed process* (warmed_process.py) imports the user's module and builds
+everything that is public. No private value is ever sent to it. For each shard it forks a process, which receives that shard, begins with
+fresh randomness for torch, numpy and `random`, and ends when it has sent its result. A *resident* process stays, and answers questions
+about its result.
 
-If forking is impossible (because of threads, or a graphics card in use), each shard has its own warmed process.
+The result of a shard is therefore a function of that shard, of fresh entropy and of public values, whatever the user's code stores, draws
+or seeds. One change of the data changes one result. If forking is impossible (because of threads, or a graphics card in use), each shard
+has its own warmed process.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ from dpcli.base.extras import require_posix
 from dpcli.predict.models.model_answers import require_same_content
 from dpcli.predict.warmed_process import ONE_THREAD, ShardWork, Task
 
-ENTROPY = 32  # number of bytes of the seed of one shard: 256 bits
+ENTROPY = 32  # number of bytes of the seed of one shard: 256 bits, so that practically no two shards share a seed
 # Program of a warmed process. It imports modules from the same folders as this process.
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
 
-MOST_AT_ONCE = 4  # default limit on the number of processes, as each needs memory in addition to the public model
+# Default limit on the number of processes, as each needs memory in addition to the public model. It affects speed and memory alone.
+MOST_AT_ONCE = 4
 
 
 def fresh_entropy() -> bytes:
@@ -70,9 +73,9 @@ class ShardProcesses:
     Args:
         work: The public part of the work, which the warmed process prepares.
         killed_message: Message of the error if a process is killed.
-        jobs: Number of processes at a time, each with one thread. If None, there are as many processes as cores or shards, but at most
-            MOST_AT_ONCE, and they share the cores as threads. If forking is impossible, there is then one process at a time, as each has
-            to load the public model again.
+        jobs: Number of processes at a time, each with one thread. If None, it is the smallest of the numbers of cores and shards and
+            MOST_AT_ONCE, and the processes share the cores as threads. If forking is impossible, it is then 1, as each process has to load
+            the public model again.
 
     Raises:
         InputError: If the public part cannot be built. The message comes from `work`.

@@ -1,9 +1,10 @@
 """Disjoint shards of private data, by unit of privacy, and the premises of sessions that use them.
 
-A *shard* is the part of the private data from which one model, one teacher or one batch of texts is made. The shard of a unit depends on
-that unit alone: if a unit is added, removed or changed, all other units stay in their shards, and one change affects one shard. Shards of
-equal sizes would break this, as adding or removing one record would change all of them. A *premise* is a condition of the guarantee, with
-who sees to it and the test that breaks it on purpose (base/premise.py).
+A *shard* is the part of the private data from which one model, one teacher or one batch of texts is made. The commands pate, pmixed, prompt
+and generate deal units out to shards here. The shard of a unit depends on that unit alone: if a unit is added, removed or changed, all
+other units stay in their shards, and one change affects one shard. Shards of equal sizes would break this, as adding or removing one record
+would change all of them. A *premise* is a condition of the guarantee, with who sees to it and the test that breaks it on purpose
+(base/premise.py).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SESSION_PREMISES: Premises = (
     ),
 )
 
-# The premises of the numbers of pate, pmixed and prompt, in addition to those of the mechanism.
+# The premises of the numbers of pate, pmixed and prompt, in addition to the premises of the mechanism.
 SHARD_PREMISES: Premises = (
     *SESSION_PREMISES,
     Premise(
@@ -77,7 +78,7 @@ def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
     """Return the shard of a unit, from 0 to shards - 1, by a hash of its name. Another salt, a public text, gives other shards."""
     type_name = "number" if isinstance(unit, int) else "text"
     digest = hashlib.blake2b(f"{len(salt)} {salt} {type_name} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
-    return int.from_bytes(digest[:16], "big") % shards
+    return int.from_bytes(digest[:16], "big") % shards  # 128 bits, so that all shards are practically equally likely
 
 
 def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[list[int]]:

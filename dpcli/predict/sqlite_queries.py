@@ -1,8 +1,9 @@
 """The count of a session's answers in an SQLite file on a local disk, which is the default for a session without a ledger.
 
-query_counts.py says what is counted and why. The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA,
-and BEGIN IMMEDIATE before the first read. Every request opens the file again, so that forked processes share no connection, and no request
-writes to a file that has been replaced.
+A *session* is everything that one charge pays for. Each of its answers is counted before it is drawn; query_counts.py says why, and
+prediction_session.py opens the count (`open_queries`). The count is as durable as the ledger: it uses a rollback journal with
+synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every request opens the file again, so that forked processes share no
+connection, and no request writes to a file that has been replaced.
 
 A copy of the file would be a second budget. It is refused, as it has another inode or is on another machine. Some copies cannot be
 detected: a virtual machine or disk that is copied or restored as a whole, containers that share a machine id, and a file whose content is
@@ -27,7 +28,7 @@ from dpcli.base.extras import require_posix
 from dpcli.ledger.stores.sqlite import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, Count, require_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, CountState, require_count
 
 APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
 VERSION = 1  # version of SCHEMA, in the header of the file
@@ -97,9 +98,9 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The content of the file: the count, and the identity of the file when it was written."""
+    """The content of the file: the count, and the identity of the file when it was last written."""
 
-    count: Count
+    count: CountState
     identity: FileIdentity
 
     def values(self) -> tuple[str | int, ...]:
@@ -202,7 +203,7 @@ def _read(connection: Any, path: str) -> Row:
     rows = connection.execute(READ).fetchall()
     try:
         ((identity, total, taken, machine, inode, place, digest),) = rows
-        row = Row(Count(identity, total, taken), FileIdentity(machine, int(inode), place))
+        row = Row(CountState(identity, total, taken), FileIdentity(machine, int(inode), place))
         is_sound = (*rows[0][:-1], digest) == row.values()
     except (ValueError, TypeError):
         is_sound = False
@@ -236,13 +237,13 @@ def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) 
         with _locked_folder(folder, path, seconds):
             if not os.path.lexists(path):
                 draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
-                _create(path, draft, Count(identity, total, 0))
+                _create(path, draft, CountState(identity, total, 0))
                 sync_folder(folder)
     except OSError as error:
         raise LedgerError(f"{path}: cannot be created: {error.strerror}") from None
 
 
-def _create(path: str, draft: str, count: Count) -> None:
+def _create(path: str, draft: str, count: CountState) -> None:
     """Write the file at `draft`, and link it to `path`. The draft is removed. Raises LedgerError if another count left files here."""
     _refuse_network(os.path.dirname(os.path.abspath(path)))
     leftover = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)

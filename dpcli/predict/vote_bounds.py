@@ -1,22 +1,23 @@
-"""Bounds on a noisy choice among labels given the votes, for the aggregators (aggregators.py).
+"""Bounds on a noisy choice among labels given the votes, for the aggregators (aggregators.py) and their sensitivity (vote_sensitivity.py).
 
-GNMax adds Gaussian noise to the count of votes of each label, LNMax Laplace noise; both release the label of the largest noisy count, the
-*winner* being the label with the most votes. The first bound is on q, the probability of all outcomes other than the likeliest. The second
-is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For Gaussian noise of deviation s, D_a is at most
+Teachers vote on the label of a query. GNMax adds Gaussian noise to the count of votes of each label, LNMax Laplace noise; both release the
+label of the largest noisy count, the *winner* being the label with the most votes. The first bound is on q, the probability of all outcomes
+other than the likeliest. The second is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For Gaussian noise
+of deviation s, D_a is at most
 
     log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
     mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2.
 
 The bound holds if mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]. D_a never exceeds
-a / s^2. Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; for Laplace
-noise, Papernot et al. 2017, arXiv:1610.05755, Lemma 4 and Theorem 3.
+a / s^2. All bounds are rounded up. Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with
+Proposition 10; for Laplace noise, Papernot et al. 2017, arXiv:1610.05755, Lemma 4 and Theorem 3.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, np
@@ -30,8 +31,9 @@ else:
     Counts = Any
 
 FARTHEST_GAP = 1e300  # Gaps between two counts are capped at this many noise scales, so that log_tail stays finite.
-LOG_ROUNDING = 4e-15  # relative error of the log of a probability; a sum of a few hundred tails has a smaller error
-ROUNDING = 1e-13  # relative error of a divergence; a sum of divergences has a smaller error
+# By these relative amounts, bounds are rounded up. Smaller ones might make a bound false.
+LOG_ROUNDING = 4e-15  # of the log of a probability; a sum of a few hundred tails has a smaller error
+ROUNDING = 1e-13  # of a divergence; a sum of divergences has a smaller error
 LARGEST_EXPONENT = 600.0  # its exponential is still a finite float
 
 
@@ -59,14 +61,18 @@ def log_q_laplace(counts: Counts, scale: float) -> Array:
     return _union(counts, log_tail)
 
 
-def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
-    """Return log of upper bounds on the probabilities that the noisy largest count is at least and below the threshold, (n,) each.
+class LogThreshold(NamedTuple):
+    """Log of upper bounds on the probabilities that the noisy largest count is at least and below the threshold, (n,) each."""
 
-    `largest` are (n,) whole numbers of votes, as the analysis of the sensitivity requires.
-    """
+    answered: Array
+    unanswered: Array
+
+
+def log_answered(largest: Array, threshold: float, sigma: float) -> LogThreshold:
+    """Return the bounds for queries with these largest counts, (n,), whole numbers as the analysis of the sensitivity requires."""
     with np.errstate(over="ignore"):
         above = (largest - threshold) / sigma
-    return _rounded_up(log_ndtr_array(above), 0.0), _rounded_up(log_ndtr_array(-above), 0.0)
+    return LogThreshold(_rounded_up(log_ndtr_array(above), 0.0), _rounded_up(log_ndtr_array(-above), 0.0))
 
 
 def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
@@ -115,17 +121,25 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
     ascending = np.argsort(log_q)
     original_order = np.argsort(ascending)
     sorted_log_q = log_q[ascending]
-    (log_a, log_b, highest), log_1q = _terms(sorted_log_q, sigma), log1mexp_array(sorted_log_q)
+    terms, log_1q = _terms(sorted_log_q, sigma), log1mexp_array(sorted_log_q)
     least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # A positive cost that underflows must not become 0.
     for order in orders.tolist():
-        dependent = divergence(sorted_log_q, log_1q, log_a, log_b, order - 1.0)
+        dependent = divergence(sorted_log_q, log_1q, terms.log_a, terms.log_b, order - 1.0)
         independent = independent_gaussian(sigma, order)
-        bounds = np.where(highest >= order, np.minimum(dependent, independent), independent)
+        bounds = np.where(terms.highest_order >= order, np.minimum(dependent, independent), independent)
         yield np.asarray(np.maximum(bounds[original_order] * (1.0 + ROUNDING), least))
 
 
-def _terms(log_q: Array, sigma: float) -> tuple[Array, Array, Array]:
-    """Return log A and log B for ascending log_q, and the largest order at which the bound holds, (n,) each; 1 if it holds at no order."""
+class _Terms(NamedTuple):
+    """Log A and log B of the formula above, and the largest order at which it holds, (n,) each; 1 if it holds at no order."""
+
+    log_a: Array
+    log_b: Array
+    highest_order: Array
+
+
+def _terms(log_q: Array, sigma: float) -> _Terms:
+    """Return the terms for ascending log_q."""
     with np.errstate(all="ignore"):  # Where a condition fails, the results are not used.
         sigma = np.float64(sigma)
         root = np.sqrt(-log_q)
@@ -144,7 +158,7 @@ def _terms(log_q: Array, sigma: float) -> tuple[Array, Array, Array]:
     certain = log_q == -np.inf
     # The conditions hold below some q and fail above it. If rounding makes one fail earlier, the bound is not used above that q.
     highest = np.where(np.logical_and.accumulate(valid | certain), np.where(certain, np.inf, highest), 1.0)
-    return np.where(certain, 0.0, log_a), np.where(certain, 0.0, log_b), highest
+    return _Terms(np.where(certain, 0.0, log_a), np.where(certain, 0.0, log_b), highest)
 
 
 def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Array) -> Array:

@@ -1,7 +1,9 @@
 """Tables of votes: the number of votes for each label of each query, and the checks of a table that somebody provides.
 
-Votes are private: no message quotes a row or a value. `place` begins the messages: the file and the key, or the file of votes.
-Counts have their own type, so that a table of labels, one for each teacher, cannot be mistaken for them and cost too little.
+Teachers, which are models or prompts made from disjoint shards of private data, each vote for one label of each public query.
+pate/vote_files.py reads such tables from files; teachers.py and prompt_teachers.py make them. Votes are private: no message quotes a row or
+a value. `place` begins the messages: the file and the key, or the file of votes. Counts have their own type, so that a table of labels, one
+for each teacher, cannot be mistaken for them and cost too little.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.vote_bounds import Counts
 
-MOST_VALUES = 10**8  # largest number of values in a table of votes, which then takes at most 800 MB
+MOST_VALUES = 10**8  # largest number of values in a table of votes, which then takes at most 800 MB; limits memory alone
 HINT = 'if each row has the label from each teacher, set vote_rows = "labels"'
 
 

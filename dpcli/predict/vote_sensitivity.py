@@ -1,11 +1,13 @@
 """The sensitivity of the cost of a noisy choice: how much the cost changes if one teacher's vote changes.
 
-The cost given the votes is private. pate/vote_release.py releases it with noise in proportion to the smooth sensitivity that is computed
-here. The cost D(q) of an answer by GNMax depends on the votes through q alone, the probability of all labels but the likeliest one. If one
-vote changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any votes.
-It changes fastest at q1 = B_L(q0). The *local* sensitivity is the largest change of D by one vote. The *smooth* one is the maximum over d
-of e^(-beta d) times the largest local one within d changed votes. Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4
-(Algorithms 3 to 5, Proposition 13).
+Teachers vote on a query, and GNMax releases the label of the largest count with Gaussian noise (aggregators.py, which calls this file). The
+cost given the votes is private. pate/vote_release.py releases it with noise in proportion to the smooth sensitivity that is computed here.
+
+The cost D(q) of an answer depends on the votes through q alone, the probability of all labels but the likeliest one (vote_bounds.py). If
+one vote changes, q becomes at most B_U(q) and at least B_L(q). D increases with q up to q0, where it reaches the cost that holds for any
+votes. It changes fastest at q1 = B_L(q0). The *local* sensitivity is the largest change of D by one vote. The *smooth* one is the maximum
+over d of e^(-beta d) times the largest local one within d changed votes. All this holds under two conditions on D, which the paper names C5
+and C6 (`monotone_conditions`). Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.3 and B.4 (Algorithms 3 to 5, Proposition 13).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import CannotCertify
 from dpcli.numerics.arrays import Array, np
@@ -24,10 +26,11 @@ from dpcli.predict.vote_bounds import independent_gaussian, log_answered, log_q_
 if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
 
-FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q.
-EQUAL = 1e-12  # Two costs with a smaller relative difference count as equal.
-GRID_POINTS = 32  # number of grid points between q and B_U(q), in the test of conditions C5 and C6
-MOST_GRID_POINTS = 200_000  # The grid of that test has at most this many points.
+FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q; beyond it, the release is refused.
+EQUAL = 1e-12  # Two costs with a smaller relative difference count as equal. vote_release.py raises the sensitivity by more.
+# The test of conditions C5 and C6 on a grid touches soundness: a coarser grid, or a larger allowance, might miss that a condition fails.
+GRID_POINTS = 32  # number of grid points between q and B_U(q)
+MOST_GRID_POINTS = 200_000  # largest number of points of the grid, which limits time and memory
 DECREASE_ROUNDING = 1e-9  # A smaller relative decrease counts as rounding.
 
 
@@ -86,6 +89,7 @@ class AnswerSensitivity:
 
     def local(self, log_q: Array) -> Array:
         """Return an upper bound on the change of the cost D by one vote, at each q, (n,)."""
+        # Between q1 and q0 the sensitivity at q1 is an upper bound, as the cost changes fastest there.
         evaluated = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
         cost = self.cost(evaluated)
         return np.maximum(self.cost(self.more_likely(evaluated)) - cost, cost - self.cost(self.less_likely(evaluated)))
@@ -145,10 +149,20 @@ def smooth_bound(by_distance: Array, beta: float) -> float:
     return float((by_distance * np.exp(-beta * np.arange(len(by_distance)))).max())
 
 
-def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> tuple[bool, bool]:
-    """Return whether conditions C5 and C6 of the smooth sensitivity hold for every q that votes of this number of teachers can have.
+class Conditions(NamedTuple):
+    """Results of the tests of two conditions of the smooth sensitivity.
 
-    C5: D(q) does not decrease in q up to q0. C6: D(B_U(q)) - D(q) does not decrease in q up to q1.
+    Attributes:
+        c5: Whether D(q) does not decrease in q up to q0.
+        c6: Whether D(B_U(q)) - D(q) does not decrease in q up to q1.
+    """
+
+    c5: bool
+    c6: bool
+
+
+def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> Conditions:
+    """Return whether the conditions hold for every q that votes of this number of teachers can have.
 
     The conditions are tested on a grid, as in the published analysis. It is not proved that they hold between the grid points.
     Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
@@ -157,7 +171,7 @@ def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> tuple[
     log_q = _grid(sensitivity, teachers, sensitivity.log_q1)
     cost = sensitivity.cost(log_q)
     increase = sensitivity.cost(sensitivity.more_likely(log_q)) - cost
-    return c5, c5 and _never_decreases(increase, cost)
+    return Conditions(c5, c5 and _never_decreases(increase, cost))
 
 
 def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:
@@ -170,7 +184,10 @@ def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Arr
 
 
 def _never_decreases(values: Array, scale: Array | None = None) -> bool:
-    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values)."""
+    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values).
+
+    1e-300 lets costs that underflow count as equal.
+    """
     size = np.abs(values if scale is None else scale)
     return bool(np.all(np.diff(values) >= -DECREASE_ROUNDING * np.maximum(size[1:], size[:-1]) - 1e-300))
 

@@ -1,8 +1,9 @@
 """The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
-shard_processes.py is the *client*: it starts `main` as a program of its own, and says there why shards have separate processes. A private
-shard is sent only to the process that works on it. Each process has its own session and temporary folder. When the process or its client
-has ended, another process, its *keeper*, ends everything that was started in the session, and removes the folder.
+shard_processes.py is the *client*: it starts `main` as a program of its own, and says there why shards have separate processes. The client
+sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. Each
+process has its own session (a set of processes, in the sense of POSIX) and temporary folder. When the process or its client has ended,
+another process, its *keeper*, ends everything that was started in the session, and removes the folder.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from dpcli.predict.models.model_answers import on_private
 # A fork has no other threads than the one that forks, and numeric libraries would wait for theirs for ever. The parent therefore has one.
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TEMPORARY = ("TMPDIR", "JOBLIB_TEMP_FOLDER")  # Without the latter, joblib would write to /dev/shm.
-# Number and distance of the checks between SIGTERM and SIGKILL. Trackers of shared memory ignore SIGTERM, and clean up in that time.
+# Number and distance of the checks between SIGTERM and SIGKILL: one second in all. Trackers of shared memory ignore SIGTERM, and clean up
+# in that time.
 GRACE_CHECKS, CHECK_SECONDS = 100, 0.01
 
 
@@ -101,8 +103,8 @@ def seed_generators(entropy: bytes) -> None:
 def main(descriptor: int) -> None:
     """Run the process that shard_processes.py starts. It becomes the keeper of a warmed process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Only the client handles an interrupt. All processes end when the client ends.
-    place = tempfile.gettempdir()
-    _keep(descriptor, place, lambda: _prepare(Connection(descriptor), place))
+    temporary = tempfile.gettempdir()
+    _keep(descriptor, temporary, lambda: _prepare(Connection(descriptor), temporary))
 
 
 def _prepare(connection: Connection, temporary: str) -> None:

@@ -3,6 +3,9 @@
 A *trial* is a training run with a setting that is drawn at random (sweep_trials.py). The number of trials is random and secret, like all
 trials but the best; the theorem of repeat-and-select prices the search as a whole (mechanisms/choice/repeat_and_select.py). So a trial that
 fails must not be replaced or skipped, and an interrupted search continues with the trials that were drawn at its start.
+
+`dpcli sweep` calls `search` with the plan of a file with tuning = "repeat-and-select". A *variant* there is a setting at one epsilon, with
+its own pipeline file (sweep_plan.py). A *charge* is the entry for the search in a ledger, the record of what was spent on a dataset.
 """
 
 from __future__ import annotations
@@ -135,12 +138,12 @@ def _make_trials(plan: SweepPlan, processes: int, state: SearchState) -> tuple[s
         return failures
     if len({answer.headline.name for answer in answers.values()}) > 1:
         return ("expected trials with the same first metric, found several",)
-    state.chosen, state.ended = _best(plan.better, state.draws, [answers[job.folder] for job in jobs]), True
+    state.chosen, state.ended = _best_trial(plan.better, state.draws, [answers[job.folder] for job in jobs]), True
     state.save()
     return ()
 
 
-def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[str, Any] | None:
+def _best_trial(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[str, Any] | None:
     """Return the best trial. Among equal trials, it is the first, which is a random choice because all have the same distribution."""
     if not answers:
         return None

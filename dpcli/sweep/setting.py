@@ -1,8 +1,13 @@
-"""The settings that a sweep tries: the combinations of a grid, or single settings.
+"""The settings that a sweep tries, and the check of the pipeline file that each of them gives.
 
-A *setting* changes values of the pipeline file. A dotted key names a value: "mechanism.sgd.epochs" is the key `epochs` of the [[mechanism]]
-entry named sgd, and has the *path* ("mechanism", 0, "epochs") in the file. The file with the changes is checked for each setting, and a
-problem is reported, as a *finding*, at its *place* in the [sweep] table: ("sweep", "grid", "mechanism.sgd.epochs", 1) is the second value.
+`dpcli sweep` trains with several settings of one file. A *setting* is a list of changes to values of the file. The [sweep] table states
+settings one by one, or as a grid: a list of values for each key, whose combinations are the settings. `settings_of` returns them for the
+plan of a sweep (sweep_plan.py). `judge_values` is the quicker check of [sweep] whenever a file is read (plugin.py).
+
+A dotted key names a value: "mechanism.sgd.epochs" is the key `epochs` of the [[mechanism]] entry named sgd. Its *path* in the file is
+("mechanism", 0, "epochs"). A *place* is a path in the [sweep] table: ("sweep", "grid", "mechanism.sgd.epochs", 1) is the second value of
+the list. A *finding* is an error with the code of its rule: DP002 unknown key, DP003 wrong type, DP004 value out of range, DP005 keys that
+contradict each other. It is reported at the place of the change that causes it.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import KeyTable, SelectedTable
@@ -27,7 +32,7 @@ from dpcli.file.toml.write import value_text
 from dpcli.sweep.sweep_settings import Sweep
 
 UNKNOWN_KEY = "DP002"  # the rule about unknown keys
-MOST_SETTINGS = 1000  # largest number of combinations of a grid; the check of each takes time
+MOST_SETTINGS = 1000  # largest number of combinations of a grid, as the file of each is checked; affects speed alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +41,19 @@ class KeyChange:
 
     Attributes:
         dotted: Dotted key, as the sweep writes it, such as "train.learning_rate".
-        target: Path of the key in the file, such as ("train", "learning_rate").
+        path: Path of the key in the file, such as ("train", "learning_rate").
         value: New value of the key.
-        place: Path of the value in the sweep. It ends in an index if the value is in a list.
+        place: Place of the value. It ends in an index if the value is in a list.
     """
 
     dotted: str
-    target: Path
+    path: Path
     value: Any
     place: Path
 
     @property
-    def key(self) -> Path:
-        """Return the path of the key in the sweep."""
+    def key_place(self) -> Path:
+        """Return the place of the key."""
         return self.place[:-1] if isinstance(self.place[-1], int) else self.place
 
 
@@ -58,7 +63,7 @@ class Setting:
 
     Attributes:
         epsilon: Epsilon at which the setting is tried; None for every epsilon.
-        place: Path of the setting in the sweep.
+        place: Place of the setting.
     """
 
     changes: tuple[KeyChange, ...]
@@ -78,7 +83,7 @@ class Setting:
     def applied(self, tables: Any) -> Any:
         """Return the tables of the file with the changes of this setting."""
         for change in self.changes:
-            tables = with_value(tables, change.target, change.value)
+            tables = with_value(tables, change.path, change.value)
         return tables
 
     def is_for(self, epsilon: float) -> bool:
@@ -143,7 +148,7 @@ def _settings_with_each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting
 
 def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> list[tuple[KeyChange, ...]]:
     """Return the changes by each key of a grid. If there are too many combinations, add a finding and return []."""
-    axes = [_axis(dotted, place, values, tables, findings) for dotted, place, values in dotted_keys(grid, ("sweep", "grid"))]
+    axes = [_axis(key, tables, findings) for key in dotted_keys(grid, ("sweep", "grid"))]
     combinations = math.prod(map(len, axes))
     if combinations <= MOST_SETTINGS:
         return axes
@@ -151,10 +156,11 @@ def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings
     return []
 
 
-def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], findings: Findings) -> tuple[KeyChange, ...]:
+def _axis(key: DottedKey, tables: Mapping[str, Any], findings: Findings) -> tuple[KeyChange, ...]:
     """Return the changes by one key of a grid, and add a finding for each problem."""
+    dotted, place, values = key
     is_list = type(values) is list
-    path = target_of(dotted, place, tables, findings, values if is_list else ())
+    path = changed_path(dotted, place, tables, findings, values if is_list else ())
     if not is_list:
         findings.add("DP003", place, "a list of values", shown(values))
         return ()
@@ -171,7 +177,7 @@ def _single_settings(sweep: Sweep, tables: Mapping[str, Any], findings: Findings
         epsilon = _epsilon(table, place, sweep, findings)
         keys = {key: value for key, value in table.items() if key != "epsilon"}
         changes = [
-            KeyChange(dotted, target_of(dotted, key_place, tables, findings, [value]), value, key_place)
+            KeyChange(dotted, changed_path(dotted, key_place, tables, findings, [value]), value, key_place)
             for dotted, key_place, value in dotted_keys(keys, place)
         ]
         yield Setting(tuple(changes), epsilon, place)
@@ -191,17 +197,28 @@ def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Find
     return None
 
 
-def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iterator[tuple[str, Path, Any]]:
-    """Yield every dotted key with its place and value: `a.b = 1` is "a.b" at (*place, "a", "b"), `"a.b" = 1` at (*place, "a.b")."""
+class DottedKey(NamedTuple):
+    """A dotted key of a sweep, with its place, and its value: in a grid, the list of its values."""
+
+    dotted: str
+    place: Path
+    value: Any
+
+
+def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iterator[DottedKey]:
+    """Yield every dotted key of a table: `a.b = 1` is "a.b" at (*place, "a", "b"), and `"a.b" = 1` is "a.b" at (*place, "a.b")."""
     for key, value in table.items():
         if type(value) is dict:
             yield from dotted_keys(value, (*place, key), f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", (*place, key), value
+            yield DottedKey(f"{prefix}{key}", (*place, key), value)
 
 
-def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findings, values: Iterable[Any]) -> Path:
-    """Return the path in the file of the value that a dotted key changes. If a sweep cannot change it, add a finding and return ()."""
+def changed_path(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findings, values: Iterable[Any]) -> Path:
+    """Return the path in the file of the value that a dotted key changes. If a sweep cannot change it, add a finding and return ().
+
+    `values` are the new values of the key. If they are tables, a sweep must be allowed to change the keys in them.
+    """
     table, _, key = dotted.partition(".")
     path: Path = ()
     if table == "train" and key:
@@ -209,7 +226,7 @@ def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Fin
     elif table == "mechanism":
         path = _mechanism_path(key, tables)
     if not path:
-        findings.add("DP002", place, "train.KEY or mechanism.NAME.KEY, with the name of an entry of the file", f"'{dotted}'")
+        findings.add(UNKNOWN_KEY, place, "train.KEY or mechanism.NAME.KEY, with the name of an entry of the file", f"'{dotted}'")
     elif path[-1] == "" or not _varies(path, tables, values):
         findings.add("DP005", place, "a key that may differ between the runs of a sweep", f"'{dotted}'")
         return ()
@@ -229,7 +246,7 @@ def _mechanism_path(dotted: str, tables: Mapping[str, Any]) -> Path:
 def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> bool:
     """Return whether the key at `path`, the tables that contain it, and the keys in its values may differ between runs.
 
-    The result is True for an unknown key, which the check of the file reports.
+    The annotation of a key decides (`Key.varies`). The result is True for an unknown key, which the check of the file reports.
     """
     if path[0] == "train":
         kind = TOP["train"].kind
@@ -275,32 +292,33 @@ def _check_coverage(sweep: Sweep, settings: list[Setting], tables: Mapping[str, 
 
 def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each problem in the file of a setting, at the key of the sweep that causes it. No finding is repeated."""
-    solved = with_placeholders(tables)  # "calibrate" is replaced before the changes, because a change may not set it
+    # Numbers replace "calibrate" before the changes. A change that sets a key to "calibrate" is thus refused.
+    numeric_tables = with_placeholders(tables)
     reported = set()
     for setting in settings:
         for earlier, later in _overlapping(setting):
             if (later.place, "") not in reported:
                 reported.add((later.place, ""))
                 findings.add("DP005", later.place, f"{later.dotted} once in a setting", f"{earlier.dotted} as well")
-        for fault in _faults(setting.applied(solved)):
-            place = _cause(setting, fault)
-            if (place, fault.message) not in reported:
-                reported.add((place, fault.message))
+        for finding in _findings_of_run(setting.applied(numeric_tables)):
+            place = _cause(setting, finding)
+            if (place, finding.message) not in reported:
+                reported.add((place, finding.message))
                 # If no change causes the problem, the finding is at the place of the setting, and its message names the key.
-                expected = f"{key_text(fault.key)}: {fault.expected}" if place == setting.place else fault.expected
-                findings.add(fault.rule, place, expected, fault.actual, fault.hint)
+                expected = f"{key_text(finding.key)}: {finding.expected}" if place == setting.place else finding.expected
+                findings.add(finding.rule, place, expected, finding.actual, finding.hint)
 
 
 def _overlapping(setting: Setting) -> Iterator[tuple[KeyChange, KeyChange]]:
     """Yield pairs of changes to one value, or to a table and a value in it. Only one change of a pair would take effect."""
     for earlier, later in itertools.combinations(setting.changes, 2):
-        shorter = min(len(earlier.target), len(later.target))
-        if shorter and earlier.target[:shorter] == later.target[:shorter]:
+        shorter = min(len(earlier.path), len(later.path))
+        if shorter and earlier.path[:shorter] == later.path[:shorter]:
             yield earlier, later
 
 
-def _faults(tables: Mapping[str, Any]) -> list[KeyFinding]:
-    """Return the problems of the file of a run, which has [train] and no [sweep]."""
+def _findings_of_run(tables: Mapping[str, Any]) -> list[KeyFinding]:
+    """Return the findings of the file of a run, which has [train] and no [sweep]."""
     findings = Findings()
     run_tables = {name: table for name, table in tables.items() if name != "sweep"}
     with suppress(TooMany):
@@ -308,11 +326,11 @@ def _faults(tables: Mapping[str, Any]) -> list[KeyFinding]:
     return findings.items
 
 
-def _cause(setting: Setting, fault: KeyFinding) -> Path:
-    """Return the path in the sweep of the key or value that causes a fault; the path of the setting if no change causes it."""
+def _cause(setting: Setting, finding: KeyFinding) -> Path:
+    """Return the place of the key or value that causes a finding; the place of the setting if no change causes it."""
     for change in setting.changes:
-        shorter = min(len(change.target), len(fault.key))
-        if change.target[:shorter] == fault.key[:shorter]:
-            is_key_unknown = fault.rule == UNKNOWN_KEY and shorter == len(fault.key)
-            return change.key if is_key_unknown else change.place
+        shorter = min(len(change.path), len(finding.key))
+        if change.path[:shorter] == finding.key[:shorter]:
+            is_key_unknown = finding.rule == UNKNOWN_KEY and shorter == len(finding.key)
+            return change.key_place if is_key_unknown else change.place
     return setting.place

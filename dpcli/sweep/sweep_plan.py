@@ -1,10 +1,16 @@
 """The plan of a sweep, which is made before the first run, and the results of a sweep. Each run is a file with calibrated noise.
 
-A *setting* is one choice of the varied keys; a *variant* is a setting at one epsilon, with the text of its own pipeline file. With public
-tuning, epsilon covers one run and not the search. A *private search* draws a random number of trials and releases only the best; its
-theorem needs that the variants and the distribution of trials are fixed in advance, so no plan may depend on a result. A finished run is
-reused only if its fingerprint, which covers everything that it depends on, is the same. "calibrate" stands for the noise in a file until it
-is solved for (file/pipeline/placeholders.py).
+`plan_sweep` reads [sweep] of a pipeline file for `dpcli sweep`. A *setting* is one choice of the varied keys (setting.py); a *variant* is a
+setting at one epsilon, with the text of its own pipeline file. Documents call a variant a point. In a file, "calibrate" stands for noise
+that is solved for, here from the variant's epsilon (file/pipeline/placeholders.py). The certified epsilon of a variant is an upper bound,
+and is at most the epsilon that [sweep] states (`_Calibration`).
+
+With public tuning, epsilon covers one run and not the search. A *private search* draws a random number of trials and releases only the
+best; its theorem needs that the variants and the distribution of trials are fixed in advance, so no plan may depend on a result.
+
+A finished run is reused only if its fingerprint, which covers everything that it depends on, is the same. A *window* restricts the runs to
+some blocks (such as days) of a dataset in a ledger, which charges each block separately; its *rows* are the data in these
+blocks (sessions/window.py calls `over` and `on_rows`).
 """
 
 from __future__ import annotations
@@ -140,7 +146,7 @@ class SweepPlan:
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """Return the key and column whose values the runs bound."""
+        """Return the key that names the column of owners, and that column, if the runs bound an owner's records; None otherwise."""
         return self.first.bounded
 
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
@@ -210,7 +216,6 @@ class _Calibration:
     results: dict[str, _Calibrated]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
-        """Return the variant of a setting at one epsilon."""
         tables = {**setting.applied(self.base), "budget": {"epsilon": epsilon}}
         key = json.dumps([tables[name] for name in ("budget", "privacy", "mechanism")], sort_keys=True)
         if key not in self.results:
@@ -231,7 +236,7 @@ class _Calibration:
         for index, key in find_calibrate(tables):
             entry = plan.pipeline.mechanisms[index]
             tables = with_value(tables, ("mechanism", index, *key.split(".")), getattr(entry.spec, key))
-        if not plan.account.upper <= epsilon:
+        if not plan.account.upper <= epsilon:  # a check of the solver, whose result must be on the safe side
             raise CannotCertify(
                 f"{self.path}: epsilon {epsilon!r}: found a certified epsilon of {plan.account.upper!r} after calibration"
             )
@@ -239,7 +244,11 @@ class _Calibration:
 
 
 def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return the tables that all runs share, with "calibrate" in place of the noise."""
+    """Return the tables that all runs share, with "calibrate" in place of the noise.
+
+    If the file says nowhere "calibrate", the noise of the only entry that training performs is calibrated. With several such entries, the
+    file has to say which ones are.
+    """
     delta = tables.get("budget", {}).get("delta")
     if delta is not None and delta != tables["privacy"].get("delta"):
         raise InputError(
@@ -258,11 +267,11 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """The measured runs of one variant, which has a row of its own in the table of results.
+class MeasuredVariant:
+    """The finished runs of one variant. They are one row in the table of results.
 
     Attributes:
-        values: Values of the metric, one for each completed run.
+        values: Values of the metric, one for each run that succeeded.
         failures: Messages of the failed runs.
     """
 
@@ -297,25 +306,26 @@ class MeasuredSweep:
 
     Attributes:
         metric: Name of the metric; "" if no run has ended, as in the JSON document.
+        measured: Runs of each variant, in the order of the plan's variants.
     """
 
     plan: SweepPlan
     metric: str
-    cells: tuple[Cell, ...]
+    measured: tuple[MeasuredVariant, ...]
 
     @property
-    def best(self) -> tuple[Cell, ...]:
-        """Return the cell with the best median for each epsilon with a completed run. Among equal cells, the first is returned."""
+    def best(self) -> tuple[MeasuredVariant, ...]:
+        """Return the variant with the best median for each epsilon with a completed run. Among equal variants, the first is returned."""
         best = []
         for epsilon in self.plan.sweep.epsilon:
-            ended = [cell for cell in self.cells if cell.variant.epsilon == epsilon and cell.values]
+            ended = [measured for measured in self.measured if measured.variant.epsilon == epsilon and measured.values]
             if ended:
-                best.append(max(ended, key=lambda cell: rank(self.plan.better, cell.median)))
+                best.append(max(ended, key=lambda measured: rank(self.plan.better, measured.median)))
         return tuple(best)
 
     @property
-    def failures(self) -> tuple[tuple[Cell, str], ...]:
-        return tuple((cell, failure) for cell in self.cells for failure in cell.failures)
+    def failures(self) -> tuple[tuple[Variant, str], ...]:
+        return tuple((measured.variant, failure) for measured in self.measured for failure in measured.failures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 """The runs of a sweep. Several processes make them, and each result is saved when its run ends, so that a sweep can be resumed.
 
-A *job* is one training run of a variant (sweep_plan.py), which a worker process makes (worker.py). A ledger is charged before a run starts,
-or before the first trial of a private search, and a resumed sweep needs the same ledger. If a process dies, its run is lost; if the sweep
-is interrupted, all runs in progress are. With public tuning, a lost run stays charged, and is made and charged again.
+`measure` makes all runs of a sweep with public tuning; private_search.py uses the same processes and charges for its trials. A *job* is one
+training run of a *variant* (a setting at one epsilon, sweep_plan.py), which a worker process makes (worker.py).
+
+A ledger, the record of what was spent on a dataset, is charged before a run starts, or before the first trial of a private search. A
+resumed sweep needs the same ledger. If a process dies, its run is lost; if the sweep is interrupted, all runs in progress are. With public
+tuning, a lost run stays charged, and is made and charged again.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from dpcli.base.errors import Denied, InputError
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.charged import charge_run, reason, require_same_ledger
 from dpcli.sessions.folder import exclusive
-from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, SweepPlan, Variant
+from dpcli.sweep.sweep_plan import MeasuredSweep, MeasuredVariant, SweepPlan, Variant
 from dpcli.sweep.worker import Job, JobAnswer, saved_answers, serve
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
 Progress = Callable[[int, int], None]
-FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a run
+FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a run; 64 bits practically never coincide
 
 
 @dataclass(slots=True)
@@ -149,31 +152,31 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
         Denied: The ledger refuses a run. The results of the runs before it are kept.
         InputError: Another process works in the same folder.
     """
-    # The first runs of all settings come first, then the second runs. After an early end, all settings have about as many runs.
+    # The first runs of all variants come first, then the second runs. After an early end, all variants have about as many runs.
     turns = itertools.product(range(plan.repeats), plan.variants)
-    jobs = [(_job(plan, variant, number), variant.plan.pipeline) for number, variant in turns]
-    books = SweepCharges(ledger, reason("sweep", plan.path, plan.pipeline))
+    jobs = [(_numbered_job(plan, variant, number), variant.plan.pipeline) for number, variant in turns]
+    charges = SweepCharges(ledger, reason("sweep", plan.path, plan.pipeline))
     with exclusive(plan.folder), Pool(processes) as pool:
         answers = saved_answers(job for job, _ in jobs)
         for answer in answers.values():
-            books.require_same(answer.charge, plan.folder)
+            charges.require_same(answer.charge, plan.folder)
         progress(len(answers), len(jobs))
         missing_jobs = [(job, pipeline) for job, pipeline in jobs if job.folder not in answers]
-        for job, answer in pool.answers(books.charged_jobs(missing_jobs)):
+        for job, answer in pool.answers(charges.charged_jobs(missing_jobs)):
             answers[job.folder] = answer
             if answer.failure is None:
-                books.commit(job.charge)
+                charges.commit(job.charge)
             progress(len(answers), len(jobs))
-    if books.denied is not None:
-        raise books.denied
-    cells = []
+    if charges.denied is not None:
+        raise charges.denied
+    measured = []
     for variant in plan.variants:
-        folders = [_job(plan, variant, number).folder for number in range(plan.repeats)]
-        cells.append(_cell(variant, [answers[folder] for folder in folders]))
-    return MeasuredSweep(plan, _metric_name(plan, answers.values()), tuple(cells))
+        folders = [_numbered_job(plan, variant, number).folder for number in range(plan.repeats)]
+        measured.append(_measured(variant, [answers[folder] for folder in folders]))
+    return MeasuredSweep(plan, _metric_name(plan, answers.values()), tuple(measured))
 
 
-def _job(plan: SweepPlan, variant: Variant, number: int) -> Job:
+def _numbered_job(plan: SweepPlan, variant: Variant, number: int) -> Job:
     folder = os.path.join(plan.folder, f"epsilon-{variant.epsilon:g}", variant.fingerprint[:FOLDER_DIGITS], f"{number + 1}")
     return job_of(plan, variant, folder)
 
@@ -183,9 +186,9 @@ def job_of(plan: SweepPlan, variant: Variant, folder: str) -> Job:
     return Job(plan.path, variant.text, folder, variant.fingerprint, window=variant.window, rows=variant.plan.rows)
 
 
-def _cell(variant: Variant, answers: list[JobAnswer]) -> Cell:
+def _measured(variant: Variant, answers: list[JobAnswer]) -> MeasuredVariant:
     values = tuple(answer.headline.value for answer in answers if answer.failure is None)
-    return Cell(variant, values, tuple(answer.failure for answer in answers if answer.failure is not None))
+    return MeasuredVariant(variant, values, tuple(answer.failure for answer in answers if answer.failure is not None))
 
 
 def _metric_name(plan: SweepPlan, answers: Iterable[JobAnswer]) -> str:

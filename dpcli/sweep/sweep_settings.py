@@ -1,8 +1,10 @@
 """The [sweep] table of a pipeline file: which training runs `dpcli sweep` makes, and how the choice among them is accounted for.
 
-setting.py reads the settings in `grid` or `setting`. `tuning` is required: the best of many runs depends on the private data, so that its
-epsilon is more than that of one run. With "public", every result says so; "repeat-and-select" charges for the search (private_search.py).
-The annotations of the keys are explained in base/fields.py.
+A *setting* is a list of changes to values of the file; setting.py reads the settings in `grid` or `setting`, and sweep_plan.py calibrates
+the noise of each to each epsilon. `tuning` is required: the best of many runs depends on the private data, so that its epsilon is more than
+that of one run. With "public", every result says so; "repeat-and-select" charges for the search (private_search.py). A *premise* is a
+condition of the guarantee, with who sees to it and the test that breaks it on purpose. The annotations of the keys are explained in
+base/fields.py.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from dpcli.base.premise import Premise, Premises
 from dpcli.file.pipeline.read import refuse, section, toml_document
 from dpcli.file.toml.findings import Findings, Problem
 
+# The limit is arbitrary; it affects the time of a sweep alone.
 RUNS = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
-REPEATS = 5  # default number of runs of each setting
+REPEATS = 5  # default number of runs of each setting, whose median is shown; arbitrary, more runs take more time
 TUNING = (
     '"public" (settings chosen on public data, or a search that is not accounted for and is labelled so) or "repeat-and-select" (a '
     "mechanism of the file accounts for the search), because the choice of the best run depends on private data"

@@ -1,11 +1,14 @@
 """The trials of a private search. Their number and their settings are drawn at random and stay secret.
 
-The repeat-and-select entry of the file accounts for the search, by four assumptions:
+A *private search* runs a random number of training runs, the *trials*, and releases only the best one (private_search.py). The
+repeat-and-select entry of the file accounts for it, by four assumptions:
 - The number of trials is drawn from exactly the distribution of the entry, and stays secret.
 - The trials are independent and have the same distribution. The setting of each is therefore drawn from one distribution, which does not
   depend on the data.
 - Every trial is the mechanism that is accounted for.
 - Only the best output is used or shown, by an order that is fixed beforehand.
+
+`trials_of` checks them, as far as a file shows, for the plan (sweep_plan.py). `draw_settings` draws the trials, at the start of a search.
 
 Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6.
 """
@@ -28,10 +31,12 @@ if TYPE_CHECKING:
     from dpcli.mechanisms.choice.repeat_and_select import Trials
     from dpcli.train.plan.plan import TrainingPlan
 
+# Both touch soundness: the drawn distribution must be the one that is accounted for.
 DIGITS = 60  # decimal digits of the probabilities, so that their rounding error is far below any delta
-# Number of bits of the uniform number. Its largest value is farther below 1 than the rounded sum of all probabilities.
+# Number of bits of the uniform number. Its largest value is farther below 1 than the rounded sum of all probabilities, so that a draw ends.
 BITS = 160
-MOST_TRIALS = 10_000.0  # largest mean number of trials; the number is never cut off, so a larger mean would take too long
+# Largest mean number of trials. The number drawn is never cut off, which would change its distribution. The limit affects time alone.
+MOST_TRIALS = 10_000.0
 
 
 def trials_of(path: str, is_private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
@@ -78,7 +83,7 @@ def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> T
 
 
 def draw_count(trials: Trials, uniform: Decimal | None = None) -> int:
-    """Draw the number of trials by inversion of a uniform number in [0, 1), from the entropy of the operating system if None is given."""
+    """Draw the number of trials by inversion of a uniform number in [0, 1); None for one from the operating system."""
     with localcontext(Context(prec=DIGITS)):
         if uniform is None:
             uniform = Decimal(secrets.randbits(BITS)) / 2**BITS

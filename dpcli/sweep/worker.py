@@ -1,8 +1,11 @@
 """A worker process of a sweep, which makes one run after the other. Only workers load torch.
 
-A *job* is the pipeline file of one run with the folder of its results. The result file is written last and in one step, so that it exists
-only for a run that ended; it names the fingerprint of the job, and is used again only for the same one. An error of a run becomes its
-answer, and the worker goes on.
+`Pool` (sweep_runs.py) starts `serve` in each process, and sends it *jobs*: the pipeline file of one run with the folder of its results. If
+there is a ledger, the record of what was spent on a dataset, it was charged for the run before, under the key `charge`. The answer is the
+metrics of the run. An error of a run becomes its answer, and the worker goes on.
+
+The result file is written last and in one step, so that it exists only for a run that ended. It names the *fingerprint* of the job, a hash
+of everything that the run depends on, and is used again only for a job with the same one (`saved_answers`).
 """
 
 from __future__ import annotations
@@ -23,8 +26,9 @@ from dpcli.sessions.folder import replace_file
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-RESULT, PIPELINE_FILE, RUN_FOLDER = "result.json", "pipeline.toml", "run"
+RESULT, PIPELINE_FILE, RUN_FOLDER = "result.json", "pipeline.toml", "run"  # names in the folder of a job
 SCHEMA = "dpcli/sweep-run/v1"
+# Variables that limit the threads of numeric libraries.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -37,7 +41,7 @@ class Job:
         folder: Folder of the results.
         fingerprint: SHA-256 of everything that the run depends on.
         charge: Key of the run in the ledger; None without a ledger.
-        window: Blocks on which the run was charged, if the file does not name them.
+        window: Blocks of the dataset (such as days) on which the run was charged, if the file does not name them.
         rows: Rows of the private table that may be read; None for all rows.
     """
 

@@ -94,7 +94,7 @@ COMMANDS = {
         of_pate,
         "example",
         {"votes": other_votes, "queries": other_queries},
-        (pate_session.QueryRounds, "ask"),
+        (pate_session.QueryParts, "ask_remaining"),
     ),
     "pmixed": Kept(
         (("pmixed", "fit", "file.toml"), *[ASK] * 12),

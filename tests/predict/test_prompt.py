@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.predict.prompt.demonstrations import Demonstration, Shape, labels_in_turn, prompt_that_fits
+from dpcli.predict.prompt.demonstrations import Demonstration, PromptShape, labels_in_turn, prompt_that_fits
 from dpcli.predict.prompt.labellers import labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompt_session import VoteTranscript, vote_and_teach
@@ -378,7 +378,7 @@ def test_answers_of_an_earlier_session_are_not_taken_into_another_charge(folder:
         vote_and_teach(plan_of("stub.toml"))
 
 
-SHAPE = Shape("", "{text} ->", " | ", (" no", " yes"))
+SHAPE = PromptShape("", "{text} ->", " | ", (" no", " yes"))
 
 
 def test_a_private_demonstration_that_is_too_long_is_left_out_and_not_refused() -> None:

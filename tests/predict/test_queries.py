@@ -18,7 +18,7 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.predict import sqlite_queries
 from dpcli.predict.prediction_session import open_queries
-from dpcli.predict.query_counts import QueryBudget
+from dpcli.predict.query_counts import AnswerCounter
 from tests.cases import fresh_random
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import lines, started
@@ -38,7 +38,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     result.cluster.run("DROP SCHEMA IF EXISTS dpcli_queries CASCADE", database=result.name)
 
 
-def made(place: str, total: int = 5) -> QueryBudget:
+def made(place: str, total: int = 5) -> AnswerCounter:
     return open_queries(place, IDENTITY, total, new=True)
 
 

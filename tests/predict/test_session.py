@@ -152,7 +152,11 @@ def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     path = tmp_path / "votes.toml"
     path.write_text(path.read_text().replace("epsilon = 8.0", f"epsilon = {0.7 * complete.account.upper}"))
     plan = plan_of(str(path))
-    assert 0 < plan.answers < plan.stated and plan.account.budget is not None and plan.account.budget.verdict in ("pass", "warn")
+    assert (
+        0 < plan.answers < plan.stated_answers
+        and plan.account.budget is not None
+        and plan.account.budget.verdict in ("pass", "warn")
+    )
     more = aggregator_class(plan.entry).limit(plan.entry, plan.answers + 1)
     outcome = account(with_entry(plan.pipeline, more)).budget
     assert outcome is not None and outcome.verdict == "fail"
@@ -161,7 +165,7 @@ def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     of_file, of_session = json.loads(filed.out), json.loads(shown.out)
     assert filed.code == shown.code == of_session["exit_code"] == 1
     assert all(of_file[key] == of_session[key] for key in ("result", "budget", "statement"))
-    assert of_session["session"]["answers"] == plan.answers < of_session["answers"] == plan.stated
+    assert of_session["session"]["answers"] == plan.answers < of_session["answers"] == plan.stated_answers
     for form in ("text", "table", "markdown", "total"):
         filed, shown = (dpcli(*command, str(path), "-f", form, folder=tmp_path) for command in (("account",), ("pate", "account")))
         assert filed.code == shown.code == 1 and shown.out.startswith(filed.out.split("\n\n")[0])
@@ -357,7 +361,7 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
     ("at", "message"),
     [
         ("begin_session", "no query was answered; run the same command again to begin"),
-        ("QueryRounds.put", "run the same command again to continue with the next query"),
+        ("QueryParts.ask_part", "run the same command again to continue with the next query"),
         ("_write_outputs", "run the same command again to write the labels and the statement"),
     ],
 )

@@ -29,7 +29,7 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.folder import exclusive
 from dpcli.sweep import sweep_runs
 from dpcli.sweep.documents.sweep import chart, result_document
-from dpcli.sweep.sweep_plan import Better, Cell, MeasuredSweep, SweepPlan, plan_sweep, rank
+from dpcli.sweep.sweep_plan import Better, MeasuredSweep, MeasuredVariant, SweepPlan, plan_sweep, rank
 from dpcli.sweep.sweep_runs import Pool, measure
 from dpcli.sweep.worker import RESULT, SCHEMA, Job, JobAnswer, saved_answers
 from tests.cases import of_each
@@ -254,7 +254,7 @@ def _children(parent: int) -> list[int]:
 
 
 def values_of(plan: SweepPlan, *values: tuple[float, ...], metric: str = "accuracy", better: Better = "higher") -> MeasuredSweep:
-    return MeasuredSweep(replace(plan, better=better), metric, tuple(map(Cell, plan.variants, values)))
+    return MeasuredSweep(replace(plan, better=better), metric, tuple(map(MeasuredVariant, plan.variants, values)))
 
 
 def test_the_best_setting_of_each_epsilon(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_the_best_setting_of_each_epsilon(tmp_path: Path) -> None:
 
 @of_each("values", list(itertools.permutations((0.2, math.nan, 0.9))))
 def test_a_run_without_a_number_leaves_its_setting_without_a_median(values: tuple[float, ...]) -> None:
-    cell = Cell(None, values)  # type: ignore[arg-type]
+    cell = MeasuredVariant(None, values)  # type: ignore[arg-type]
     assert all(map(math.isnan, (cell.median, cell.lowest, cell.highest)))
 
 

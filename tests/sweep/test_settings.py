@@ -30,7 +30,7 @@ from dpcli.file.toml.findings import Findings, InvalidFile
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.write import toml_text, value_text
 from dpcli.lint.run import lint_bytes
-from dpcli.sweep.setting import target_of
+from dpcli.sweep.setting import changed_path
 from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
 from dpcli.train.plan.settings import Train
 from dpcli.train.plugin import TASKS
@@ -151,7 +151,7 @@ def test_a_sweep_changes_the_keys_that_say_so_and_no_other(task: str) -> None:
     tables = {"train": {"task": task}, "mechanism": []}
     for key, member in members_of(load(TASKS[task])).items():
         findings = Findings()
-        found = target_of(f"train.{key}", ("sweep", "grid", key), tables, findings, [])
+        found = changed_path(f"train.{key}", ("sweep", "grid", key), tables, findings, [])
         assert (found == ("train", key)) == (not findings.items) == member.varies, key
 
 
@@ -178,7 +178,7 @@ def test_what_a_run_may_change_of_an_entry_is_said_by_its_key() -> None:
         allowed = entry["entry"] | entry.get(type_, set())
         for key in {**members_of(Entry), **MECHANISM_TYPES.class_members(type_)}:
             findings = Findings()
-            found = target_of(f"mechanism.x.{key}", ("sweep", "grid", key), tables, findings, [])
+            found = changed_path(f"mechanism.x.{key}", ("sweep", "grid", key), tables, findings, [])
             assert (found == ("mechanism", 0, key)) == (not findings.items) == (key in allowed), (type_, key)
 
 
@@ -198,10 +198,10 @@ def test_a_key_within_a_table_is_asked_too(table: str, whole: bool, monkeypatch:
     for cls in selected.registry:
         for key in own(selected, cls):
             dotted, value = (table, {key: 1}) if whole else (f"{table}.{key}", 1)
-            assert target_of(dotted, ("sweep",), tables, Findings(), [value])
+            assert changed_path(dotted, ("sweep",), tables, Findings(), [value])
             with monkeypatch.context() as patched:
                 patched.setattr(SelectedTable, "class_members", planted(cls, key))
-                assert not target_of(dotted, ("sweep",), tables, Findings(), [value]), (cls, key)
+                assert not changed_path(dotted, ("sweep",), tables, Findings(), [value]), (cls, key)
 
 
 def test_no_run_leaves_a_number_to_be_solved_for(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.numerics.arrays import Array, np
 
 ASSUMED = "Both statements hold only under these assumptions:"
-THRESHOLDS = 160  # number of thresholds that are spread over the measured curve; more would not be seen
-STRICTEST = 24  # number of thresholds at its strict end, all of which are drawn, because the smallest rates prove the most
+# Thresholds of the measured curve in the picture; no verdict depends on them.
+THRESHOLDS = 160  # number that is spread over the curve; more would not be seen
+STRICTEST = 24  # number at its strict end, all of which are drawn, because the smallest rates prove the most
 NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))  # ends of the line of error rates that an attack by pure chance reaches
 
 
@@ -127,7 +128,6 @@ def _curve_verdict(curve: CurveTest) -> str:
 
 
 def _checks_table(checks: Sequence[ReplayCheck]) -> Table:
-    """Return the table of the checks of a replay."""
     rows = [
         (check.name, _check_verdict(check), check.message, check.power or "any counterexample in these pairs") for check in checks
     ]

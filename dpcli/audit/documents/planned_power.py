@@ -1,8 +1,10 @@
 """The document of `dpcli audit --dry-run`: the power of an audit before it runs, and the faults that it cannot see.
 
 The *power* is the smallest fault that the audit would detect with probability 90 % (power.py). It depends on the settings, the claim and
-the numbers of canaries, runs or steps, and on no data. The kinds of audit are those of audit_run.py. A *replay* also tests batches and
-noise (replay.py); one run with gradient canaries tests the noise and the batches of that run.
+the numbers of canaries, runs or steps, and on no data. There are three kinds of audit (audit_run.py). *One run* guesses which canaries,
+records or gradients inserted by coins, were in a run. *Two runs* tells many runs with a record from runs without it. A *replay* repeats
+steps with and without a record, and tests sums, noise and batches (replay.py); one run with gradient canaries tests the noise and the
+batches of that run as well.
 """
 
 from __future__ import annotations
@@ -34,10 +36,11 @@ SEEN_BY_REPLAY = {
 SEEN_BY_RECORD_CANARIES = dict.fromkeys(SEEN_BY_REPLAY, "as far as the model remembers the canaries")
 SEEN_BY_TWO_RUNS = dict.fromkeys(SEEN_BY_REPLAY, "as far as the score of the one record shows it")
 
-TENSOR_SIZES = (1, 10, 1_000, 100_000)  # numbers in a tensor, for which the power of a replay is stated
+TENSOR_SIZES = (1, 10, 1_000, 100_000)  # examples: numbers in a tensor (a parameter), for which the power of a replay is stated
 # Largest number of tests of an audit that share its significance. More tests, or more tensors, would lower its power only a little.
 MOST_TESTS = 400
-STATISTICAL_CHECKS = 11  # number of statistical checks of noise and of Poisson samples, which share the significance
+# Number of statistical checks that share the significance: nine of the noise (noise_statistics.py) and two of Poisson samples (replay.py).
+STATISTICAL_CHECKS = 11
 
 
 def planned_document(request: AuditRequest) -> Document:

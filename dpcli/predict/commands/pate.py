@@ -1,7 +1,8 @@
 """The command group `dpcli pate`: label public data by noisy votes of teachers, and train a student.
 
-`fit` trains the teachers and saves their votes, `label` answers the queries with noise and charges for them, `student` learns from the
-labels, and `account` prints what they cost. Each command reads the [pate] table of FILE (pate/pate_plan.py).
+A *teacher* is a model of one *shard*, a part of the private data. `fit` trains the teachers and saves their votes, `label` answers the
+queries with noise and charges for them, `student` learns from the labels, and `account` prints what they cost. A *session* of `label` is
+everything that one charge pays for; it may be interrupted and continued. Each command reads the [pate] table of FILE (pate/pate_plan.py).
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def predict(
     so far is printed, with exit code 1. Random numbers come from the operating system alone.
     """
     from dpcli.predict.documents.pmixed import predict_document, tokens_left
-    from dpcli.predict.pmixed.ensemble_fit import queries_of
+    from dpcli.predict.pmixed.ensemble_fit import token_counter
     from dpcli.predict.pmixed.model_ensemble import answer_prompt, ensemble
     from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE, plan_of
     from dpcli.sessions.charged import require_same_ledger
@@ -128,7 +128,9 @@ def predict(
     session = models.fit.session
     with opened_or_none(ledger, dataset) as opened_ledger:
         require_same_ledger(plan.folder, session.charged, opened_ledger, "fit")
-        result = answer_prompt(models, queries_of(plan, session, opened_ledger, moved), text, max_tokens or plan.pmixed.max_tokens)
+        result = answer_prompt(
+            models, token_counter(plan, session, opened_ledger, moved), text, max_tokens or plan.pmixed.max_tokens
+        )
     if plan.account is None:
         complain(NO_GUARANTEE)
     code = emit(predict_document(plan, result), format_, outputs)

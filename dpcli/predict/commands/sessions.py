@@ -1,14 +1,14 @@
 """The commands `dpcli generate` and `dpcli prompt`: sessions with the same options and the same dry run.
 
-A session charges for all of its texts or answers at its start; run again with --resume, it continues (prediction_session.py). Each command
-passes `run_session` the functions that make its plan, its outcome and their documents.
+A *session* is everything that one charge pays for: all of its texts or answers are charged at its start. Run again with --resume, it
+continues (prediction_session.py). Each command passes `run_session` its plan, and the functions that make its outcome and the documents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -30,11 +30,24 @@ def session_options(resume: str) -> Callable[..., Any]:
     )
 
 
+class SessionCommand(NamedTuple):
+    """A command that runs a session.
+
+    Attributes:
+        plan_document: Function that returns the document of a plan.
+        run: Function (plan, ledger, resume=..., report=...) that runs the session, and returns its outcome.
+        outcome_document: Function that returns the document of an outcome.
+    """
+
+    plan_document: Callable[[Any], Any]
+    run: Callable[..., Any]
+    outcome_document: Callable[[Any], Any]
+
+
 def run_session(
     plan: Any,
-    plan_document: Callable[[Any], Any],
-    run: Callable[..., Any],
-    outcome_document: Callable[[Any], Any],
+    command: SessionCommand,
+    *,
     dry_run: bool,
     resume: bool,
     ledger: str | None,
@@ -43,13 +56,7 @@ def run_session(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Run a session and print its outcome; with --dry-run, print its plan only.
-
-    Args:
-        plan_document: Function that returns the document of a plan.
-        run: Function (plan, ledger, resume=..., report=...) that runs the session, and returns its outcome.
-        outcome_document: Function that returns the document of an outcome.
-    """
+    """Run the session of a plan and print its outcome; with --dry-run, print its plan only. The options are as in `session_options`."""
     from dpcli.cli.printing import progress
     from dpcli.sessions.commands.ledger_options import opened_or_warned, restrict_dry_run, restrict_run
 
@@ -57,10 +64,10 @@ def run_session(
         from dpcli.ledger.documents.ledger_answers import with_quote
 
         plan = restrict_dry_run(plan, ledger, dataset, window)
-        return emit(with_quote(plan_document(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
+        return emit(with_quote(command.plan_document(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     with opened_or_warned(ledger, dataset) as opened_ledger, progress("text") as report:
-        outcome = run(restrict_run(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)
-    return emit(outcome_document(outcome), format_, outputs)
+        outcome = command.run(restrict_run(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)
+    return emit(command.outcome_document(outcome), format_, outputs)
 
 
 @click.command(short_help="Write synthetic texts from private texts, token by token.")
@@ -83,8 +90,8 @@ def generate(file: str, moved: bool, texts: int | None, **options: Any) -> int:
     from dpcli.predict.decode.generation import write_texts
     from dpcli.predict.documents.sessions import generate_document, generate_plan_document
 
-    run = partial(write_texts, moved=moved, texts=texts)
-    return run_session(plan_of(file), generate_plan_document, run, generate_document, **options)
+    command = SessionCommand(generate_plan_document, partial(write_texts, moved=moved, texts=texts), generate_document)
+    return run_session(plan_of(file), command, **options)
 
 
 @click.command(short_help="Make a prompt from private demonstrations, by noisy votes (PromptPATE).")
@@ -105,4 +112,5 @@ def prompt(file: str, moved: bool, **options: Any) -> int:
     from dpcli.predict.prompt.prompt_plan import plan_of
     from dpcli.predict.prompt.prompt_session import vote_and_teach
 
-    return run_session(plan_of(file), prompt_plan_document, partial(vote_and_teach, moved=moved), prompt_document, **options)
+    command = SessionCommand(prompt_plan_document, partial(vote_and_teach, moved=moved), prompt_document)
+    return run_session(plan_of(file), command, **options)

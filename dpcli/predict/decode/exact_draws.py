@@ -17,7 +17,9 @@ from dpcli.random.streams import Stream
 
 # Scores are raised to at least this, relative to the largest. e^-700 is a normal float, so that every token has a positive weight.
 LOWEST = -700.0
-HALF = 26  # number of bits in each half of a weight; the halves are added up separately, so that sums do not overflow 64 bits
+# A weight has 53 bits, like the mantissa of a float. Its lower HALF bits and its upper ones are added up separately, so that sums do not
+# overflow 64 bits.
+HALF = 26
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
@@ -38,7 +40,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
 
 
 def uniform_below(limit: int, stream: Stream) -> int:
-    """Return a uniform integer from 0 to limit - 1. A number with as many bits as `limit` is drawn until it is below `limit`."""
+    """Return a uniform integer from 0 to limit - 1. Numbers with as many bits as `limit` are drawn until one is below it."""
     bits = limit.bit_length()
     words = -(-bits // 64)
     while True:
@@ -48,7 +50,6 @@ def uniform_below(limit: int, stream: Stream) -> int:
 
 
 def _exact_sum(weights: IndexArray) -> int:
-    """Return the exact sum of the weights."""
     return (int((weights >> HALF).sum()) << HALF) + int((weights & (2**HALF - 1)).sum())
 
 

@@ -1,9 +1,10 @@
 """The [generate] table and its plan: the texts that `dpcli generate` writes and their cost, fixed before any private text is read.
 
-Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *private token* is drawn
-from clipped and averaged logits and is charged; with a threshold, a noisy test lets the public model write where it agrees, and the charge
-is for a number of private tokens. A change of one unit changes one batch: that, and numbers that were fixed beforehand, carry the
-guarantee. The annotations of the keys are explained in base/fields.py.
+Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *context* is a template
+around one private text. A *private token* is drawn from clipped and averaged logits of a batch's contexts and is charged; with a threshold,
+a noisy test lets the public model write where it agrees, and the charge is for a number of private tokens (private_tokens.py). A change of
+one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. The annotations of the keys are explained in
+base/fields.py.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, 
 from dpcli.predict.shards import SESSION_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
+# Both limits are arbitrary, and affect time and memory alone.
 MILLION = up_to(10**6, "10^6")  # a whole number from 1 to 10^6
 MOST_COUNTS = 1_000  # largest number of batches with a threshold, as the private tokens of each have a separate count
 

@@ -1,9 +1,10 @@
 """The session of `dpcli generate`, which writes private texts.
 
-Private contexts are divided into batches. Each text is drawn from the clipped and averaged predictions of one batch, and the batches take
-turns; if private tokens are counted, a token from the public model costs nothing. The guarantee needs that nothing is drawn twice for one
-charge: each text is counted durably before its first token is drawn, and saved as soon as it is complete, so that a crash loses a text and
-never repeats it.
+A *session* is everything that one charge pays for (prediction_session.py); the *ledger*, if there is one, is the record of what was spent
+on a dataset. Private texts, each in a template called its *context*, are divided into *batches*. Each text is drawn from the clipped and
+averaged predictions of one batch, and the batches take turns; if private tokens are counted, a token from the public model costs nothing
+(private_tokens.py). The guarantee needs that nothing is drawn twice for one charge: each text is counted durably before its first token is
+drawn, and saved as soon as it is complete, so that a crash loses a text and never repeats it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan
-from dpcli.predict.decode.private_tokens import PrivateTurns
+from dpcli.predict.decode.private_tokens import PrivateSupply
 from dpcli.predict.decode.text_writer import Writer, context_batches, frame_of, require_usable
 from dpcli.predict.models.model_answers import Vocabulary, content_of, text_of_tokens
 from dpcli.predict.models.model_loading import language_model
 from dpcli.predict.prediction_session import (
     RESTORED,
     STATEMENT,
-    AnswerCount,
+    AnswerLimit,
     Report,
     add_line,
     begin_session,
@@ -36,7 +37,7 @@ from dpcli.sessions.priced import fingerprint
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
     from dpcli.sessions.charged import Session
 
 TEXTS = "texts.jsonl"
@@ -94,16 +95,16 @@ def write_texts(
     with exclusive(plan.folder):
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
-        session, budget, turns = _begin_session(plan, ledger, resume, moved, inputs)
+        session, counter, supplies = _begin_session(plan, ledger, resume, moved, inputs)
         clips_differences, place = generate.method == "difference", f"{path}: generate.model"
         writer = Writer(model, plan.clipping, frame.prompt, clips_differences, generate.tokens, vocabulary.end, place)
-        written = WritingSession(plan, writer, vocabulary, contexts, turns, budget, stream).write(texts, report)
+        written = WritingSession(plan, writer, vocabulary, contexts, supplies, counter, stream).write(texts, report)
         outcome = GenerationOutcome(
             plan=plan,
             session=session,
             written=tuple(saved.text for saved in written),
-            taken=budget.taken(),
-            private=sum(turn.budget.taken() for turn in turns) if turns else None,
+            taken=counter.taken(),
+            private=sum(supply.counter.taken() for supply in supplies) if supplies else None,
             cut=sum(saved.cut for saved in written),
         )
         replace_file(
@@ -115,7 +116,7 @@ def write_texts(
 
 def _begin_session(
     plan: GenerationPlan, ledger: Ledger | None, resume: bool, moved: bool, inputs: Mapping[str, str]
-) -> tuple[Session, QueryBudget, list[PrivateTurns]]:
+) -> tuple[Session, AnswerCounter, list[PrivateSupply]]:
     """Charge the session, or continue it.
 
     Returns:
@@ -124,16 +125,16 @@ def _begin_session(
     Raises:
         InputError, Denied, LedgerError: As for `begin_session`.
     """
-    counts = [AnswerCount(plan.texts, "texts")]
+    limits = [AnswerLimit(plan.texts, "texts")]
     if plan.test is not None:
         batches = range(plan.generate.batches)
-        counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
+        limits += [AnswerLimit(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
     path = os.path.join(plan.folder, TEXTS)
-    session, (budget, *private_tokens) = begin_session(
-        plan, "generate", ledger, inputs, counts, resume=resume, moved=moved, place=plan.generate.count, released=path
+    session, (counter, *private_tokens) = begin_session(
+        plan, "generate", ledger, inputs, limits, resume=resume, moved=moved, place=plan.generate.count, released=path
     )
-    require_count_of(path, len(whole_lines(path)), budget)  # whole_lines also removes an incomplete last line.
-    return session, budget, [] if plan.test is None else [PrivateTurns(plan.test, count) for count in private_tokens]
+    require_count_of(path, len(whole_lines(path)), counter)  # whole_lines also removes an incomplete last line.
+    return session, counter, [] if plan.test is None else [PrivateSupply(plan.test, tokens) for tokens in private_tokens]
 
 
 class SavedText(NamedTuple):
@@ -148,8 +149,8 @@ class WritingSession:
     """The writing of a session's texts. The batches take turns.
 
     Attributes:
-        turns: Private tokens of each batch; [] if all tokens are private and none are counted.
-        budget: Durable count of the texts.
+        supplies: Private tokens of each batch that are paid for; [] if all tokens are private and none are counted.
+        counter: Durable count of the texts.
         stream: Source of randomness for the tokens; the operating system if None.
     """
 
@@ -157,16 +158,16 @@ class WritingSession:
     writer: Writer
     vocabulary: Vocabulary
     contexts: list[list[tuple[int, ...]]]
-    turns: list[PrivateTurns]
-    budget: QueryBudget
+    supplies: list[PrivateSupply]
+    counter: AnswerCounter
     stream: Stream | None
 
     def write(self, texts: int | None, report: Report) -> list[SavedText]:
-        """Write a number of texts; if it is None, write as many as the budget allows.
+        """Write a number of texts; if it is None, write as many as are left.
 
-        Raises Denied if the budget does not allow that number, or allows no text.
+        Raises Denied if fewer are left, or none.
         """
-        count = max(1, self.plan.texts - self.budget.taken()) if texts is None else texts
+        count = max(1, self.plan.texts - self.counter.taken()) if texts is None else texts
         written: list[SavedText] = []
         while len(written) < count:
             try:
@@ -185,18 +186,18 @@ class WritingSession:
 
         Raises Denied if no batch has private tokens left, or no text is left.
         """
-        if self.turns and all(turn.spent for turn in self.turns):
+        if self.supplies and all(supply.spent for supply in self.supplies):
             raise Denied(f"{self.plan.path}: all private tokens are spent; more need a new session and a new charge")
         stream = self.stream or SystemStream()
-        number = self.budget.take()
+        number = self.counter.take()
         batch = self.plan.batch(number)
-        turns = self.turns[batch] if self.turns else None
-        if turns is not None and not turns.open_bar(stream):
+        supply = self.supplies[batch] if self.supplies else None
+        if supply is not None and not supply.open_bar(stream):
             return None
-        written = self.writer.text(self.contexts[batch], stream, turns)
+        written = self.writer.text(self.contexts[batch], stream, supply)
         text = text_of_tokens(self.vocabulary, written.tokens, f"{self.plan.path}: generate.tokenizer")
         line = {"number": number, "batch": batch, "text": text}
-        if turns is not None:
+        if supply is not None:
             line |= {"private": written.private, "cut": written.cut}
         add_line(os.path.join(self.plan.folder, TEXTS), line)
         return SavedText(text, written.cut)

@@ -1,7 +1,9 @@
 """Private tokens: the clipped contributions of private contexts to the logits, and the test that decides which tokens need them.
 
-mechanisms/prediction/private_decoding.py prices the tokens, and text_writer.py draws them. A *context* is a template around one private
-text, and a *batch* holds the contexts from which one text is written.
+`dpcli generate` writes texts by a language model. A *context* is a template around one private text, and a *batch* holds the contexts from
+which one text is written; the public context is a prompt. A *private token* is drawn from logits to which the batch contributes, and is
+charged; mechanisms/prediction/private_decoding.py prices it, and text_writer.py draws it. The private-decoding *entry* of the pipeline file
+states the clip, the temperature and the test.
 
 Contributions. Let B be the public size of a batch (`references` in the file), which may differ from its number of contexts, and let the
 unit u be clip / (2^20 B). For each token, a context contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import Denied, InputError, InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.decode.exact_draws import bernoulli_exp, geometric
-from dpcli.predict.query_counts import QueryBudget
+from dpcli.predict.query_counts import AnswerCounter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,10 +37,12 @@ if TYPE_CHECKING:
 
     Sums = NDArray[np.int64]
 
-GRID = 2**20  # number of parts into which the clip is divided
+GRID = 2**20  # number of parts into which the clip is divided; contributions are rounded to them, which affects accuracy alone
+# FAR and LARGEST_MULTIPLE bound the scores, and enter the rounding h above, for which the clip is reduced.
 FAR = 1000.0  # The base is at least -FAR temperature. A token of weight e^-1000 is practically never drawn.
-SMALLEST = 1e-290  # Numbers below this would lose digits, or their quotients overflow.
 LARGEST_MULTIPLE = 8  # The sum of contributions is clipped to this many times the size of a batch.
+SMALLEST = 1e-290  # Numbers below this would lose digits, or their quotients overflow.
+LEAST_SHARE = 0.99  # A file is refused if less than this share of its clip remains after the reduction; arbitrary.
 
 PARTS = 2**30  # number of parts into which a distribution is cut
 MOST_REFERENCES = 2**31  # with this many contexts in a batch, sums of parts still fit into 64 bits
@@ -71,7 +75,7 @@ class LogitClipping:
             )
         rounding = 2.0**-50 * (FAR + LARGEST_MULTIPLE * spec.clip / spec.temperature)  # h above
         clip = spec.clip - 2.0 * rounding * spec.references * spec.temperature
-        if not clip >= 0.99 * spec.clip:
+        if not clip >= LEAST_SHARE * spec.clip:
             raise InputError(
                 "clip: too small, as rounding moves a logit further: clip / (references temperature) = "
                 f"{spec.clip / spec.references / spec.temperature:.3g}"
@@ -175,19 +179,19 @@ class PublicTest:
 
 
 @dataclass(slots=True)
-class PrivateTurns:
+class PrivateSupply:
     """The private tokens of one batch that are still paid for. Each is counted before its bar is drawn.
 
     A bar is used until one token, in any text of the batch, is private. If a process ends, its open bar and the charge for it are lost.
 
     Attributes:
-        budget: Durable count of the private tokens.
+        counter: Durable count of the private tokens.
         bar: The bar for the next comparisons; None if no bar is open.
         spent: Whether no private tokens are left.
     """
 
     test: PublicTest
-    budget: QueryBudget
+    counter: AnswerCounter
     bar: int | None = None
     spent: bool = False
 
@@ -198,7 +202,7 @@ class PrivateTurns:
         """
         if self.bar is None and not self.spent:
             try:
-                self.budget.take()
+                self.counter.take()
             except Denied:
                 self.spent = True
                 return False

@@ -19,7 +19,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.decode.exact_draws import draw_token
 from dpcli.predict.decode.generate_plan import Generate
-from dpcli.predict.decode.private_tokens import LogitClipping, PrivateTurns, PublicTest
+from dpcli.predict.decode.private_tokens import LogitClipping, PrivateSupply, PublicTest
 from dpcli.predict.models.model_answers import (
     LanguageModel,
     Tokens,
@@ -35,8 +35,8 @@ from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.shards import shards_of_texts
 from dpcli.random.streams import Stream
 
-SALT = "texts"  # in the hash that assigns units to batches
-AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time
+SALT = "texts"  # in the hash that assigns units to batches; another salt would move units to other batches
+AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time; affects memory alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Writer:
     end: int | None
     place: str = "model"
 
-    def text(self, contexts: Sequence[Tokens], stream: Stream, turns: PrivateTurns | None = None) -> WrittenText:
+    def text(self, contexts: Sequence[Tokens], stream: Stream, supply: PrivateSupply | None = None) -> WrittenText:
         """Return one text of a batch.
 
         If not all tokens are private, a token that the public context predicts well is drawn from the public distribution, and the text is
@@ -95,15 +95,15 @@ class Writer:
 
         Args:
             contexts: Private contexts of the batch.
-            turns: Private tokens of the batch; None if all tokens are private.
+            supply: Private tokens of the batch that are paid for; None if all tokens are private.
         """
         ids: list[int] = []
         private = 0
         while len(ids) < self.tokens:
-            if turns is not None and not turns.open_bar(stream):
+            if supply is not None and not supply.open_bar(stream):
                 return WrittenText(tuple(ids), private, cut=True)
-            distributions = self.next_token(contexts, ids, None if turns is None else turns.test)
-            if turns is None or turns.is_private(distributions.distance, stream):
+            distributions = self.next_token(contexts, ids, None if supply is None else supply.test)
+            if supply is None or supply.is_private(distributions.distance, stream):
                 private += 1
                 token = draw_token(distributions.scores, stream)
             else:

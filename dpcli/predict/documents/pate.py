@@ -1,8 +1,9 @@
 """The documents that the commands of `dpcli pate` print: costs and outcomes of voting sessions.
 
-Two kinds of epsilon occur. The guarantee holds for any votes and is public. An epsilon *given the votes* is usually smaller, and private,
-since it reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or
-the gate. `sanitise` releases it with noise, at a cost.
+Teachers of disjoint shards of private data vote on public *queries*; a noisy vote gives an *answer*, or none (pate_session.py). Two kinds
+of epsilon occur. The guarantee holds for any votes and is public. An epsilon *given the votes* is usually smaller, and private, since it
+reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or the gate.
+`sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ def account_document(cost: VoteAccount) -> Document:
     data = {
         **session_data(plan),
         **{key: filed.data[key] for key in ("statement", "budget", "diagnostics", "result")},
-        "queries": max(plan.queries, plan.stated),
-        "answers": plan.stated,
+        "queries": max(plan.queries, plan.stated_answers),
+        "answers": plan.stated_answers,
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
         "votes": None if cost.votes is None else {"queries": len(cost.votes)},
         "sanitised": sanitised_data(plan, cost.sanitised),
-        "held": _as_planned_data(cost),
+        "held": _as_planned_data(cost),  # the session as it was held, priced as if it had been planned so
         "unsanitised_do_not_publish": {name: _epsilon_data(epsilon) for name, epsilon in given_votes.items()} or None,
         "exit_code": filed.exit_code,
     }
@@ -127,11 +128,11 @@ def _given_votes_table(given_votes: dict[str, VoteEpsilon], plan: VotingPlan) ->
 
 def _budget_limit(plan: VotingPlan) -> tuple[str, ...]:
     """Return a note if the budget allows fewer answers than the file states; () otherwise."""
-    if plan.answers == plan.stated:
+    if plan.answers == plan.stated_answers:
         return ()
     return (
-        f"the budget allows {plan.answers:,} of the {plan.stated:,} answers of the file; a session stops at {plan.answers:,} answers: "
-        f"epsilon <= {up(plan.account.upper)}",
+        f"the budget allows {plan.answers:,} of the {plan.stated_answers:,} answers of the file; a session stops at {plan.answers:,} "
+        f"answers: epsilon <= {up(plan.account.upper)}",
     )
 
 
@@ -149,7 +150,7 @@ def label_document(outcome: SessionOutcome) -> Document:
         "run": transcript.session.run,
         "folder": plan.folder,
         **query_data(transcript),
-        "there": outcome.queries,
+        "there": outcome.queries,  # number of queries that exist, up to the number that the file pays for
         "exit_code": 0,
     }
     verdict: Literal["pass", "warn"] = "pass" if transcript.private else "warn"
@@ -166,10 +167,10 @@ def _label_details(outcome: SessionOutcome) -> Iterator[str]:
     yield f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {shown(plan.folder)}"
     yield from window_note(plan)
     yield from _budget_limit(plan)
-    if outcome.fitting is not None:
+    if outcome.exact_account is not None:
         yield (
             f"the file pays for {plan.queries:,} queries, but there are only {outcome.queries:,}: {plan.aggregator.queries_key} = "
-            f"{outcome.queries} would cost epsilon <= {up(outcome.fitting.upper)}"
+            f"{outcome.queries} would cost epsilon <= {up(outcome.exact_account.upper)}"
         )
     if not transcript.session.charged and transcript.private:
         yield "no ledger was charged: the costs of sessions on the same data add up (use --ledger)"
@@ -179,8 +180,8 @@ def _label_details(outcome: SessionOutcome) -> Iterator[str]:
         yield (
             f"{len(transcript.lost):,} queries were charged and lost in a crash: none is answered again, as this would be a second release"
         )
-    if transcript.reinforced:
-        yield f"{len(transcript.reinforced):,} further queries have a label that the student predicted, which costs nothing"
+    if transcript.student_labels:
+        yield f"{len(transcript.student_labels):,} further queries have a label that the student predicted, which costs nothing"
 
 
 def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:

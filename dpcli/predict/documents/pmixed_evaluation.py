@@ -1,8 +1,10 @@
 """The document that `dpcli pmixed evaluate` prints, and the chart of an ablation.
 
-A *perplexity* is e to the mean loss per token: smaller is better. A *method* is a way of using the private texts, or none of them, and its
-`kind` one of five (`MethodKind`). An *ablation* varies one parameter and solves for the radius at each of its values. Most figures come
-from private texts without noise: the table and the chart say NOT_FOR_PUBLICATION, and JSON "private": true.
+A *perplexity* is e to the mean loss per token: smaller is better. A *method* ("way" in the table and in JSON) uses the private texts, or
+only public ones: the ensemble of models of their shards, mixed with a public model, or one model instead. Its `kind` is one of five
+(`MethodKind` in ensemble_evaluation.py). An *ablation* varies one parameter, and solves at each of its values for the radius, which limits
+how far a model may be from the public one. Most figures come from private texts without noise: the table and the chart say
+NOT_FOR_PUBLICATION, and JSON "private": true.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ REDRAWN = (
 )
 PAPER = "the published protocol at the epsilon that it would claim is not a DP guarantee"
 LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
-ROOM = 1.1  # factor by which the axes of the chart extend beyond the data
+ROOM = 1.1  # factor by which the axes of the chart extend beyond the data; for looks alone
 REFERENCES = {  # label of each horizontal line in the chart
     "public": "public model",
     "dp": "one model, private counts or steps",

@@ -1,7 +1,9 @@
 """The documents that `dpcli generate` and `dpcli prompt` print: the plan, with its cost, and the outcome.
 
-A dry run prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of noisy labels:
-they were paid for, so that they may be printed.
+generate writes texts token by token from *batches* of private texts; with a threshold, only its *private tokens* are charged. prompt lets
+*teachers*, prompts with private demonstrations, vote on the labels of public *queries*, and makes a prompt of the labelled texts, the
+*student*. A dry run prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of
+noisy labels: they were paid for, so that they may be printed. Every cost is an upper bound, rounded up.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from dpcli.predict.prompt.prompt_plan import PromptPlan
     from dpcli.predict.prompt.prompt_session import PromptOutcome
 
-MANY = 1_000  # number of texts whose cost a dry run prints; `epsilon_of_1000_texts` names it
+MANY = 1_000  # number of texts whose cost a dry run prints, for orientation; `epsilon_of_1000_texts` names it
 
 
 def generate_plan_document(plan: GenerationPlan) -> Document:

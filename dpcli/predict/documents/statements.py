@@ -1,8 +1,9 @@
 """The statements (statement.md) that sessions write for users of their answers, and the data that all documents of PATE share.
 
-A statement travels with the answers, and its readers have nothing else: it names the cost of the whole session, rounded up, and what the
-guarantee rests on. Its numbers depend on the votes only through the answers, which were paid for, and an epsilon that was sanitised with
-noise.
+A *session* is everything that one charge pays for: labels of pate or prompt, or texts of generate. A statement travels with these answers,
+and its readers have nothing else: it names the cost of the whole session, rounded up, and what the guarantee rests on. Its numbers depend
+on private data only through the answers, which were paid for, and, with pate, an epsilon given the votes that was *sanitised*: released
+with noise, at a cost (vote_release.py).
 """
 
 from __future__ import annotations
@@ -142,8 +143,8 @@ def _summary(plan: VotingPlan, transcript: Transcript) -> str:
         lines.append("The release of the epsilon given the votes was lost, and is not repeated.")
     if not transcript.session.charged:
         lines.append(RESTORED)
-    if transcript.reinforced:
-        lines.append(f"{len(transcript.reinforced):,} labels are the student's own predictions, which read no private data.")
+    if transcript.student_labels:
+        lines.append(f"{len(transcript.student_labels):,} labels are the student's own predictions, which read no private data.")
     return " ".join(lines)
 
 

@@ -1,10 +1,11 @@
 """The protocols of language models and vocabularies, and checks of the answers of models that users have written.
 
 pmixed, prompt and generate ask models through these functions, whether the model is dpcli's own, of transformers, or a user's. A model is
-asked about a private context through `default_on_error`, as an error would reveal something about the private data. The message of an error
-or warning about private values is never shown, as it may quote a record.
+asked about the next token after a *context*, a list of tokens; it is asked about a private context through `default_on_error`, as an error
+would reveal something about the private data. The message of an error or warning about private values is never shown, as it may quote a
+record.
 
-Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by content: the SHA-256 of a
+Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by *content*: the SHA-256 of a
 model's weights or counts if it shows them (`numbers`), and its answers after some contexts otherwise. The content may include digests of a
 vocabulary. `place` begins the messages: it says whose model or tokenizer is wrong, and never quotes a text.
 """
@@ -27,6 +28,7 @@ Tokens = Sequence[int]
 Answer = TypeVar("Answer")
 
 SAME_ANSWER = 1e-4  # in nats; two answers that differ by more were not computed from the same context alone
+# Sizes of the checks of a model, chosen by hand: with more contexts or tokens, a change or a memory is noticed more often.
 SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # numbers of contexts and of tokens per answer in the content of a model without numbers
 SAMPLE_LENGTH = 16  # number of tokens of the context about which every model is asked twice
 VOCABULARY_MARK = "; vocabulary "  # separates the content of a model from two digests of its tokens: in order, and sorted

@@ -1,8 +1,9 @@
 """Language models and vocabularies for private prediction: loading them as a file names them, and checks of the loaded ones.
 
-A model or a vocabulary is named by a folder, by a name that transformers knows, or by module:function. `ByteVocabulary`, `WordVocabulary`
-and `PretrainedVocabulary` are the vocabularies of this package. `path` is the path of the pipeline file, from whose folder relative names
-start, and `table` the section that names the model; messages about a key begin with both.
+pmixed, prompt and generate load their public model here. A model or a vocabulary (a tokenizer) is named by a folder, by a name that
+transformers knows, or by module:function. `ByteVocabulary`, `WordVocabulary` and `PretrainedVocabulary` are the vocabularies of this
+package. `path` is the path of the pipeline file, from whose folder relative names start, and `table` the section that names the model;
+messages about a key begin with both.
 """
 
 from __future__ import annotations

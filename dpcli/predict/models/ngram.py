@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 else:
     Ids = Any
 
-UNLIMITED_CONTEXT = 10**9  # no context reaches this length; only the last tokens of a context matter to these models
-MOST_ORDERS = 3  # largest order of a model
-MOST_CACHED = 2**23  # largest number of probabilities in the cache of a model
+UNLIMITED_CONTEXT = 10**9  # no context reaches this length; these models use only its last tokens
+MOST_ORDERS = 3  # largest order of a model; a context of two tokens fits into one 64-bit number, for any vocabulary below 3e9
+MOST_CACHED = 2**23  # largest number of probabilities in the cache of a model: 64 MiB
 ARRAYS = ("contexts", "starts", "tokens", "counts")  # names of the arrays of `NGramCounts`
 
 

@@ -28,7 +28,7 @@ from dpcli.train.tasks.lm_models import logits, lora
 if TYPE_CHECKING:
     from dpcli.train.plan.settings_language import Lora
 
-PASS_BYTES = 2 * 2**30  # most memory of a joint pass, in addition to the model
+PASS_BYTES = 2 * 2**30  # most memory of a joint pass, in addition to the model; arbitrary, more adapters in a pass save time
 PADDING = -100  # label of padding, which cross_entropy ignores
 Adapter = Mapping[str, Tensor]  # parameter name -> low-rank matrix
 
@@ -190,7 +190,7 @@ class Transformer:
                 if "lora_B" in name:
                     value.zero_()
                 else:
-                    nn.init.kaiming_uniform_(value, a=5**0.5)
+                    nn.init.kaiming_uniform_(value, a=5**0.5)  # as torch initialises a linear layer
         return model
 
     def _require_tuning(self) -> Tuning:

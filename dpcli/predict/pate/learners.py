@@ -1,8 +1,9 @@
 """Learners: the functions that fit a classifier to the records of a teacher, or of the student.
 
-A learner is a classifier of scikit-learn (`SKLEARN`), or a function written by the user. It gets inputs (n, width) and labels (n,), and
-returns a model that predicts probabilities of labels, or only labels. A teacher's records are private: no message quotes an error of a
-learner or of its model, which may quote a record.
+A *teacher* is fitted to a shard of the private data (teachers.py), the *student* to public inputs with released labels (student.py). A
+learner is a classifier of scikit-learn (`SKLEARN`), or a function written by the user. It gets inputs (n, width) and labels (n,), and
+returns a model that predicts probabilities of labels, or only labels. Its settings affect accuracy and time alone: the guarantee holds for
+any votes. A teacher's records are private: no message quotes an error of a learner or of its model, which may quote a record.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The [pate] table and its plan: the numbers of queries and answers of a voting session, and their cost.
 
 Teachers are models, each trained on its own shard of private data. They vote on public *queries*; the noisy vote gives an *answer*, with
-some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. The plan is
-fixed before any vote is read: numbers of queries and answers that depended on votes would reveal them. Only the keys in FREE_KEYS may
-change once a label is released. The annotations of the keys are explained in base/fields.py.
+some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. A *session*
+(pate_session.py) is everything that one charge pays for. Its plan is fixed before any vote is read: numbers of queries and answers that
+depended on votes would reveal them. If the budget does not pay for all answers of the file, the plan has as many as it pays for
+(`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. The annotations of the keys are explained in
+base/fields.py.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ LEARNER = Constraint(
     lambda text: text in LEARNERS or _function(text),
     (("pattern", f"^({'|'.join(LEARNERS)})$|^{FUNCTION}$"),),
 )
+# Limits that were chosen by hand, and affect memory alone.
 TEACHERS = up_to(10**6, "10^6")
 CLASSES = Constraint("a whole number from 2 to 10^5", lambda x: 2 <= x <= 10**5, (("minimum", 2), ("maximum", 10**5)))
 ORDER = Constraint("a number > 1", lambda x: x > 1, (("exclusiveMinimum", 1),))
@@ -222,13 +225,13 @@ class Pate:
 
     @property
     def labels(self) -> int:
-        """Return the number of labels: `classes`, which may be left out for digits, of which there are 10."""
+        """Return the number of labels: `classes`, or 10 for the data set digits, where it may be left out."""
         return self.classes or 10
 
 
 # Keys that may change after the first label is released, as no label depends on them.
 FREE_KEYS = ("output", "test", "accounting", "sanitise")
-# Keys on which the teachers, and their votes, depend.
+# Keys on which the teachers depend, and those on which their votes depend. Votes made with other values of them are refused or made anew.
 TEACHER_KEYS = ("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden")
 VOTE_KEYS = frozenset({*TEACHER_KEYS, "queries", "held_out", "pool"})
 
@@ -241,7 +244,7 @@ class VotingPlan(PredictionPlan, PricedSession):
         pipeline: Pipeline of the file, limited to the number of answers that the budget allows.
         account: Account of that pipeline, which holds for any votes.
         queries, answers: Largest numbers of queries and of answers.
-        stated: Number of answers that the file states.
+        stated_answers: Number of answers that the file states.
         as_filed: Account of the file as written, with that number of answers.
         diagnostics: Findings of the lint rules about the file.
     """
@@ -252,7 +255,7 @@ class VotingPlan(PredictionPlan, PricedSession):
     pate: Pate
     queries: int
     answers: int
-    stated: int
+    stated_answers: int
     as_filed: Account
     diagnostics: tuple[Diagnostic, ...]
 

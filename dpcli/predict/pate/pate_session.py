@@ -1,6 +1,9 @@
 """A voting session of `dpcli pate label`: the queries of a [pate] table are answered by noisy votes of teachers, in parts.
 
-Every query is charged, whether or not it is answered (aggregators.py), and no query is put twice. Each step is recorded durably in the
+A *teacher* is a model of one shard of private data, and votes for one label of each public *query*. The noisy vote of all teachers gives
+the *answer*, with a threshold only if it is clear enough (aggregators.py). A *session* is everything that one charge pays for; the
+*ledger*, if there is one, is the record of what was spent on a dataset. The *student* is a public model that learns from the labels
+(student.py). Every query is charged, whether or not it is answered, and no query is put twice. Each step is recorded durably in the
 transcript (transcript.py) before the next step begins, so that a session that was interrupted continues where it stopped. The session ends
 by releasing the cost given the votes, if [pate] has `sanitise` (vote_release.py), and by writing labels.csv and the statement.
 """
@@ -18,8 +21,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, open_transcript, read_transcript
 from dpcli.predict.pate.vote_files import read_votes
-from dpcli.predict.pate.vote_release import require_sanitisable, sanitise, sanitised
-from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
+from dpcli.predict.pate.vote_release import read_sanitised, require_sanitisable, sanitise
+from dpcli.predict.prediction_session import STATEMENT, AnswerLimit, Report, begin_session, require_count_of
 from dpcli.sessions.charged import commit, existing_session, require_same_ledger
 from dpcli.sessions.folder import exclusive, replace_file
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.pate.pate_plan import VotingPlan
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
     from dpcli.predict.vote_counts import VoteCounts
     from dpcli.random.streams import Stream
 
@@ -45,14 +48,14 @@ class SessionOutcome:
         queries: Number of queries in the votes, limited to the number that the file pays for. For a session that had ended before, the
             number that it asked, or the number that the file pays for if it used all answers.
         had_ended: Whether the session had ended before, so that no query was put now.
-        fitting: Account of a file that would pay for exactly these queries; None if the session's file pays for no more.
+        exact_account: Account of a file that would pay for exactly these queries; None if the session's file pays for no more.
     """
 
     plan: VotingPlan
     transcript: Transcript
     queries: int
     had_ended: bool
-    fitting: Account | None
+    exact_account: Account | None
 
 
 def hold_session(
@@ -82,7 +85,7 @@ def hold_session(
     with exclusive(plan.folder):
         transcript = read_transcript(plan)
         if transcript is not None:
-            _require_same(plan, transcript, ledger, insecure_seed is None)
+            _require_same(plan, transcript, ledger, private=insecure_seed is None)
         had_ended = transcript is not None and transcript.closed
         needs_votes = transcript is None or not transcript.closed or _awaits_release(plan, transcript)
         votes = read_votes(plan) if needs_votes else None
@@ -98,7 +101,7 @@ def hold_session(
             queries = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
         _write_outputs(plan, transcript)
         commit(transcript.session, ledger)
-        return SessionOutcome(plan, transcript, queries, had_ended, _fitting_account(plan, queries))
+        return SessionOutcome(plan, transcript, queries, had_ended, _exact_account(plan, queries))
 
 
 def _awaits_release(plan: VotingPlan, transcript: Transcript) -> bool:
@@ -106,7 +109,7 @@ def _awaits_release(plan: VotingPlan, transcript: Transcript) -> bool:
     return plan.pate.sanitise is not None and transcript.private and transcript.sanitised is None
 
 
-def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
+def _exact_account(plan: VotingPlan, queries: int) -> Account | None:
     """Return the account of a file that pays for this number of queries; None if the plan pays for no more."""
     from dpcli.analysis.account import account
 
@@ -140,18 +143,18 @@ def _continue_session(
     inputs = {"votes": votes.digest()}
     if plan.pate.queries is not None:
         inputs["queries"] = queries_digest(query_inputs(plan.pate, plan.path))
-    counts = [
-        AnswerCount(plan.queries, "queries"),
-        AnswerCount(plan.answers, name="answers"),
-        AnswerCount(1, name="sanitised costs"),
+    limits = [
+        AnswerLimit(plan.queries, "queries"),
+        AnswerLimit(plan.answers, name="answers"),
+        AnswerLimit(1, name="sanitised costs"),
     ]
     resume = existing_session(plan.folder) is not None
-    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, inputs, counts, resume=resume, moved=moved)
-    file = open_transcript(plan, session, insecure_seed is None)
+    session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, inputs, limits, resume=resume, moved=moved)
+    file = open_transcript(plan, session, private=insecure_seed is None)
     if not file.content.closed:
-        rounds = QueryRounds(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
-        rounds.record_lost()
-        rounds.ask(report)
+        parts = QueryParts(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
+        parts.record_lost()
+        parts.ask_remaining(report)
         file.add({"what": "end"})
     sanitise(plan, votes, file, costs)
     return file.content
@@ -163,14 +166,14 @@ def _query_count(plan: VotingPlan, votes: VoteCounts) -> int:
 
 
 def _stream(insecure_seed: int | None, charged: int) -> Stream:
-    """Return the source of the noise. With a seed, it depends on the number of queries that were charged before."""
+    """Return the source of the noise. With a seed, it depends on the number of queries charged before, so that no noise is repeated."""
     from dpcli.random.streams import SeededStream, SystemStream
 
     return SystemStream() if insecure_seed is None else SeededStream(insecure_seed, charged)
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRounds:
+class QueryParts:
     """The queries of a voting session, which are put in parts.
 
     Attributes:
@@ -181,8 +184,8 @@ class QueryRounds:
     plan: VotingPlan
     votes: VoteCounts
     file: TranscriptFile
-    queries: QueryBudget
-    answers: QueryBudget
+    queries: AnswerCounter
+    answers: AnswerCounter
     stream: Stream
     predict: Predict | None
 
@@ -191,36 +194,36 @@ class QueryRounds:
         content, charged = self.file.content, self.queries.taken()
         require_count_of(self.file.path, len(content), self.queries)
         if len(content) < charged:
-            self.file.ask(len(content), charged, None)
+            self.file.record_charge(len(content), charged, None)
         lost = [query for query in content.lost if query not in content.answered]
         if lost:
-            self.file.answer(lost)
+            self.file.record_answers(lost)
 
-    def ask(self, report: Report) -> None:
+    def ask_remaining(self, report: Report) -> None:
         """Ask the queries in parts, from the first query that was never charged."""
         queries = _query_count(self.plan, self.votes)
         part = -(-queries // PARTS)
         while (first := self.queries.taken()) < queries and self.answers.taken() < self.answers.total:
             stop = min(first + part, queries)
-            self.put(first, stop)
+            self.ask_part(first, stop)
             report(stop, queries)
 
-    def put(self, first: int, stop: int) -> None:
+    def ask_part(self, first: int, stop: int) -> None:
         """Ask queries first to stop - 1: charge them, compare with the threshold, charge the answers, and release them."""
         predictions = None if self.predict is None else self.predict(self.file.content, first, stop)
         largest = self.votes.largest[first:stop] if predictions is None else self.votes.differences(first, predictions)
         self.queries.take(stop - first)
-        self.file.ask(first, stop, predictions)
+        self.file.record_charge(first, stop, predictions)
         remaining = self.answers.total - self.answers.taken()
         reached = np.flatnonzero(self.plan.aggregator.reached(largest, self.stream))
         answered = [first + index for index in reached[:remaining].tolist()]
         labels: dict[int, int] = {}
         if answered:
             self.answers.take(len(answered))
-            self.file.answer(answered)
+            self.file.record_answers(answered)
             winners = self.plan.aggregator.winners(self.votes.counts[answered], self.stream)
             labels = dict(zip(answered, winners, strict=True))
-        self.file.outcome(first, stop, labels, self._student_labels(predictions, first, labels))
+        self.file.record_outcome(first, stop, labels, self._student_labels(predictions, first, labels))
 
     def _student_labels(self, predictions: Array | None, first: int, labels: dict[int, int]) -> dict[int, int]:
         """Return the student's confident labels of unanswered queries. They depend only on public inputs and released labels."""
@@ -238,10 +241,10 @@ def _write_outputs(plan: VotingPlan, content: Transcript) -> None:
     from dpcli.predict.documents.statements import pate_statement
 
     rows = [(query, label, "teachers") for query, label in content.labels.items()]
-    rows += [(query, label, "student") for query, label in content.reinforced.items()]
+    rows += [(query, label, "student") for query, label in content.student_labels.items()]
     text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))
     replace_file(os.path.join(plan.folder, LABELS), text.encode())
     published = plan.pate.accounting == "data-dependent"
-    markdown, machine = pate_statement(plan, content, sanitised(plan, content) if published else None)
+    markdown, machine = pate_statement(plan, content, read_sanitised(plan, content) if published else None)
     replace_file(os.path.join(plan.folder, STATEMENT), markdown.encode())
     replace_file(os.path.join(plan.folder, STATEMENT_JSON), (json.dumps(machine, indent=2) + "\n").encode())

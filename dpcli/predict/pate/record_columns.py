@@ -1,7 +1,8 @@
 """Columns of private or public records, as files, functions and data sets give them, for records.py.
 
 A *source* is "digits" (a data set of scikit-learn), a .npz, .csv or .parquet file, or module:function. Its *columns* are arrays by name, of
-which "inputs" and "labels" are what a teacher learns from; others name the owner or the shard of each record. No message quotes a record.
+which "inputs" and "labels" are what a *teacher*, a model of one shard of private records, learns from; others name the owner or the shard
+of each record. No message quotes a record.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Colu
 
 
 def _numbers(file_path: str, values: list[Any]) -> Array:
-    """Return the values of a column as floats. Raises InputError, which quotes none of them, if one is not a number."""
+    """Return the values of a column as floats. Raises InputError if a value is not a number; the message quotes no value."""
     try:
         return np.asarray(values, dtype=np.float64).reshape(len(values))
     except (ValueError, TypeError, OverflowError):

@@ -1,8 +1,10 @@
 """Records of a [pate] table: the private records of each teacher, and the queries and test records, which the file declares public.
 
-All private records of a unit go to one teacher (`records_by_teacher`), so that one change of a unit retrains one teacher. *Held-out*
-records are a share of the private data that the file declares public. No error message quotes a record. `path` is the path of the pipeline
-file: relative names start from its folder, and most messages begin with it.
+A *teacher* is a model of one shard of the private records, and votes on the labels of the *queries* (teachers.py). All private records of a
+unit of privacy go to one teacher (`records_by_teacher`), so that one change of a unit retrains one teacher. *Held-out* records are a share
+of the private data that the file declares public. The *student* is a public model that learns from the labels of the queries (student.py).
+No error message quotes a record. `path` is the path of the pipeline file: relative names start from its folder, and most messages begin
+with it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.stated import held_out_interval
@@ -124,8 +126,15 @@ def _is_held_out(pate: Pate, count: int) -> BoolArray:
     return np.asarray(np.arange(count) % held_out_interval(pate.held_out, "pate.held_out") == 0, dtype=np.bool_)
 
 
-def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
-    """Return the held-out records that are queries, which are evenly spread, and the test records.
+class HeldOut(NamedTuple):
+    """The held-out records: the queries, and the records that test the student."""
+
+    queries: Records
+    tests: Records
+
+
+def _held_out(pate: Pate, path: str) -> HeldOut:
+    """Return the held-out records. The queries are evenly spread among them.
 
     Raises InputError if the records cannot be read, or `pate.pool` is not a number of queries from 1 to the number of held-out records.
     """
@@ -137,7 +146,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
         raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the number of held-out records, found {pool}")
     is_query = np.zeros(len(public), dtype=bool)
     is_query[np.arange(pool) * len(public) // pool] = True
-    return public.at(is_query), public.at(~is_query)
+    return HeldOut(public.at(is_query), public.at(~is_query))
 
 
 def query_inputs(pate: Pate, path: str) -> Array:
@@ -145,8 +154,7 @@ def query_inputs(pate: Pate, path: str) -> Array:
     if pate.queries is None:
         raise InputError(f"{path}: pate.queries: set it to the inputs of the queries")
     if pate.queries == HELD_OUT:
-        queries, _ = _held_out(pate, path)
-        return queries.inputs
+        return _held_out(pate, path).queries.inputs
     columns = read_records(pate.queries, path, pate.label, with_labels=False)
     return inputs_of(columns, pate.shift, f"{path}: pate.queries")
 
@@ -165,5 +173,5 @@ def public_test_records(pate: Pate, path: str) -> Records | None:
         return None
     if pate.test != HELD_OUT:
         return _labelled_records(pate, pate.test, "test", path)[0]
-    _, tests = _held_out(pate, path)
+    tests = _held_out(pate, path).tests
     return tests if len(tests) else None

@@ -1,8 +1,9 @@
 """The student of `dpcli pate student`, which learns from released labels and public inputs. This costs no further privacy.
 
-Only labels that the noisy vote released, and public inputs, may enter: the student is published. Its own predictions may label the
-remaining queries (*pseudo-labels*). With `check = "student"`, a student is also trained during the session of `dpcli pate label`: the
-threshold then compares the votes with its prediction (`predictor`), and confident predictions label unanswered queries (*reinforced*).
+A *query* is a public input that teachers, fitted to private data, labelled by a noisy vote (pate_session.py). Only labels that this vote
+released, and public inputs, may enter: the student is published. Its own predictions may label the remaining queries (*pseudo-labels*).
+With `check = "student"`, a student is also trained during the session of `dpcli pate label`: the threshold then compares the votes with its
+prediction (`predictor`), and confident predictions label unanswered queries (`Transcript.student_labels`).
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _fitted(plan: VotingPlan, records: Records) -> Learnt:
 
 def _released_records(transcript: Transcript, inputs: Array) -> Records:
     """Return the queries with a label, in their order. A label was released, or predicted by the student during the session."""
-    labels = {**transcript.reinforced, **transcript.labels}
+    labels = {**transcript.student_labels, **transcript.labels}
     queries = np.array(sorted(labels), dtype=int)
     return Records(inputs[queries], np.array([labels[query] for query in queries.tolist()], dtype=int))
 
@@ -109,7 +110,7 @@ def _released_records(transcript: Transcript, inputs: Array) -> Records:
 def _pseudo_labels(student: Learnt, labelled: Records, transcript: Transcript, inputs: Array) -> Records:
     """Return the queries without a label, with labels that the student predicts."""
     is_unlabelled = np.ones(len(inputs), dtype=bool)
-    is_unlabelled[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
+    is_unlabelled[np.array(sorted({**transcript.student_labels, **transcript.labels}), dtype=int)] = False
     unlabelled = inputs[is_unlabelled]
     if isinstance(student, Constant) or not len(unlabelled):
         return labelled.at(slice(0, 0))

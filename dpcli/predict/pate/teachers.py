@@ -1,10 +1,11 @@
 """The fit of the teachers of `dpcli pate fit`: models that vote on the public queries, each trained on its own shard of private records.
 
-Each teacher learns in a process of its own (shard_processes.py) and labels every query. Only its labels are saved, in the folder
-`teachers`; its model is dropped. made.json there has a digest of the data, the learner and the queries: as long as it is the same, a
-teacher whose labels are saved is not fitted again. Nothing is charged, as nothing is released: votes are as private as the records.
+A *shard* has all records of some units of privacy (records.py). Each teacher learns in a process of its own (shard_processes.py) and labels
+every query. Only its labels are saved, in the folder `teachers`; its model is dropped. made.json there has a digest of the data, the
+learner and the queries: as long as it is the same, a teacher whose labels are saved is not fitted again. Nothing is charged, as nothing is
+released: votes are as private as the records.
 
-torchrun may start several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each process fits some of the teachers, and
+torchrun may start several processes, called ranks (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each fits some of the teachers, and
 writes their votes to a folder that all processes share. The first process locks the folder, decides which teachers are to be fitted, and
 counts the votes when all teachers are fitted. If a process dies, the others fail at once.
 """
@@ -83,7 +84,7 @@ class TeacherWork:
         def labels(records: Records) -> Array:
             return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
 
-        return Preparation("", labels)  # of learners there is no content to compare
+        return Preparation("", labels)  # A learner has no content that could be compared between processes.
 
 
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) -> Teachers:
@@ -174,7 +175,6 @@ def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
 
 
 def _has_digest(folder: str, digest: str) -> bool:
-    """Return whether the teachers in a folder have this digest."""
     try:
         with open(os.path.join(folder, DIGEST_FILE), encoding="utf-8") as file:
             return bool(json.load(file).get("of") == digest)

@@ -1,9 +1,11 @@
 """The transcript of a voting session (pate_session.py): what was charged and what was answered.
 
-It is a file of lines of JSON, of which the first names the session's run:
+Teachers vote on public *queries*, and a noisy vote gives each an *answer*, or none if it does not reach the threshold. If
+[pate] says so, a *student*, a model that learns from the labels, predicts them as well (student.py). A *session* is everything that one
+charge pays for. Its transcript is a file of lines of JSON, of which the first names the session's run:
 
     {"what": "ask", "queries": [0, 3]}         queries 0 to 2 are charged, before noise is drawn for any of them
-    {"what": "answer", "of": [0, 2]}           so are the answers to the two whose noisy count reached the threshold, if there is one
+    {"what": "answer", "of": [0, 2]}           the answers to queries 0 and 2, which reached the threshold, are charged as well
     {"what": "outcome", "queries": [0, 3], "labels": {"0": 7, "2": 1}}
     {"what": "end"}
 
@@ -42,9 +44,9 @@ class Transcript:
         queries: Queries that were charged, in their order.
         answered: Queries whose answer was charged.
         labels: Released labels, by query.
-        ended: Queries that have an outcome.
+        ended: Queries that have an outcome: a label, or none as the threshold was not reached.
         predictions: Predictions of the student for a query before it was asked, by query.
-        reinforced: Labels that the student itself predicted, by query.
+        student_labels: Labels of unanswered queries that the student predicted with confidence, by query.
         sanitised: Line about the release of the cost given the votes (vote_release.py); None if there is no such line.
         closed: Whether the session has ended, so that no further query is put.
     """
@@ -56,7 +58,7 @@ class Transcript:
     labels: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
     predictions: dict[int, list[float]] = field(default_factory=dict)
-    reinforced: dict[int, int] = field(default_factory=dict)
+    student_labels: dict[int, int] = field(default_factory=dict)
     sanitised: dict[str, Any] | None = None
     closed: bool = False
 
@@ -64,7 +66,7 @@ class Transcript:
         return len(self.queries)
 
     @property
-    def charged(self) -> list[bool]:
+    def answer_charged(self) -> list[bool]:
         """Return, for each query, whether its answer was charged."""
         return [query in self.answered for query in self.queries]
 
@@ -85,7 +87,7 @@ class Transcript:
                 self.answered.update(line["of"])
             case "outcome":
                 self.labels.update({int(query): label for query, label in line["labels"].items()})
-                self.reinforced.update({int(query): label for query, label in line.get("reinforced", {}).items()})
+                self.student_labels.update({int(query): label for query, label in line.get("reinforced", {}).items()})
                 self.ended.update(range(first, stop))
             case "sanitised":
                 self.sanitised = dict(line)
@@ -106,23 +108,23 @@ class TranscriptFile:
         add_line(self.path, line)
         self.content.apply(line)
 
-    def ask(self, first: int, stop: int, predictions: Iterable[Iterable[float]] | None) -> None:
+    def record_charge(self, first: int, stop: int, predictions: Iterable[Iterable[float]] | None) -> None:
         """Record the charge of queries first to stop - 1, before noise is drawn for any of them."""
         line: dict[str, Any] = {"what": "ask", "queries": [first, stop]}
         if predictions is not None:
             line["predictions"] = [[float(value) for value in prediction] for prediction in predictions]
         self.add(line)
 
-    def answer(self, queries: Sequence[int]) -> None:
+    def record_answers(self, queries: Sequence[int]) -> None:
         """Record the charge of the answers to queries, before noise is drawn for any of them."""
         self.add({"what": "answer", "of": [int(query) for query in queries]})
 
-    def outcome(self, first: int, stop: int, labels: Mapping[int, int], reinforced: Mapping[int, int]) -> None:
+    def record_outcome(self, first: int, stop: int, labels: Mapping[int, int], student_labels: Mapping[int, int]) -> None:
         """Record the outcome of queries first to stop - 1: the labels of those that were answered."""
         line: dict[str, Any] = {"what": "outcome", "queries": [first, stop]}
         line["labels"] = {str(query): label for query, label in labels.items()}
-        if reinforced:
-            line["reinforced"] = {str(query): label for query, label in reinforced.items()}
+        if student_labels:
+            line["reinforced"] = {str(query): label for query, label in student_labels.items()}
         self.add(line)
 
 

@@ -1,8 +1,9 @@
 """The costs of a voting session given its votes, for the owner of the data. The guarantee is the account that holds for any votes.
 
-Where the teachers agree, a noisy vote costs less than its worst case, so an epsilon *given the votes* can be smaller; but it depends on
-private data and is itself private. `expected` averages over the noise before a session, and `realised` uses what was answered. Only
-`sanitised` may be released: it has noise, and is charged.
+Teachers of disjoint shards of private data vote on public queries (pate_session.py). Where they agree, a noisy vote costs less than its
+worst case, so an epsilon *given the votes* can be smaller; but it depends on private data and is itself private. `vote_account` computes it
+for `dpcli pate account`. `expected` averages over the noise before a session, and `realised` uses what was answered. Only `sanitised` may
+be released: it has noise, and is charged (vote_release.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dpcli.base.errors import CannotCertify
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.pate.transcript import read_transcript
 from dpcli.predict.pate.vote_files import read_votes
-from dpcli.predict.pate.vote_release import Sanitised, realised_costs, sanitised
+from dpcli.predict.pate.vote_release import Sanitised, read_sanitised, realised_costs
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -80,7 +81,7 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
         realised = _epsilon(realised_costs(plan, votes, transcript), plan)
     answers = len(transcript.answered)
     as_planned = account(plan.with_limits(len(transcript), answers)) if answers else None
-    return VoteAccount(plan, votes, expected, realised, as_planned, sanitised(plan, transcript))
+    return VoteAccount(plan, votes, expected, realised, as_planned, read_sanitised(plan, transcript))
 
 
 def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:

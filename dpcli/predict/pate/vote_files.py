@@ -1,8 +1,9 @@
 """Files of votes: those that users provide, whose numbers are checked, and those that fitted teachers write to a session's folder.
 
-A row of votes belongs to one query and becomes a count for each label. Votes are as private as the records, so messages quote none (only a
-first line 0,1,2,... of a csv, which may be names). A csv with such a line, or with a blank one, is refused, since later answers might be
-about other queries. votes.json says from which teachers and queries votes.npy was made.
+*Teachers*, models of disjoint shards of private records, vote on the labels of public *queries* (teachers.py). A row of votes belongs to
+one query and becomes a count for each label. Votes are as private as the records, so messages quote none (only a first line 0,1,2,... of a
+csv, which may be names). A csv with such a line, or with a blank one, is refused, since later answers might be about other queries.
+votes.json says from which teachers and queries votes.npy was made.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dpcli.train.tasks.user_code import relative_to_file
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
 
-LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # largest sizes in bytes
+LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # largest sizes in bytes, which limit memory and time alone
 
 VOTES, ORIGIN = "votes.npy", "votes.json"  # files in a session's folder: the votes; the digests of their teachers and queries
 
@@ -81,7 +82,7 @@ def _npy(file_path: str, shown: str) -> Any:
 def _csv(file_path: str, shown: str) -> Any:
     """Read rows, with or without names in the first line. A line without a row is an error, as it would shift all later rows.
 
-    So is a first line 0,1,2,..., because other programs write it as the names of columns without names.
+    A first line 0,1,2,... is an error as well: other programs write it for columns without names.
     """
     try:
         with open(file_path, encoding="utf-8-sig") as file, warnings.catch_warnings():

@@ -1,8 +1,12 @@
 """The cost of a voting session given its votes, and the release of that cost (`sanitise` in [pate]).
 
+Teachers vote on public queries, and a noisy vote gives each answer (pate_session.py, which calls `sanitise` at the end of a session and
+`require_sanitisable` before its charge). The *transcript* of the session records charges, answers and the release (transcript.py).
+
 The cost given the votes, D, is a Renyi divergence (aggregators.py), and private. It may be released once, as D + c S + sigma S' Z. Z is
-standard normal, S is the smooth sensitivity of D at beta, and S' = S (1 + c (e^beta - 1)) is the smooth sensitivity of D + c S. The factor
-c is chosen so that the release is below D + S with probability `failure`. The release itself costs `release_cost`.
+standard normal, S is the smooth sensitivity of D at beta (vote_sensitivity.py), and S' = S (1 + c (e^beta - 1)) is the smooth sensitivity
+of D + c S. The factor c is chosen so that the release is below D + S with probability `failure`. The release itself costs
+`cost_of_release`, for which an *entry* of type rdp, a [[mechanism]] table of the pipeline file, pays.
 
 The release must be above D + S, and not only above D. D bounds the divergence of the session's outcome from the outcome with neighbouring
 votes. The reverse divergence is bounded by the D of the neighbouring votes, which is at most D + S, and may be larger than D: for votes of
@@ -34,13 +38,13 @@ if TYPE_CHECKING:
     from dpcli.predict.aggregators import VoteCosts
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript, TranscriptFile
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
     from dpcli.predict.vote_bounds import Counts
     from dpcli.predict.vote_counts import VoteCounts
 
-ROUNDING = 1e-9  # S is raised by this relative amount, which exceeds its rounding error.
-COST_ROUNDING = 1e-14  # The cost of a release is raised by this relative amount, which exceeds its rounding error.
-DIGITS = 6  # significant digits of the released number
+# Relative amounts by which S, and the cost of a release, are raised. They exceed the rounding errors: smaller ones would touch soundness.
+ROUNDING, COST_ROUNDING = 1e-9, 1e-14
+DIGITS = 6  # significant digits of the released number, which is rounded up (`round_up`)
 SLACK = 1e-9  # The entry that pays may be this relative amount below the cost of the release, as the file states a rounded number.
 
 
@@ -62,7 +66,7 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, transcript: Transcript) 
         )
     if queries.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
-    answered = np.array(transcript.charged, dtype=float)
+    answered = np.array(transcript.answer_charged, dtype=float)
     return plan.aggregator.cost(votes.counts[queries], compared_numbers(votes, transcript)[queries], answered)
 
 
@@ -94,7 +98,7 @@ class ReleaseParameters:
     failure: float
 
 
-def release_cost(release: ReleaseParameters) -> float:
+def cost_of_release(release: ReleaseParameters) -> float:
     """Return the Renyi divergence of the release at its order: the cost of Gaussian noise in proportion to the smooth sensitivity.
 
     It is infinite if sigma is so small that the cost overflows. Raises CannotCertify if the order is not between 1 and 1 / (2 beta).
@@ -108,7 +112,7 @@ def release_cost(release: ReleaseParameters) -> float:
     return (shift + change_of_scale) * (1.0 + COST_ROUNDING)
 
 
-def released_cost(cost: float, smooth: float, release: ReleaseParameters, normal: float) -> float:
+def noisy_cost(cost: float, smooth: float, release: ReleaseParameters, normal: float) -> float:
     """Return the number D + c S + sigma S' Z that is released.
 
     Args:
@@ -166,13 +170,13 @@ def require_sanitisable(plan: VotingPlan) -> None:
     release = _release(plan)
     if release is None:
         return
-    _require_paid(plan, release, release_cost(release))
+    _require_paid(plan, release, cost_of_release(release))
     raising_factor(release)
     no_counts = np.zeros((0, plan.pate.labels), dtype=np.int64)
     _by_distance(plan, no_counts, np.zeros(0), release)
 
 
-def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: QueryBudget) -> None:
+def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, counter: AnswerCounter) -> None:
     """Release the cost of an ended session once, and write it to the transcript. The release is counted before its noise is drawn.
 
     Nothing is released if the file does not ask for it, or if the noise of the session can be reproduced, so that the labels have no finite
@@ -182,14 +186,14 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
     if release is None or file.content.sanitised is not None or not file.content.private:
         return
     try:
-        count.take()
+        counter.take()
         released = asdict(_draw_release(plan, votes, file.content, release))
     except (Denied, CannotCertify):
         released = {}
     file.add({"what": "sanitised", "of": _digest(file.content, release), **released})
 
 
-def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
+def read_sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
     """Return the release of a session; None if none was made, or it was lost, so that the statement has the guarantee alone.
 
     Raises InputError if the file now describes a release with other parameters.
@@ -242,7 +246,7 @@ def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: ReleasePa
         return "an entry that is sampled, partitioned or part of another entry, although votes depend on all data"
     for order, value in zip(entry.spec.orders, entry.spec.values, strict=True):
         try:
-            least = release_cost(replace(release, order=order)) * (1.0 - SLACK)
+            least = cost_of_release(replace(release, order=order)) * (1.0 - SLACK)
         except CannotCertify:
             return f"the order {order:g}, at which the release has no finite cost"
         if value < least:
@@ -267,8 +271,8 @@ def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, r
     largest = compared_numbers(votes, transcript)[np.array(transcript.queries, dtype=int)]
     smooth = smooth_bound(_by_distance(plan, answered, largest, release), release.beta)
     normal = float(normal_noise(SystemStream(), 1)[0])
-    released = round_up(released_cost(cost, smooth, release, normal))
-    return Sanitised(released, release_cost(release), release.order, release.failure)
+    released = round_up(noisy_cost(cost, smooth, release, normal))
+    return Sanitised(released, cost_of_release(release), release.order, release.failure)
 
 
 def round_up(value: float) -> float:

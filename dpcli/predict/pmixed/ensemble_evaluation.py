@@ -1,9 +1,11 @@
 """The perplexities that `dpcli pmixed evaluate` compares, on a text declared public.
 
-PMixED deals the private texts out to shards and fits one model on each. To draw a token, it samples some of these models and projects each
-towards the public model. A mode says how: `Sound` keeps it within a radius, which limits epsilon; `Paper` is the published protocol, which
-has no guarantee. Both are compared with the public model, with one model without privacy and, where dpcli can train it, with one
-differentially private model. An ablation measures the ensemble at other values of one parameter, with the radius solved for each.
+PMixED deals the private texts out to *shards* and fits one model on each, in addition to a *public model* (the *public side* is this model
+with its vocabulary, public_side.py). To draw a token, it samples some of the fitted models and projects each towards the public model. A
+*mode* says how (model_ensemble.py): `Sound` keeps it within a *radius*, which limits epsilon; `Paper` is the published protocol, which has
+no guarantee. Both are compared with the public model, with one model without privacy and, where dpcli can train it, with one differentially
+private model (private_baseline.py). An *ablation* measures the ensemble at other values of one parameter, its *axis*, with the radius
+solved for each. The *perplexity* is e to the mean loss per token: smaller is better (token_losses.py).
 
 All perplexities but the public model's depend on the private texts, and none is charged. They are for the operator, and are no release.
 """
@@ -127,8 +129,8 @@ def evaluate(
         fitted = _fit_models(plan, side, processes) if models is None else models.members
         records = _test_records(plan, side, tokens)
         public_losses = losses(side.model, records, plan.pmixed.temperature)
-        evaluator = Evaluator(plan, side, processes, records, public_losses, stream or SystemStream(), epsilon, delta, report)
-        return evaluator.evaluation(fitted, axis, values)
+        measurer = Measurer(plan, side, processes, records, public_losses, stream or SystemStream(), epsilon, delta, report)
+        return measurer.measure_all(fitted, axis, values)
 
 
 def _fit_models(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
@@ -178,8 +180,8 @@ class AblationCase(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluator:
-    """Measures models on the test text of one plan.
+class Measurer:
+    """Measures the losses of models on the test text of one plan.
 
     Attributes:
         records: Records of the test text, as tokens.
@@ -196,7 +198,7 @@ class Evaluator:
     delta: float
     report: Report
 
-    def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
+    def measure_all(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
         """Measure all methods, and the ablation.
 
         The fitted models are evaluated in one pass over the text, for all methods and points together. Only in an ablation over the number
@@ -225,10 +227,10 @@ class Evaluator:
         """Return the methods of drawing tokens from the ensemble of the file: its own projection first, the published protocol last."""
         names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
         methods = [
-            EnsembleMethod(f"PMixED, {name}", "sound", self.epsilon, _sound(self.plan, self.plan.spec.radius, name))
+            EnsembleMethod(f"PMixED, {name}", "sound", self.epsilon, _sound_mode(self.plan, self.plan.spec.radius, name))
             for name in names
         ]
-        published = _published(self.plan, self.epsilon, self.delta)
+        published = _published_mode(self.plan, self.epsilon, self.delta)
         if published is not None:
             methods.append(EnsembleMethod("published protocol (no guarantee)", "paper", None, published))
         return methods
@@ -238,8 +240,8 @@ class Evaluator:
         plan = _varied_plan(self.plan, axis, value)
         epsilon = value if axis == "epsilon" else self.epsilon
         radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
-        sound = _sound(plan, radius, plan.pmixed.projection)
-        return AblationCase(plan, value, radius, sound, _published(plan, epsilon, self.delta))
+        sound = _sound_mode(plan, radius, plan.pmixed.projection)
+        return AblationCase(plan, value, radius, sound, _published_mode(plan, epsilon, self.delta))
 
     def _losses_by_mode(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> dict[SampledMode, list[Array]]:
         """Return the losses of each mode on each record, in one pass over the text. Equal modes are measured once."""
@@ -297,13 +299,13 @@ class Evaluator:
         return private
 
 
-def _sound(plan: PmixedPlan, radius: float, projection: str) -> SampledMode:
-    """Return the sound protocol of the plan with a radius and the projection of this name (a key of `PROJECTIONS`)."""
+def _sound_mode(plan: PmixedPlan, radius: float, projection: str) -> SampledMode:
+    """Return the sound mode of the plan with a radius and the projection of this name (a key of `PROJECTIONS`)."""
     return SampledMode(Sound(radius, PROJECTIONS[projection]), plan.spec.model_rate)
 
 
-def _published(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMode | None:
-    """Return the published protocol for this epsilon and delta.
+def _published_mode(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMode | None:
+    """Return the mode of the published protocol for this epsilon and delta.
 
     The result is None if delta is 0, or if converting from Renyi order `order` to delta already costs more than epsilon, so nothing is left
     to spend.

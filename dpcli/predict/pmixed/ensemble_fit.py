@@ -1,8 +1,10 @@
 """The fit of an ensemble by `dpcli pmixed fit`: one model for each shard of the private texts, fine-tuned without noise.
 
-The models are private: only tokens that are drawn from them are released (model_ensemble.py). All tokens that may ever be drawn are charged
-before any model is fitted. The folder of a fit has the session (run.json), the learnt parameters of each model (shard-0000.model, ...) and,
-written last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
+A *shard* is the part of the private texts from which one model learns (shard_models.py). The models are private: only tokens that are drawn
+from them are released (model_ensemble.py). All tokens that may ever be drawn are charged before any model is fitted, to the *ledger*, the
+record of what was spent on a dataset, if there is one; a *window* restricts the texts to some blocks of that dataset, such as days. The
+folder of a fit has the *session*, which is everything that this charge pays for (run.json), the learnt parameters of each model
+(shard-0000.model, ...) and, written last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.public_side import public_side
-from dpcli.predict.pmixed.shard_models import cut_records, private_texts, rehearse, shard_texts, teach_shards, tuning_processes
-from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
+from dpcli.predict.pmixed.shard_models import cut_records, private_texts, shard_texts, teach_shards, try_fitting, tuning_processes
+from dpcli.predict.prediction_session import AnswerLimit, Report, begin_session
 from dpcli.sessions.charged import commit, existing_session
 from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sessions.priced import fingerprint
@@ -29,7 +31,7 @@ from dpcli.train.run.description import digest_of
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.pmixed.public_side import Records
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
     from dpcli.predict.shard_processes import ShardProcesses
     from dpcli.sessions.charged import Session
 
@@ -97,9 +99,9 @@ def fit(
             )
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
-            rehearse(processes)
-            counts, place = [token_count(plan)], plan.pmixed.queries
-            session, _ = begin_session(plan, "pmixed fit", ledger, inputs, counts, resume=resume, place=place)
+            try_fitting(processes)
+            limits, place = [token_limit(plan)], plan.pmixed.queries
+            session, _ = begin_session(plan, "pmixed fit", ledger, inputs, limits, resume=resume, place=place)
             resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)
         digests = tuple(digest_of(model_file(plan.folder, shard)) for shard in range(len(shards)))
@@ -151,14 +153,14 @@ def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
     return content
 
 
-def token_count(plan: PmixedPlan) -> AnswerCount:
+def token_limit(plan: PmixedPlan) -> AnswerLimit:
     """Return the limit on the tokens that the models of a plan may draw."""
-    return AnswerCount(plan.tokens, "tokens")
+    return AnswerLimit(plan.tokens, "tokens")
 
 
-def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
+def token_counter(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> AnswerCounter:
     """Return the count of tokens that the fit started. Raises LedgerError if it cannot be relied on."""
-    return token_count(plan).open(session, ledger, plan.pmixed.queries, moved)
+    return token_limit(plan).open(session, ledger, plan.pmixed.queries, moved)
 
 
 def model_file(folder: str, shard: int) -> str:

@@ -1,8 +1,10 @@
 """The ensemble that answers prompts: for each token, models are drawn, each is projected, and the token is drawn from their average.
 
-The *ensemble* of PMixED is the public model and one fitted model for each shard of the private texts (ensemble_fit.py). A *projection*
-moves a model's probabilities close to the public ones (projection.py), which bounds what one shard can change. A *mode* is a protocol of
-projecting: `Sound` has the guarantee, `Paper` is the published protocol, which has none. Each token is counted durably before it is drawn.
+`dpcli pmixed predict` calls `answer_prompt`. The *ensemble* of PMixED is the public model and one fitted model for each shard of the
+private texts (ensemble_fit.py). A *projection* moves a model's probabilities to within a *radius* of the public ones (projection.py), which
+bounds what one shard can change. A *mode* is a protocol of projecting: `Sound` has the guarantee, `Paper` is the published protocol, which
+has none (published_protocol.py). Probabilities are summed as *multiples* of 2^-50, so that sums and draws are exact. Each token is counted
+durably before it is drawn.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.numerics.arrays import Array, np
@@ -34,7 +36,7 @@ from dpcli.predict.pmixed.projection import Projection, ball, clip, draw_token, 
 from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from dpcli.predict.pmixed.shard_models import fitted_models, start_answer
-from dpcli.predict.query_counts import QueryBudget
+from dpcli.predict.query_counts import AnswerCounter
 from dpcli.random.streams import Stream, SystemStream
 
 if TYPE_CHECKING:
@@ -43,15 +45,22 @@ if TYPE_CHECKING:
 PROJECTIONS: dict[str, Projection] = {"clip": clip, "mix": mix}
 
 
+class ModelSum(NamedTuple):
+    """The sum of the projections of several models, in multiples of 2^-50, and the number of models."""
+
+    total: Multiples
+    models: int
+
+
 class Mode(Protocol):
     """A protocol for projecting models. All arrays are probabilities, (vocabulary,), and `public` adds up to 1.
 
-    public: the public model's probabilities of the next token. private: those of the fitted models that were drawn for it (`total`), or of
-    one of them (`projected`). An answer is drawn from the integers of `total`; token_losses.py measures `projected`.
+    `public` are the public model's probabilities of the next token. `private` are the probabilities of each fitted model that was drawn for
+    it (`total`), or of one of them (`projected`). An answer is drawn from the integers of `total`; token_losses.py measures `projected`.
     """
 
-    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
-        """Return the sum of the projected models as multiples of 2^-50, and their number; the public model and 1 if there are none."""
+    def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
+        """Return the sum of the projected models; the public model alone if there are none."""
         ...
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
@@ -69,15 +78,15 @@ class Sound:
     radius: float
     projection: Projection = clip
 
-    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
+    def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
         around = ball(public, self.radius)
         bounds = multiples_ball(around)
         if not private:
-            return bounds.public.astype(np.int64), 1
+            return ModelSum(bounds.public.astype(np.int64), 1)
         total = np.zeros(len(public), np.int64)
         for model in private:
             total += bounds.rounded(self.projection(around, model))
-        return total, len(private)
+        return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
         return self.projection(ball(public, self.radius), private)
@@ -90,13 +99,13 @@ class Paper:
     published: Published
     _radii: dict[int, float] = field(default_factory=dict, init=False, compare=False)
 
-    def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
+    def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
         if not private:
-            return multiples(public), 1
+            return ModelSum(multiples(public), 1)
         total = np.zeros(len(public), np.int64)
         for model in private:
             total += multiples(self.projected(public, model, len(private)))
-        return total, len(private)
+        return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
         return renyi_ball(public, float(self.published.order), self._radius(drawn)).mixed(private)
@@ -144,8 +153,7 @@ class Ensemble:
         drawn = sample_models(stream, len(self.members), self.plan.spec.model_rate)
         public = probabilities(next_token(self.public, context, PUBLIC), temperature)
         private = [probabilities(row, temperature) for row in self._private_rows(drawn, context)]
-        total, count = self.mode.total(public, private)
-        return draw_token(total, count, stream)
+        return draw_token(*self.mode.total(public, private), stream)
 
     def _private_rows(self, drawn: Sequence[int], context: Tokens) -> list[Array]:
         """Return the log-probabilities of the drawn private models.
@@ -160,7 +168,7 @@ class Ensemble:
         return [private_rows(model, [context], self.public.vocabulary)[0] for model in started]
 
     def _joint_rows(self, models: Sequence[LanguageModel], context: Tokens) -> list[Array] | None:
-        """Return the log-probabilities of the models by one joint pass; None if they have to be asked one at a time.
+        """Return the log-probabilities of the models by one joint pass (models/transformer.py); None if they are asked one at a time.
 
         The number of models in one joint pass may change the last bits of all answers. A joint pass is therefore used only if a change of
         the data cannot change that number.
@@ -211,7 +219,7 @@ def members_of(plan: PmixedPlan) -> Ensemble | None:
 
 
 def answer_prompt(
-    models: Ensemble, queries: QueryBudget, prompt: str, max_tokens: int, stream: Stream | None = None
+    models: Ensemble, counter: AnswerCounter, prompt: str, max_tokens: int, stream: Stream | None = None
 ) -> EnsembleAnswer:
     """Return text after a prompt, of at most `max_tokens` tokens, which ends before the end token.
 
@@ -224,7 +232,7 @@ def answer_prompt(
     answer: list[int] = []
     ended_by, refusal = f"{max_tokens:,} tokens", None
     try:
-        for token in _tokens(models, queries, ids, max_tokens, stream or SystemStream()):
+        for token in _tokens(models, counter, ids, max_tokens, stream or SystemStream()):
             if token == models.vocabulary.end:
                 ended_by = "the end of the text"
                 break
@@ -232,14 +240,14 @@ def answer_prompt(
     except Denied as denied:
         ended_by, refusal = "no more tokens are paid for", str(denied)
     text = text_of_tokens(models.vocabulary, answer, "the tokenizer")
-    return EnsembleAnswer(prompt, text, len(answer), ended_by, queries.taken(), queries.total, refusal)
+    return EnsembleAnswer(prompt, text, len(answer), ended_by, counter.taken(), counter.total, refusal)
 
 
-def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], max_tokens: int, stream: Stream) -> Iterator[int]:
+def _tokens(models: Ensemble, counter: AnswerCounter, prompt: list[int], max_tokens: int, stream: Stream) -> Iterator[int]:
     """Yield tokens. Each token is counted before it is drawn."""
     context = list(prompt)
     for _ in range(max_tokens):
-        queries.take()
+        counter.take()
         token = models.token(context, stream)
         context.append(token)
         yield token

@@ -3,7 +3,8 @@
 Private texts are dealt out to *shards* by a hash (shards.py), and one model is fitted on each. Each token is drawn from some of the models,
 after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
 change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
-protocol ("paper") has no guarantee: such a file can be run to compare, and never priced. The annotations of the keys are explained in
+protocol (mode "paper") has no guarantee: such a file can be run to compare, and never priced. An *account* is the cost of a file, as the
+accountants compute it. A *reader* is the setting without which a key has no effect; the annotations of the keys are explained in
 base/fields.py.
 """
 
@@ -174,7 +175,7 @@ class Pmixed:
         for name in ("public", "test"):
             if same_source(self.data, getattr(self, name)):
                 yield (name,), "text declared public", "the source of the private texts"
-        if self.max_tokens >= 10**9:
+        if self.max_tokens >= 10**9:  # no context is that long (UNLIMITED in models/model_loading.py)
             yield ("max_tokens",), "fewer than 10^9 tokens", str(self.max_tokens)
 
 
@@ -254,7 +255,7 @@ def plan_of(path: str) -> PmixedPlan:
     entry = one_entry(path, pipeline, ("pmixed",), "pmixed", table.mechanism)
     _require_units(pipeline, table, entry, path)
     if table.mode == "paper":
-        return PmixedPlan(path, pipeline, entry, table, None, _published(pipeline, table, entry, path))
+        return PmixedPlan(path, pipeline, entry, table, None, _published_protocol(pipeline, table, entry, path))
     return PmixedPlan(path, pipeline, entry, table, priced_file(path, pipeline).account, None)
 
 
@@ -295,7 +296,7 @@ def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -
         raise InputError(f"{path}: pmixed.units: set it to the column that names each text's owner, which {needed_by} needs")
 
 
-def _published(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
+def _published_protocol(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
     """Return the parameters of the published protocol for the epsilon that the file's budget claims.
 
     Raises CannotCertify if the protocol has no radius for it.

@@ -1,9 +1,11 @@
 """A single differentially private language model at the same epsilon, with which `dpcli pmixed evaluate` compares an ensemble.
 
-An n-gram model has noisy counts of all pairs of tokens of a public vocabulary. The counts of each unit are a vector that is clipped in L2
-norm. The sum of the vectors gets Gaussian noise. Counts that may consist of noise only are dropped, which is post-processing. A transformer
-has one adapter that is trained by DP-SGD: dpcli train runs a file that is written here, in a folder that is removed afterwards. Nothing of
-either model is released or charged; the figures are for the operator (ensemble_evaluation.py).
+The *ensemble* is the models that dpcli pmixed fits on shards of private texts. ensemble_evaluation.py calls this file for the alternative:
+one model of all texts. An n-gram model has noisy counts of all pairs of tokens of a public vocabulary. The counts of each unit of privacy
+are a vector that is clipped in L2 norm. The sum of the vectors gets Gaussian noise. Counts that may consist of noise only are dropped,
+which is post-processing. A transformer has one adapter (low-rank matrices on top of its weights) that is trained by DP-SGD: dpcli train
+runs a file that is written here, in a folder that is removed afterwards. Nothing of either model is released or charged; the figures are
+for the operator.
 """
 
 from __future__ import annotations
@@ -25,11 +27,10 @@ from dpcli.predict.models.ngram import Ids, NGramCounts
 from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, Pmixed, PmixedPlan
 from dpcli.random.streams import Stream, grid_of, normals, round_to_grid
 
-MOST_PAIRS = 2**24  # largest number of pairs of tokens, each of which has a count in memory
+MOST_PAIRS = 2**24  # largest number of pairs of tokens, each of which has a count in memory: 128 MiB
+# The settings below were chosen beforehand, and not tuned on any data. They affect the accuracy and time of the model, not its epsilon.
 NORM_RECORDS = 200  # largest number of public records from which a clipping norm is computed
 THRESHOLD = 2.0  # A noisy count of at most this many standard deviations of the noise is dropped.
-
-# These settings were chosen beforehand, and not tuned on any data.
 STEPS, BATCHES = 120, 40  # number of steps, and number of batches in one pass over the data
 LEARNING_RATE, NORM = 2e-3, 0.5  # learning rate of Adam, and clipping norm of gradients
 ADAPTER = os.path.join("adapter", "adapter_model.safetensors")

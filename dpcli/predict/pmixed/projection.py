@@ -1,8 +1,8 @@
 """Projections of a model's probabilities into a ball around those of a public model, and exact draws of tokens.
 
-The sound mode of `dpcli pmixed` draws each token from the average of projected models (model_ensemble.py). A projection satisfies
-|log(projected / public)| <= radius for every token. All arrays are (vocabulary,) in float64. The functions use only a few arrays of that
-size, which fit into a core's cache.
+Each *fitted model* learnt from one shard of private texts. The sound mode of `dpcli pmixed` draws each token from the average of projected
+models (model_ensemble.py). A projection satisfies |log(projected / public)| <= radius for every token. All arrays are (vocabulary,) in
+float64. The functions use only a few arrays of that size, which fit into a core's cache.
 
 The guarantee holds for the very distribution from which tokens are drawn, in spite of rounding. The probabilities of every projected model
 are integer multiples of 2^-50 that add up to exactly 1. Each is within the radius of the public model's probability. Sums, shares and draws
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     Multiples = NDArray[np.int64]  # probabilities in multiples of 2^-50, (vocabulary,)
 
-# Bound on the relative errors of exp and of the product with the public probability. The actual errors are smaller.
+# Bound on the relative errors of exp and of the product with the public probability. The actual errors are smaller. A smaller margin would
+# touch soundness; the other values here only change which distribution within the radius results, and the time of the search.
 MARGIN = 8.0 * 2.0**-52
 LEAST_PROBABILITY = 1e-290  # A public probability below this counts as 0, as quotients by it would be inaccurate.
 CLOSE = 1e-14  # largest difference between 1 and a sum of probabilities that counts as rounding
@@ -84,6 +85,7 @@ def ball(public: Array, radius: float) -> Ball:
     possible = public >= LEAST_PROBABILITY
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
+    # The tolerance is wide, as the ball is made of renormalised probabilities.
     if not np.all(public >= 0.0) or not math.isclose(public.sum(), 1.0, abs_tol=1e-6):
         raise InputError("the public model: expected probabilities that add up to 1")
     renormalised = np.where(possible, public, 0.0)

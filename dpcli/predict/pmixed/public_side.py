@@ -1,8 +1,9 @@
 """The public model that is fine-tuned on the shards, with its vocabulary, and the records into which it cuts texts.
 
-A *record* here is a piece of a text, of at most `pmixed.context` tokens. The public side is built several times, and must have the same
-content each time (`content`). Private records are learnt in processes of their own, since learning may change the model. Errors on private
-texts are replaced by a message that quotes nothing.
+Both together are the *public side* of `dpcli pmixed`: everything that depends on no private text. A *shard* is the part of the private
+texts on which one model is fitted (shard_models.py), and a *record* here is a piece of a text, of at most `pmixed.context` tokens. The
+public side is built several times, and must have the same content each time (`content`). Private records are learnt in processes of their
+own, since learning may change the model. Errors on private texts are replaced by a message that quotes nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class PublicSide:
         on_private(TUNED, require_same_vocabulary, self.model, model, TUNED)
         return model
 
-    def rehearse(self) -> None:
+    def try_empty_shard(self) -> None:
         """Raise InputError if fitting a model to an empty shard fails, or changes the vocabulary."""
         self.tuned(self.learn([]))
 

@@ -1,8 +1,10 @@
 """The published protocol of PMixED, for comparison: its radius, derived from a claimed epsilon, and its projection. No DP guarantee.
 
-It is the mode "paper" of [pmixed], and no number of it is a cost. A model is mixed with the public model. Its share is the largest at which
-the Renyi divergences of one order, in both directions, are within the radius. The published proof needs a bound at every order, and a bound
-at one order implies no bound at the others.
+It is the mode "paper" of [pmixed] (`Paper` in model_ensemble.py), and no number of it is a cost. For each token, the protocol draws some of
+the models of the shards, and mixes each with a public model. The share of the model is the largest at which the Renyi divergences of one
+order, in both directions, are within the *radius*, which is *beta* times the order. beta is the largest at which the published bound for
+one query, with amplification by sampling, is at most the divergence that the claimed epsilon leaves to a query (`Published.target`). The
+published proof needs a bound at every order, and a bound at one order implies no bound at the others.
 
 Source: Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, Section 4, Algorithm 1, Theorems 4.1, 4.2 and 5.1; the conversion is that of
 Balle et al. 2020, arXiv:1905.09982, Theorem 21.
@@ -52,7 +54,7 @@ class Published:
 
     def radius(self, drawn: int) -> float:
         """Return the radius, which is beta times the order, for `drawn` participating models."""
-        return beta(self.target, self.order, self.rate, drawn) * self.order
+        return largest_beta(self.target, self.order, self.rate, drawn) * self.order
 
 
 def renyi_epsilon(epsilon: float, delta: float, order: float) -> float:
@@ -60,18 +62,18 @@ def renyi_epsilon(epsilon: float, delta: float, order: float) -> float:
     return epsilon - math.log1p(-1.0 / order) + (math.log(delta) + math.log(order)) / (order - 1.0)
 
 
-def beta(target: float, order: int, rate: float, drawn: int) -> float:
+def largest_beta(target: float, order: int, rate: float, drawn: int) -> float:
     """Return the largest beta at which the published bound on one query is at most `target`.
 
-    Raises InputError unless the order is a whole number >= 2. Arguments as in `per_query`.
+    Raises InputError unless the order is a whole number >= 2. Arguments as in `query_divergence`.
     """
     if order < 2 or int(order) != order:
         raise InputError(f"expected a whole order >= 2, found {order!r}")
-    high = expand_until(lambda beta: per_query(beta, order, rate, drawn) >= target, FIRST_BETA, 2.0, LARGEST_BETA)
-    return bracket_root(lambda beta: target - per_query(beta, order, rate, drawn), 0.0, high)[0]
+    high = expand_until(lambda beta: query_divergence(beta, order, rate, drawn) >= target, FIRST_BETA, 2.0, LARGEST_BETA)
+    return bracket_root(lambda beta: target - query_divergence(beta, order, rate, drawn), 0.0, high)[0]
 
 
-def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
+def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
     """Return the published bound on the Renyi divergence of one query, with amplification by sampling if rate < 1.
 
     Args:
@@ -80,17 +82,22 @@ def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
         drawn: Number of models drawn.
     """
     if rate == 1.0:
-        return one_sided(beta, order, drawn)
+        return unsampled_divergence(beta, order, drawn)
     log_factorial = log_factorials(order)
     terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]
     for k in range(2, order + 1):
         log_binomial = float(log_factorial[order] - log_factorial[k] - log_factorial[order - k])
-        terms.append(log_binomial + (order - k) * math.log1p(-rate) + k * math.log(rate) + (k - 1) * one_sided(beta, k, drawn))
+        terms.append(
+            log_binomial + (order - k) * math.log1p(-rate) + k * math.log(rate) + (k - 1) * unsampled_divergence(beta, k, drawn)
+        )
     return _log1p_sum(terms) / (order - 1)
 
 
-def one_sided(beta: float, order: int, drawn: int) -> float:
-    """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, and beta k for one; k: order, n: drawn."""
+def unsampled_divergence(beta: float, order: int, drawn: int) -> float:
+    """Return the published bound without amplification by sampling, for n = `drawn` models at the order k.
+
+    It is log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, and beta k for one.
+    """
     if drawn <= 1:
         return beta * order
     exponent = 4.0 * beta * order * (order - 1)
@@ -164,7 +171,7 @@ class RenyiBall:
 
         Args:
             ratios: Ratios x of the model's probabilities to the public ones, over which E is the public average.
-            scratch: Array of that shape, which is overwritten.
+            scratch: Array of that shape, which is overwritten, so that no evaluation has to allocate one.
             power: order for the divergence from the public model, 1 - order for the reverse.
             share: Share of the model in the mixture.
         """

@@ -1,8 +1,9 @@
 """The private texts in shards, the fine-tuning of one model on each shard, and the answers of the fitted models.
 
-Texts are first sharded by unit, and then cut into records, pieces of the length that a model learns from (public_side.py): so one unit,
-however long its texts, changes one model. Each model is fine-tuned in a separate process (shard_processes.py). A model from the user's code
-also answers from a separate process, so that it cannot affect the answers of another fitted model.
+Texts are first dealt out to *shards* by unit of privacy, and then cut into *records*, pieces of the length that a model learns from: so one
+unit, however long its texts, changes one model. The *public side* is the public model with its vocabulary (public_side.py). Each model is
+fine-tuned from it in a separate process (shard_processes.py). A model from the user's code also answers from a separate process, so that it
+cannot affect the answers of another fitted model.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ANSWERING_KILLED = "a process of a fitted model was killed, or ran out of memory
 
 
 def private_texts(plan: PmixedPlan) -> OwnedTexts:
-    """Return the private texts. Raises InputError, which quotes none of them, if they cannot be read."""
+    """Return the private texts. Raises InputError if they cannot be read; the message quotes no text."""
     table = plan.pmixed
     return owned_texts(TextSource(table.data, plan.path, "pmixed.data", table.text, table.units, table.record, plan.rows))
 
@@ -92,9 +93,9 @@ def cut_records(processes: ShardProcesses, shards: Sequence[Sequence[str]]) -> l
     return [records_by_shard[shard] for shard in range(len(shards))]
 
 
-def rehearse(processes: ShardProcesses) -> None:
+def try_fitting(processes: ShardProcesses) -> None:
     """Fit a model to an empty shard in a process, so that a model that cannot be fitted is refused before the charge, by InputError."""
-    list(processes.results([(0, PublicSide.rehearse)]))
+    list(processes.results([(0, PublicSide.try_empty_shard)]))
 
 
 def teach_shards(processes: ShardProcesses, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:

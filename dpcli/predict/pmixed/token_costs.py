@@ -1,8 +1,9 @@
 """The costs that `dpcli pmixed account` prints: epsilon for a replaced and for a removed shard, by each accountant.
 
-A *change* is what one unit does to the ensemble: it replaces the model of one shard ("replace-shard") or adds or removes a whole shard
-("remove-shard"). The file states one of them, and the other is shown to compare. Instead of epsilon, the radius or the number of tokens
-that meets a target can be solved for.
+A *shard* is the part of the private texts on which one model of the ensemble is fitted, and the *radius* limits how far a model may be from
+the public one when a token is drawn (pmixed_plan.py). A *change* is the effect of one unit on the ensemble: it replaces the model of one
+shard ("replace-shard") or adds or removes a whole shard ("remove-shard"). The file states one of them, and the other is shown to compare.
+Instead of epsilon, the radius or the number of tokens that meets a target can be solved for. Every epsilon is an upper bound.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 
 Change = Literal["replace-shard", "remove-shard"]
 Solvable = Literal["radius", "steps"]
-ACCOUNTANTS = ("rdp", "pld")
+ACCOUNTANTS = ("rdp", "pld")  # by Renyi divergences, and by privacy-loss distributions
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Losses of models and ensembles on the tokens of a text, and the perplexity: exp of the mean loss per token.
 
-The loss of a token is -log of the probability that the model gave it, in nats. For an ensemble, models are drawn for each token, and all
-modes of one rate share the draw, so that their difference is not due to that draw. Losses of private models have no noise, and are not for
-release.
+`dpcli pmixed evaluate` compares models by them (ensemble_evaluation.py). The loss of a token is -log of the probability that the model gave
+it, in nats. An *ensemble* is the models fitted on shards of private texts; a *mode* projects the models that are drawn for a token towards
+the public model, and their average gives its probability (model_ensemble.py). All modes of one sampling rate share the draw, so that their
+difference is not due to that draw. Losses of private models have no noise, and are not for release.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dpcli.random.streams import Stream
 from dpcli.random.subsets import uniform_integers
 
 TestRecords = Sequence[Sequence[int]]  # the records of the test text, as tokens
-RESAMPLES = 2_000  # bootstrap resamples of the records
+RESAMPLES = 2_000  # bootstrap resamples of the records; affects the accuracy of the interval, and time
 TAIL = 0.025  # share of the resamples beyond either end of a 95 % interval
 LARGEST_EXPONENT = 700.0  # e^709 is the largest power of e in float64
 

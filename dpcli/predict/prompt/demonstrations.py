@@ -1,8 +1,9 @@
 """Demonstrations in prompts: the private ones of each teacher, and the public ones of the student.
 
-A *demonstration* is a labelled text that a prompt shows to a language model before the text to label. A teacher's demonstrations come from
-its shard of the private data alone. The student's are public texts with the labels that noisy votes released, so that choosing among them
-costs no privacy. No message quotes a text.
+A *demonstration* is a labelled text that a prompt shows to a language model before the text to label. A *teacher* of `dpcli prompt` is a
+prompt with demonstrations from its shard of the private data alone; teachers vote on the labels of public texts, the *queries*
+(prompt_session.py). The *student* is a prompt whose demonstrations are queries with the labels that noisy votes released, so that choosing
+among them costs no privacy. No message quotes a text.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _label_numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> l
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PromptShape:
     """The public parts of all prompts.
 
     Attributes:
@@ -105,12 +106,12 @@ class Shape:
         return self.separator.join(parts)
 
 
-def shape_of(prompt: Prompt) -> Shape:
+def prompt_shape(prompt: Prompt) -> PromptShape:
     """Return the public parts of prompts, as [prompt] states them."""
-    return Shape(prompt.instruction or "", prompt.template, prompt.separator or "\n", prompt.words)
+    return PromptShape(prompt.instruction or "", prompt.template, prompt.separator or "\n", prompt.words)
 
 
-def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
+def prompt_that_fits(shape: PromptShape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
     """Return the prompt with the largest number of first demonstrations that fits.
 
     A private demonstration that is too long must not be refused, as the error would reveal its length.
@@ -155,7 +156,7 @@ class Student:
 
 
 def best_student(
-    answered: Sequence[Demonstration], shape: Shape, labeller: Labeller, candidates: int, size: int, labels: int
+    answered: Sequence[Demonstration], shape: PromptShape, labeller: Labeller, candidates: int, size: int, labels: int
 ) -> Student:
     """Return the best of up to `candidates` prompts with up to `size` demonstrations each.
 

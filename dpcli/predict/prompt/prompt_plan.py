@@ -1,8 +1,10 @@
 """The [prompt] table and its plan: teachers are prompts with private demonstrations, and vote on public queries.
 
-A *demonstration* is a private labelled text that a prompt shows to a language model; each owner's texts go to one teacher, so that one
-change moves one vote on each query. The noisy votes label public texts, and a student prompt is made of those: only they leave the private
-side. Keys on which the votes depend may not change within a session. The annotations of the keys are explained in base/fields.py.
+A *demonstration* is a private labelled text that a prompt shows to a language model. Each owner's texts go to one *teacher*, a prompt with
+some of them as demonstrations, so that one change moves one vote on each *query*, a public text to label. The noisy votes label the
+queries, and a prompt for later use, the student's, is made of those with a label: only they leave the private side. The [[mechanism]] entry
+states the noise. Keys on which the votes depend may not change within a *session*, which is everything that one charge pays for
+(prompt_session.py). The annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations

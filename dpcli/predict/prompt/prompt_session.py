@@ -1,8 +1,10 @@
 """A PromptPATE session: teachers, which are prompts with private demonstrations, vote on public texts, which then make a public prompt.
 
-A public text to label is a *query*, and the label that its noisy vote releases its *answer* (aggregators.py). Each query is counted durably
-before its noise is drawn. Its answer is saved in the transcript in the session's folder, under a hash of the text; a query that is asked
-again gets the saved answer, at no cost. The labelled texts then make the *student*, a prompt that may be published.
+`dpcli prompt` calls `vote_and_teach`. A *demonstration* is a labelled text that a prompt shows. A public text to label is a *query*, and
+the label that its noisy vote releases its *answer* (aggregators.py). All queries are charged beforehand, to a *ledger* (the record of what
+was spent on a dataset) if there is one. Each query is counted durably before its noise is drawn. Its answer is saved in the transcript in
+the session's folder, under a hash of the text; a query that is asked again gets the saved answer, at no cost. The labelled texts then make
+the *student*, a prompt that may be published.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prediction_session import (
     RESTORED,
     STATEMENT,
-    AnswerCount,
+    AnswerLimit,
     Report,
     add_line,
     begin_session,
@@ -29,12 +31,12 @@ from dpcli.predict.prediction_session import (
 )
 from dpcli.predict.prompt.demonstrations import (
     Demonstration,
-    Shape,
+    PromptShape,
     Student,
     best_student,
     labelled_texts,
+    prompt_shape,
     prompt_that_fits,
-    shape_of,
     teacher_demonstrations,
 )
 from dpcli.predict.prompt.labellers import Labeller, labeller_of
@@ -48,7 +50,7 @@ from dpcli.sessions.folder import exclusive, replace_file
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.aggregators import Aggregator
-    from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.query_counts import AnswerCounter
 
 TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"  # files in the session's folder
 DISCLOSURE_ANSWERS = {
@@ -111,8 +113,8 @@ def vote_and_teach(
     labeller = labeller_of(prompt, path)
     texts = tuple(dict.fromkeys(owned_texts(TextSource(prompt.queries, path, "prompt.queries", prompt.text)).texts))
     public = _public(plan)
-    _require_fitting(labeller, shape_of(prompt), texts, f"{path}: prompt.queries")
-    _require_fitting(labeller, shape_of(prompt), [demonstration.text for demonstration in public], f"{path}: prompt.public")
+    _require_fitting(labeller, prompt_shape(prompt), texts, f"{path}: prompt.queries")
+    _require_fitting(labeller, prompt_shape(prompt), [demonstration.text for demonstration in public], f"{path}: prompt.public")
     with exclusive(plan.folder):
         private = labelled_texts(prompt.data, prompt, path, "data", prompt.units, plan.rows)
         inputs = {"private texts": private.digest, "labeller": labeller.content}
@@ -132,11 +134,11 @@ def _begin_voting(
 ) -> tuple[Session, VotingSession]:
     """Charge the session, or continue it, and return it with its transcript and counts. Raises as `begin_session` does."""
     path = os.path.join(plan.folder, TRANSCRIPT)
-    counts = [AnswerCount(plan.queries, "queries")]
+    limits = [AnswerLimit(plan.queries, "queries")]
     if plan.answers is not None:
-        counts.append(AnswerCount(plan.answers, name="answers"))
+        limits.append(AnswerLimit(plan.answers, name="answers"))
     session, (queries, *answers) = begin_session(
-        plan, "prompt", ledger, inputs, counts, resume=resume, moved=moved, place=plan.prompt.count, released=path
+        plan, "prompt", ledger, inputs, limits, resume=resume, moved=moved, place=plan.prompt.count, released=path
     )
     transcript = VoteTranscript(path, len(plan.prompt.labels))
     require_count_of(path, transcript.last, queries)
@@ -151,7 +153,7 @@ def _public(plan: PromptPlan) -> list[Demonstration]:
     return list(map(Demonstration, public.texts, public.labels))
 
 
-def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], place: str) -> None:
+def _require_fitting(labeller: Labeller, shape: PromptShape, texts: Sequence[str], place: str) -> None:
     """Raise InputError if a text is empty, or too long for the model even without a demonstration.
 
     The check precedes the charge, so that a session does not fail after it has used some of its queries.
@@ -174,7 +176,7 @@ class PublicText(NamedTuple):
 def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[PublicText]:
-    """Yield each text with its released label, until the budget of queries or answers is used up."""
+    """Yield each text with its released label, until no query or answer is left."""
     for count, text in enumerate(texts, 1):
         try:
             answer = voting.ask(text, partial(votes, text))
@@ -194,7 +196,7 @@ def _outcome(
     public: list[Demonstration],
 ) -> PromptOutcome:
     """Choose the student's prompt by the released labels, and return the outcome. Only public and released data are used."""
-    prompt, shape = plan.prompt, shape_of(plan.prompt)
+    prompt, shape = plan.prompt, prompt_shape(plan.prompt)
     answered = [Demonstration(text, label) for text, label in released if label is not None]
     student = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
 
@@ -277,7 +279,7 @@ class VoteTranscript:
 
 @dataclass(frozen=True, slots=True)
 class VotingSession:
-    """Answers queries one at a time by noisy votes, within the budgets of queries and answers.
+    """Answers queries one at a time by noisy votes, as long as queries and answers are left.
 
     Attributes:
         queries: Durable count of the queries.
@@ -285,8 +287,8 @@ class VotingSession:
     """
 
     aggregator: Aggregator
-    queries: QueryBudget
-    answers: QueryBudget | None
+    queries: AnswerCounter
+    answers: AnswerCounter | None
     transcript: VoteTranscript
     stream: Stream
 
@@ -299,13 +301,13 @@ class VotingSession:
             votes: Function that returns the votes on this query, one row. It is not called if no votes are needed.
 
         Raises:
-            Denied: If the budget of queries or answers is used up.
+            Denied: If no query or answer is left.
             LedgerError: If a count cannot be relied on. Nothing is then released.
         """
         earlier = self.transcript.answer(query)
         if earlier is not None:
             return earlier
-        for count in (self.queries, self.answers):  # An exhausted budget is refused before any votes are computed.
+        for count in (self.queries, self.answers):  # A session that is used up is refused before any votes are computed.
             if count is not None and count.taken() == count.total:
                 count.take()  # raises Denied
         counts = votes()
@@ -321,7 +323,7 @@ class VotingSession:
 
 
 def query_digest(query: str) -> str:
-    """Return the SHA-256 of a query's text in hexadecimal, by which the transcript names the query."""
+    """Return the SHA-256 of a query's text in hexadecimal, the name of the query in the transcript."""
     return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,8 +1,10 @@
 """The teachers of `dpcli prompt`: prompts with private demonstrations, each of which votes on public texts.
 
-Each teacher votes in a process of its own (shard_processes.py), so that what a model remembers of one teacher reaches no other.
-The process of the command asks the model about public texts only. If the model fails on a teacher's prompt, the teacher votes as a prompt
-without demonstrations does, as an error would reveal something about them. No message quotes a text.
+A *demonstration* is a labelled text of a teacher's shard of the private data (demonstrations.py), and a *labeller* a language model or a
+user's function that gives a prompt a label (labellers.py). prompt_session.py asks for the votes. Each teacher votes in a process of its own
+(shard_processes.py), so that what a model remembers of one teacher reaches no other. The process of the command asks the model about public
+texts only. If the model fails on a teacher's prompt, the teacher votes as a prompt without demonstrations does, as an error would reveal
+something about them. No message quotes a text.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dpcli.predict.models.model_answers import default_on_error, require_same_content
-from dpcli.predict.prompt.demonstrations import Demonstration, Shape, prompt_that_fits, shape_of
+from dpcli.predict.prompt.demonstrations import Demonstration, PromptShape, prompt_shape, prompt_that_fits
 from dpcli.predict.prompt.labellers import Labeller, labeller_of
 from dpcli.predict.prompt.prompt_plan import Prompt, PromptPlan
 from dpcli.predict.shard_processes import ShardProcesses
@@ -20,7 +22,8 @@ from dpcli.predict.vote_counts import VoteCounts, counts_of_labels
 from dpcli.predict.warmed_process import Preparation
 
 KILLED_MESSAGE = "a process of a teacher was killed, or ran out of memory: --resume continues"
-PART = 32  # number of texts on which each process of a teacher votes
+# Number of texts on which each process of a teacher votes. An interruption or an exhausted budget wastes the votes of at most one part.
+PART = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class PromptTeacherWork:
     place: str = "the labeller"
 
     def prepare(self) -> Preparation:
-        labeller, shape = labeller_of(self.prompt, self.path), shape_of(self.prompt)
+        labeller, shape = labeller_of(self.prompt, self.path), prompt_shape(self.prompt)
         return Preparation(labeller.content, lambda ballot: ballot.votes(shape, labeller))
 
 
@@ -50,7 +53,7 @@ class Ballot:
     texts: tuple[str, ...]
     defaults: tuple[int, ...]
 
-    def votes(self, shape: Shape, labeller: Labeller) -> list[int]:
+    def votes(self, shape: PromptShape, labeller: Labeller) -> list[int]:
         """Return a vote for each text.
 
         If the labeller fails, the vote is the text's label in a prompt without demonstrations. An error would reveal something about the
@@ -79,7 +82,7 @@ class PromptTeachers:
 
     processes: ShardProcesses
     labeller: Labeller
-    shape: Shape
+    shape: PromptShape
     demonstrations: list[tuple[Demonstration, ...]]
     labels: int
 
@@ -120,4 +123,4 @@ def prompt_teachers(
     """Start the teachers. Raises InputError if the model has another content when it is loaded again."""
     with ShardProcesses(PromptTeacherWork(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
         require_same_content(labeller.content, processes.content)
-        yield PromptTeachers(processes, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))
+        yield PromptTeachers(processes, labeller, prompt_shape(plan.prompt), demonstrations, len(plan.prompt.labels))

@@ -1,7 +1,8 @@
 """The command `dpcli sweep`: train on a grid of settings and compare accuracy with epsilon, or search the settings privately.
 
 With public tuning, every setting is run at every epsilon, and all results are shown (sweep_runs.py). A private search runs a random number
-of trials, and shows the best alone (private_search.py). sweep_plan.py reads the file for both.
+of trials, and shows the best alone (private_search.py). sweep_plan.py reads the file for both. --window restricts the runs to some blocks,
+such as days, of the dataset that a ledger charges.
 """
 
 from __future__ import annotations

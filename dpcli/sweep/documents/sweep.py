@@ -1,8 +1,10 @@
 """The documents of a sweep: its plan, its results, the result of a private search, and the picture of the frontier.
 
-The frontier shows the median metric of the best setting at each epsilon, the range of its runs, and the other settings. Two warnings belong
-to every result of public tuning and must stay: epsilon covers one run and not the search; and the median of a setting that was chosen by it
-is biased. A private search shows only its best run, since its guarantee needs the other trials, and their number, to stay secret.
+A *point* is a variant of the sweep: a setting at one epsilon, run several times (sweep_plan.py). The *frontier* shows the median metric of
+the best setting at each epsilon, the range of its runs, and the other settings. Two warnings belong to every result of public tuning and
+must stay: epsilon covers one run and not the search; and the median of a setting that was chosen by it is biased. A private search shows
+only its best run, since its guarantee needs the other trials, and their number, to stay secret. Every certified epsilon is an upper bound,
+rounded up.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.pipeline.parts import schemes
 from dpcli.plots.drawing import setting
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
-from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
+from dpcli.sweep.sweep_plan import MeasuredSweep, MeasuredVariant, PrivateSelection, SweepPlan, Variant
 from dpcli.train.run.outcome import epsilon_at_delta
 
 if TYPE_CHECKING:
@@ -32,12 +34,12 @@ FRESH_NOISE = "each run draws separate random numbers from the operating system;
 SECRECY = (
     "the guarantee requires that the number of trials, their duration and the other trials stay secret; dpcli does not keep them"
 )
-FAILED = 2  # exit code
+FAILED = 2  # exit code if a run or a trial failed
 SEARCH_SCHEMA = "dpcli/sweep-search/v1"
 PLAN_COLUMNS = ("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta")  # of a variant in the spreadsheet
 SHARES = frozenset({"accuracy"})  # metrics from 0 to 1
-VERTICAL_MARGIN = 0.08  # margin of the picture above and below, as a share of its height
-HORIZONTAL_MARGIN = 1.15  # margin of the picture on either side, as a factor of epsilon
+# Margins of the picture, for looks alone: above and below, as a share of its height; on either side, as a factor of epsilon.
+VERTICAL_MARGIN, HORIZONTAL_MARGIN = 0.08, 1.15
 
 
 def plan_document(plan: SweepPlan) -> Document:
@@ -62,17 +64,17 @@ def result_document(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document
     plan, best, failures = sweep.plan, sweep.best, sweep.failures
     headline = f"{_title(plan)}: no run has ended"
     if best:
-        medians = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
+        medians = ", ".join(f"{point.median:.4g} at epsilon {point.variant.epsilon:g}" for point in best)
         headline = f"{_title(plan)}: median {sweep.metric} of the best setting: {medians}"
     if failures:
-        headline += f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed"
+        headline += f"; {len(failures):,} of {sum(point.runs for point in sweep.measured):,} runs failed"
     notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.first), SELECTION_BIAS)
     metric = sweep.metric or "metric"
     columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
-    rows = tuple(_table_row(cell, cell in best) for cell in sweep.cells)
-    flagged = frozenset(i for i, cell in enumerate(sweep.cells) if cell.failures)
+    rows = tuple(_table_row(point, point in best) for point in sweep.measured)
+    flagged = frozenset(i for i, point in enumerate(sweep.measured) if point.failures)
     table = Table("runs", columns, rows, frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
-    sheet_rows = tuple(_measured_row(cell, metric, cell in best) for cell in sweep.cells)
+    sheet_rows = tuple(_measured_row(point, metric, point in best) for point in sweep.measured)
     return Document(
         headline,
         _measured_data(sweep),
@@ -114,7 +116,6 @@ def search_document(selection: PrivateSelection) -> Document:
 
 
 def _failed_search(selection: PrivateSelection) -> Document:
-    """Return the document of a private search of which a trial failed."""
     plan = selection.plan
     headline = f"{_title(plan)}: a trial failed, so nothing is released; if the machine was at fault, run the same command again"
     data = {**_sweep_data(plan), "schema": SEARCH_SCHEMA, "exit_code": FAILED}
@@ -156,16 +157,16 @@ def _notes(plan: SweepPlan) -> tuple[str, ...]:
     return PUBLIC_TUNING, FRESH_NOISE, f"the runs are in {shown(plan.folder)}"
 
 
-def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
-    notes = {f"failed: epsilon {cell.variant.epsilon:g}, {cell.variant.setting.label}: {failure}" for cell, failure in failures}
+def _failure_notes(failures: Sequence[tuple[Variant, str]]) -> tuple[str, ...]:
+    notes = {f"failed: epsilon {variant.epsilon:g}, {variant.setting.label}: {failure}" for variant, failure in failures}
     return tuple(sorted(notes))
 
 
-def _table_row(cell: Cell, best: bool) -> tuple[str, ...]:
-    """Return the row of a cell in the printed table."""
-    variant = cell.variant
-    runs = f"{len(cell.values)} of {cell.runs}" if cell.failures else f"{len(cell.values)}"
-    numbers = ("-" if math.isnan(value) else f"{value:.6g}" for value in (cell.median, cell.lowest, cell.highest))
+def _table_row(point: MeasuredVariant, best: bool) -> tuple[str, ...]:
+    """Return the row of a point in the printed table."""
+    variant = point.variant
+    runs = f"{len(point.values)} of {point.runs}" if point.failures else f"{len(point.values)}"
+    numbers = ("-" if math.isnan(value) else f"{value:.6g}" for value in (point.median, point.lowest, point.highest))
     return (f"{variant.epsilon:g}", variant.setting.label, *numbers, runs, "best" if best else "", _noise_text(variant))
 
 
@@ -176,10 +177,10 @@ def _sheet_row(variant: Variant) -> tuple[Value, ...]:
     return (variant.epsilon, variant.setting.label, noises, variant.plan.steps, account.upper, account.delta)
 
 
-def _measured_row(cell: Cell, metric: str, best: bool) -> tuple[Value, ...]:
-    """Return the values of a cell in the spreadsheet."""
-    values = (cell.median, cell.lowest, cell.highest) if cell.values else (None, None, None)
-    return (*_sheet_row(cell.variant), metric, *values, cell.runs, len(cell.failures), best)
+def _measured_row(point: MeasuredVariant, metric: str, best: bool) -> tuple[Value, ...]:
+    """Return the values of a point in the spreadsheet."""
+    values = (point.median, point.lowest, point.highest) if point.values else (None, None, None)
+    return (*_sheet_row(point.variant), metric, *values, point.runs, len(point.failures), best)
 
 
 def _noise_text(variant: Variant) -> str:
@@ -207,7 +208,6 @@ def _setting_data(variant: Variant) -> dict[str, Any]:
 
 
 def _point_data(variant: Variant) -> dict[str, Any]:
-    """Return the JSON data of a variant."""
     return {
         "epsilon": variant.epsilon,
         "setting": _setting_data(variant),
@@ -228,18 +228,18 @@ def _plan_data(plan: SweepPlan) -> dict[str, Any]:
 def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
     """Return the JSON document dpcli/sweep/v1."""
     best = sweep.best
-    points = [_measured_point_data(cell, cell in best) for cell in sweep.cells]
+    points = [_measured_point_data(point, point in best) for point in sweep.measured]
     code = FAILED if sweep.failures else 0
     return {"schema": "dpcli/sweep/v1", **_sweep_data(sweep.plan), "metric": sweep.metric, "points": points, "exit_code": code}
 
 
-def _measured_point_data(cell: Cell, best: bool) -> dict[str, Any]:
-    """Return the JSON data of a cell."""
+def _measured_point_data(point: MeasuredVariant, best: bool) -> dict[str, Any]:
+    """Return the JSON data of a point with its results."""
     return {
-        **_point_data(cell.variant),
-        "values": list(cell.values),
-        "median": cell.median if cell.values else None,
-        "failures": list(cell.failures),
+        **_point_data(point.variant),
+        "values": list(point.values),
+        "median": point.median if point.values else None,
+        "failures": list(point.failures),
         "best": best,
     }
 
@@ -247,21 +247,21 @@ def _measured_point_data(cell: Cell, best: bool) -> dict[str, Any]:
 def chart(sweep: MeasuredSweep) -> Chart:
     """Return the picture of the frontier. At least one run of the sweep must have ended."""
     plan, best, metric = sweep.plan, sweep.best, sweep.metric
-    best_cells = [cell for cell in best if all(map(math.isfinite, cell.values))]
-    other_cells = [cell for cell in sweep.cells if cell.values and cell not in best and math.isfinite(cell.median)]
+    best_points = [point for point in best if all(map(math.isfinite, point.values))]
+    other_points = [point for point in sweep.measured if point.values and point not in best and math.isfinite(point.median)]
     left, right = log_span(plan.sweep.epsilon, HORIZONTAL_MARGIN)
-    heights = [cell.median for cell in other_cells]
+    heights = [point.median for point in other_points]
     lines, spans, clouds = [], [], []
-    if other_cells:
-        clouds.append(Cloud("median of another setting", _medians(other_cells)))
-    if best_cells:
+    if other_points:
+        clouds.append(Cloud("median of another setting", _medians(other_points)))
+    if best_points:
         runs = f"{plan.repeats} runs" if plan.repeats > 1 else "one run"
-        lines.append(Line(f"best setting, median of {runs}", _medians(best_cells)))
-        clouds.append(Cloud("median of the best setting", _medians(best_cells), Tone.MAIN))
-    for cell in best_cells:
-        heights += cell.values
-        if len(cell.values) > 1:
-            spans.append(Span("lowest and highest run", cell.variant.epsilon, cell.lowest, cell.highest))
+        lines.append(Line(f"best setting, median of {runs}", _medians(best_points)))
+        clouds.append(Cloud("median of the best setting", _medians(best_points), Tone.MAIN))
+    for point in best_points:
+        heights += point.values
+        if len(point.values) > 1:
+            spans.append(Span("lowest and highest run", point.variant.epsilon, point.lowest, point.highest))
     reference = plan.sweep.reference
     if reference is not None:
         heights.append(reference)
@@ -279,14 +279,15 @@ def chart(sweep: MeasuredSweep) -> Chart:
     )
 
 
-def _medians(cells: Iterable[Cell]) -> tuple[tuple[float, float], ...]:
-    """Return the points (epsilon, median) of cells, by increasing epsilon."""
-    return tuple(sorted((cell.variant.epsilon, cell.median) for cell in cells))
+def _medians(points: Iterable[MeasuredVariant]) -> tuple[tuple[float, float], ...]:
+    """Return the coordinates (epsilon, median) of points, by increasing epsilon."""
+    return tuple(sorted((point.variant.epsilon, point.median) for point in points))
 
 
 def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
-    """Return the range of all values, with a margin. The range of a share stays within 0 and 1."""
+    """Return the range of all values, with a margin, also if all are equal. The range of a share stays within 0 and 1."""
     values = list(heights) or [0.0, 1.0]
+    # The last two terms are margins for values that are all equal, or all 0.
     margin = max(VERTICAL_MARGIN * (max(values) - min(values)), 1e-3 * max(map(abs, values)), 1e-9)
     low, high = min(values) - margin, max(values) + margin
     return (max(low, 0.0), min(high, 1.0)) if metric in SHARES else (low, high)
@@ -294,8 +295,8 @@ def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
 
 def _chart_notes(sweep: MeasuredSweep) -> Iterable[str]:
     yield PUBLIC_TUNING
-    for cell in sweep.best:
-        yield f"epsilon {cell.variant.epsilon:g}: {cell.variant.setting.label}: {cell.median:.4g}"
+    for point in sweep.best:
+        yield f"epsilon {point.variant.epsilon:g}: {point.variant.setting.label}: {point.median:.4g}"
     yield "bars: from the lowest to the highest run; gray dots: medians of the other settings"
     if sweep.plan.sweep.reference is not None:
         yield "the reference without privacy is declared in the file"

@@ -23,11 +23,11 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.documents import pmixed as presented
 from dpcli.predict.models.texts import OwnedTexts
 from dpcli.predict.pmixed import ensemble_fit as fitting
-from dpcli.predict.pmixed.ensemble_fit import FITTED, fit, model_file, queries_of
+from dpcli.predict.pmixed.ensemble_fit import FITTED, fit, model_file, token_counter
 from dpcli.predict.pmixed.model_ensemble import answer_prompt, ensemble
 from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan, plan_of
 from dpcli.predict.pmixed.shard_models import private_texts, shard_texts
-from dpcli.predict.prediction_session import AnswerCount
+from dpcli.predict.prediction_session import AnswerLimit
 from tests.command import Result
 from tests.command import dpcli as run
 from tests.predict.pmixed.pmixed_files import MODULE, written
@@ -410,7 +410,7 @@ def test_a_prompt_that_is_too_long_for_the_model_is_refused(place: Path) -> None
     assert run_pmixed(place, "fit", str(path)).code == 0
     outcome = run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9))
     assert outcome.code == 2 and "prompt: expected at most 5 tokens before 8 new ones" in outcome.err
-    queries = queries_of(plan_of(str(path)), fitting.read_fit(plan_of(str(path))).session, None)
+    queries = token_counter(plan_of(str(path)), fitting.read_fit(plan_of(str(path))).session, None)
     assert queries.taken() == 0
     assert run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9), "--max-tokens", "4").code == 0
     other = path.read_text().replace("short_model:model", "short_model:narrow").replace('name = "small"', 'name = "narrow"')
@@ -483,20 +483,20 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
                 with pytest.raises(LedgerError, match="a copy of"):
                     fit(plan, outcome, resume=True)
                 continue
-            taken = queries_of(plan, fit(plan, outcome, resume=True).fit.session, outcome).take()
+            taken = token_counter(plan, fit(plan, outcome, resume=True).fit.session, outcome).take()
             assert taken == 1 + (shard > 0)  # all of them are counted in one place
 
 
 def test_a_copy_of_a_fit_that_was_not_counted_yet_is_the_same_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, first = written(place, **FEW), place / "runs" / "small"
-    open_count = AnswerCount.open
+    open_count = AnswerLimit.open
 
     def copying(*arguments: Any) -> Any:
         if not (place / "copy").exists():
             shutil.copytree(first, place / "copy")
         return open_count(*arguments)
 
-    monkeypatch.setattr(AnswerCount, "open", copying)
+    monkeypatch.setattr(AnswerLimit, "open", copying)
     with books(place, epsilon=100.0) as ledger:
         fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"', **FEW))), ledger, resume=True)]
         assert {one.fit.session.run for one in fits} == {*ledger.state().runs} and len(

@@ -24,7 +24,7 @@ from dpcli.numerics.arrays import Array
 from dpcli.predict.decode import exact_draws, private_tokens
 from dpcli.predict.decode import text_writer as write
 from dpcli.predict.decode.exact_draws import bernoulli_exp, geometric
-from dpcli.predict.decode.private_tokens import PARTS, LogitClipping, PrivateTurns, PublicTest
+from dpcli.predict.decode.private_tokens import PARTS, LogitClipping, PrivateSupply, PublicTest
 from dpcli.predict.decode.text_writer import Writer
 from dpcli.random.streams import SystemStream
 from tests.cases import of_each
@@ -223,13 +223,13 @@ def transcripts(stated: PrivateDecodingSpec, steps: int, contexts: Sequence[str]
 
     def program(ways: Any) -> Hashable:
         budget = Counting(steps)
-        turns = PrivateTurns(test, budget)  # type: ignore[arg-type]
+        supply = PrivateSupply(test, budget)  # type: ignore[arg-type]
         message: list[bool] = []
-        judged = turns.is_private
+        judged = supply.is_private
 
         class Noted:
             def __getattr__(self, name: str) -> Any:
-                return getattr(turns, name)
+                return getattr(supply, name)
 
             def is_private(self, distance: int, stream: Any) -> bool:
                 message.append(judged(distance, stream))
@@ -319,7 +319,7 @@ def test_the_price_of_comparisons_is_met() -> None:
 
 def no_new_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """The threshold is not drawn anew after a private token, which is then charged with the first."""
-    monkeypatch.setattr(PrivateTurns, "is_private", lambda turns, far, stream: turns.test.is_private(far, turns.bar, stream))
+    monkeypatch.setattr(PrivateSupply, "is_private", lambda supply, far, stream: supply.test.is_private(far, supply.bar, stream))
 
 
 def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,18 +362,18 @@ def test_each_private_token_is_charged_before_its_bar_is_drawn(steps: int, monke
     test = PublicTest.of(stated)
     assert test is not None
     writer = Writer(Talkers(["1" * 60, "10" * 30]), LogitClipping.of(stated), (0,), True, 12, None)
-    turns = PrivateTurns(test, budget)  # type: ignore[arg-type]
+    supply = PrivateSupply(test, budget)  # type: ignore[arg-type]
     result = []
     while not (result and result[-1].cut):
-        result.append(writer.text([(1,)], SystemStream(), turns))
+        result.append(writer.text([(1,)], SystemStream(), supply))
     assert sum(one.private for one in result) == steps == budget.taken()
     compared_ = [event for event in budget.used if event == "compared"]
     assert len(compared_) == sum(len(one.tokens) for one in result) >= steps
     rest = "".join({"charged": "c", "bar": "b", "compared": "t"}[event] for event in budget.used)
     assert rest.count("cb") == rest.count("b") == rest.count("c") == steps and rest.startswith("cb")
-    assert not turns.open_bar(SystemStream()) and writer.text([(1,)], SystemStream(), turns).tokens == ()
+    assert not supply.open_bar(SystemStream()) and writer.text([(1,)], SystemStream(), supply).tokens == ()
     with pytest.raises(InternalError, match="without a charge"):
-        turns.is_private(0, SystemStream())
+        supply.is_private(0, SystemStream())
 
 
 def test_where_all_say_the_same_hardly_a_token_is_private_and_else_each() -> None:
@@ -382,8 +382,8 @@ def test_where_all_say_the_same_hardly_a_token_is_private_and_else_each() -> Non
     assert test is not None
     for says, private in (("1" * 50, 0), ("0" * 50, 50)):
         writer = Writer(Talkers(["1" * 50, says]), LogitClipping.of(stated), (0,), True, 50, None)
-        turns = PrivateTurns(test, Counting(50))  # type: ignore[arg-type]
-        result = writer.text([(1,)] * 8, SystemStream(), turns)
+        supply = PrivateSupply(test, Counting(50))  # type: ignore[arg-type]
+        result = writer.text([(1,)] * 8, SystemStream(), supply)
         assert (len(result.tokens), result.private, result.cut) == (50, private, False)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dpcli.base.errors import CannotCertify, NotRepresentable
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
-from dpcli.predict.pate.vote_release import ReleaseParameters, release_cost, released_cost
+from dpcli.predict.pate.vote_release import ReleaseParameters, cost_of_release, noisy_cost
 from dpcli.predict.vote_bounds import log_answered, log_q_gaussian, log_q_laplace, rdp_gaussian, total_rdp_gaussian
 from dpcli.predict.vote_sensitivity import (
     AnswerSensitivity,
@@ -206,15 +206,15 @@ def test_thresholds(case: dict[str, Any]) -> None:
 
 def test_what_the_release_costs() -> None:
     for case in REFERENCE["gnss_rdp"]:
-        result = release_cost(ReleaseParameters(case["order"], case["beta"], case["sigma_ss"], 0.1))
+        result = cost_of_release(ReleaseParameters(case["order"], case["beta"], case["sigma_ss"], 0.1))
         assert result == pytest.approx(case["rdp"], rel=CLOSE)
     for order, beta in ((20.0, 0.025), (1.0, 0.01), (30.0, 0.1)):
         with pytest.raises(CannotCertify, match="expected an order between 1 and"):
-            release_cost(ReleaseParameters(order, beta, 5.0, 0.1))
+            cost_of_release(ReleaseParameters(order, beta, 5.0, 0.1))
     # A square of sigma would underflow or overflow.
-    assert release_cost(ReleaseParameters(4.0, 0.01, 1e-200, 0.1)) == math.inf
+    assert cost_of_release(ReleaseParameters(4.0, 0.01, 1e-200, 0.1)) == math.inf
     change_of_scale = (-0.5 * math.log1p(-0.08) + 0.04) / 3.0
-    assert release_cost(ReleaseParameters(4.0, 0.01, 1e200, 0.1)) == pytest.approx(change_of_scale, rel=CLOSE)
+    assert cost_of_release(ReleaseParameters(4.0, 0.01, 1e200, 0.1)) == pytest.approx(change_of_scale, rel=CLOSE)
 
 
 def test_the_conditions() -> None:
@@ -304,10 +304,10 @@ def test_a_release_is_below_the_costs_of_both_as_rarely_as_it_says() -> None:
         low, high = -40.0, 40.0
         for _ in range(200):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if released_cost(1.0, 0.2, release, middle) < 1.2 else (low, middle)
+            low, high = (middle, high) if noisy_cost(1.0, 0.2, release, middle) < 1.2 else (low, middle)
         assert 0.5 * math.erfc(-high / math.sqrt(2.0)) == pytest.approx(failure, rel=1e-6)
     with pytest.raises(CannotCertify, match="a smaller beta"):
-        released_cost(1.0, 0.2, ReleaseParameters(2.0, 0.2, 20.0, 0.01), 0.0)
+        noisy_cost(1.0, 0.2, ReleaseParameters(2.0, 0.2, 20.0, 0.01), 0.0)
 
 
 def test_the_inverse_of_the_normal_distribution() -> None:
