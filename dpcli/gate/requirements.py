@@ -24,9 +24,9 @@ from dpcli.file.pipeline.model import Budget, Entry, Pipeline
 from dpcli.file.toml.findings import Diagnostic, Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped
-from dpcli.gate.caps import CapsInForce, Outside, StatedCap, binding_caps, caps_in_force, max_rise, warn_rise
+from dpcli.gate.caps import CapsInForce, ExternalCaps, StatedCap, binding_caps, caps_in_force, max_rise, warn_rise
 from dpcli.gate.policy import Policy, scheme_of
-from dpcli.gate.term_changes import Changed, changed_terms, horizon_change, planned_runs, promised_delta
+from dpcli.gate.term_changes import TermChange, changed_terms, horizon_change, planned_runs, promised_delta
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
 from dpcli.git.work_trees import holds, work_tree
 
@@ -79,11 +79,11 @@ def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
     return judged.epsilon
 
 
-def delta_condition(written: Pipeline, outside: Outside) -> Iterator[Condition]:
+def delta_condition(written: Pipeline, external: ExternalCaps) -> Iterator[Condition]:
     """Yield a failed condition if the delta of the file's budget is larger than the delta in [privacy]."""
     promised = written.privacy.delta
     of_budget = written.budget.delta if written.budget else None
-    if outside.tightest.delta is None and promised is not None and of_budget is not None and of_budget > promised:
+    if external.tightest.delta is None and promised is not None and of_budget is not None and of_budget > promised:
         text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {of_budget!r}"
         yield Condition("delta", "fail", text, ("budget", "delta"))
 
@@ -197,7 +197,7 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     yield Condition("link", "fail" if is_compared else "warn", text, ())
 
 
-def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
+def new_file(result: Account, external: ExternalCaps, unpriced: str = "") -> Condition:
     """Return the condition on the rise of a file that has no readable version at the base.
 
     It is a warning if there is a limit on the rise, which cannot be applied.
@@ -206,7 +206,7 @@ def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition
         unpriced: The reason why the version at the base cannot be read; "" if there is no such version.
     """
     before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
-    limits = max_rise(outside, result.pipeline.gate.max_increase).stated()
+    limits = max_rise(external, result.pipeline.gate.max_increase).stated()
     if not limits:
         return Condition("increase", "warn" if unpriced else "pass", before)
     verb = "was" if len(limits) == 1 else "were"
@@ -219,7 +219,7 @@ def epsilon_now(result: Account, base: Base) -> float:
 
 
 def statement_conditions(
-    result: Account, written: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], lost_caps: Sequence[str]
+    result: Account, written: Pipeline, base: Base, external: ExternalCaps, horizons: Sequence[Horizon], lost_caps: Sequence[str]
 ) -> Iterator[Condition]:
     """Yield a failed condition if the file changes its privacy statement or loosens its terms. Yield a passed condition for other changes.
 
@@ -229,13 +229,13 @@ def statement_conditions(
         horizons: The horizons of flags and policy.
         lost_caps: Caps of the policy, in words, that applied to the earlier version and no longer apply to the file.
     """
-    terms = changed_terms(base.terms, base.statement, written, result.pipeline, _replaced_caps(base.terms, written, outside))
+    terms = changed_terms(base.terms, base.statement, written, result.pipeline, _replaced_caps(base.terms, written, external))
     changes = [*terms, *horizon_change(base.horizon, planned_runs(written.gate.horizon), horizons)]
     weaker = [change for change in changes if change.weaker]
     words = "; ".join([*(change.words for change in weaker), *lost_caps])
     other = [change for change in changes if not change.weaker and not change.replaced_by]
     if words:
-        allowed = outside.tightest.allow_statement_change
+        allowed = external.tightest.allow_statement_change
         verdict: Verdict = "pass" if allowed else "fail"
         note = (
             "(allowed)"
@@ -251,10 +251,10 @@ def statement_conditions(
         yield Condition("terms", "pass", f"{text} (weakens no cap in force)", _first_path(other))
 
 
-def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, outside: Outside) -> dict[str, str]:
+def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, external: ExternalCaps) -> dict[str, str]:
     """Return the current cap in words, such as `the policy's 3.0`, for each cap in the base's terms that a current cap implies."""
-    caps, delta = caps_in_force(written, outside), promised_delta(terms)
-    rises = binding_caps(outside.stated("max_increase", "--max-increase"))
+    caps, delta = caps_in_force(written, external), promised_delta(terms)
+    rises = binding_caps(external.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
     replaced_by = {}
     for key, binding in keys.items():
@@ -263,21 +263,21 @@ def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, outside: Outside
             continue
         cap = next((level.cap for level in binding if level.cap.is_within(earlier, delta)), None)
         if cap is not None:
-            replaced_by[key] = f"{cap.source.whose} {cap.value!r}"
+            replaced_by[key] = f"{cap.source.possessive} {cap.value!r}"
     return replaced_by
 
 
-def _first_path(changed: Sequence[Changed]) -> Path:
+def _first_path(changed: Sequence[TermChange]) -> Path:
     """Return the first key that changed. If only the policy has changed, return the key of [privacy]."""
     return changed[0].key if changed else ("privacy",)
 
 
-def increase_condition(result: Account, base: Base, now: float, outside: Outside) -> Condition:
+def increase_condition(result: Account, base: Base, now: float, external: ExternalCaps) -> Condition:
     """Return the condition on the rise of epsilon, at the delta of the base.
 
     The limit is the smallest limit of the flags, the policy, the base and the file.
     """
-    limits, warning_levels = max_rise(outside, result.pipeline.gate.max_increase, base.max_increase), warn_rise(outside)
+    limits, warning_levels = max_rise(external, result.pipeline.gate.max_increase, base.max_increase), warn_rise(external)
     change = difference(now, base.epsilon)  # rounded up
     at_delta = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.earlier_path)}: " if base.earlier_path else ""
@@ -287,11 +287,11 @@ def increase_condition(result: Account, base: Base, now: float, outside: Outside
         return Condition("increase", "unknown", text)
     verdict: Verdict = "pass"
     warning = ""
-    if warning_levels.passed_by(change, base.epsilon):
+    if warning_levels.is_exceeded_by(change, base.epsilon):
         verdict, warning = "warn", f", above the warning level {warning_levels.words(base.epsilon)}"
     if limit is None:
         return Condition("increase", verdict, f"{text}{warning}")
-    if limits.passed_by(change, base.epsilon):
+    if limits.is_exceeded_by(change, base.epsilon):
         verdict = "fail"
     text = f"{text}, allowed {limits.words(base.epsilon)}{warning}"
     return Condition("increase", verdict, text, measured=now, target=Target(base.epsilon + limit, base.delta))

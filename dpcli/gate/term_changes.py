@@ -32,7 +32,7 @@ TABLES_OF_GATE = ("waiver", "horizon")
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class TermChange:
     """A changed key of a file.
 
     Attributes:
@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
 
 def changed_terms(
     terms: Mapping[str, Any], statement: Mapping[str, Any], written: Pipeline, capped: Pipeline, replaced: Mapping[str, str]
-) -> Iterator[Changed]:
+) -> Iterator[TermChange]:
     """Yield each changed key of the statement and of the terms.
 
     A change of the statement always weakens the file, because the two guarantees then have different meanings. A key that is part of the
@@ -93,7 +93,7 @@ def changed_terms(
     """
     differing = {key: value for key, value in statement_of(capped).items() if statement.get(key) != value}
     for key, value in differing.items():
-        yield Changed(
+        yield TermChange(
             f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", weaker=True, key=_place(key, written)
         )
     for name, member in _compared_keys().items():
@@ -104,13 +104,13 @@ def changed_terms(
             continue
         words = f"{name} {value_in_words(old)} -> {value_in_words(new)}"
         if name == "budget.delta":  # the delta at which the cap on epsilon applies
-            yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, written), (table, key))
+            yield TermChange(words, "budget.epsilon" not in replaced and _loosens(terms, written), (table, key))
         elif name in replaced and _weaker(member, old, new):
             words = f"{name} raised from {value_in_words(old)} to {value_in_words(new)}"
-            yield Changed(words, weaker=False, key=(table, key), replaced_by=replaced[name])
+            yield TermChange(words, weaker=False, key=(table, key), replaced_by=replaced[name])
         else:
             window_moved = name == WINDOW and keeps_its_width(old, new)
-            yield Changed(words, not window_moved and _weaker(member, old, new), (table, key))
+            yield TermChange(words, not window_moved and _weaker(member, old, new), (table, key))
 
 
 def promised_delta(terms: Mapping[str, Any]) -> float | None:
@@ -149,20 +149,20 @@ def planned_runs(horizon: Horizon | None) -> PlannedRuns | None:
     return None if horizon is None else PlannedRuns(horizon.count, horizon.epsilon)
 
 
-def horizon_change(old: PlannedRuns | None, new: PlannedRuns | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
+def horizon_change(old: PlannedRuns | None, new: PlannedRuns | None, external: Sequence[Horizon]) -> Iterator[TermChange]:
     """Yield the change of a file's horizon; nothing if the horizon is unchanged.
 
     Fewer runs, a larger epsilon or the removal of the horizon weaken the file, unless a horizon in force implies the earlier horizon. A
     horizon implies another if it has at least as many runs and at most the same epsilon.
 
     Args:
-        outside: The horizons of flags and policy.
+        external: The horizons of flags and policy.
     """
     if old == new:
         return
-    in_force = [horizon for horizon in (new, *map(planned_runs, outside)) if horizon is not None]
+    in_force = [horizon for horizon in (new, *map(planned_runs, external)) if horizon is not None]
     implied = old is None or any(horizon.runs >= old.runs and horizon.epsilon <= old.epsilon for horizon in in_force)
-    yield Changed(f"gate.horizon {_horizon_words(old)} -> {_horizon_words(new)}", not implied, ("gate", "horizon"))
+    yield TermChange(f"gate.horizon {_horizon_words(old)} -> {_horizon_words(new)}", not implied, ("gate", "horizon"))
 
 
 def _horizon_words(horizon: PlannedRuns | None) -> str:

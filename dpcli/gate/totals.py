@@ -27,7 +27,7 @@ from dpcli.file.pipeline.read import parse, toml_document, toml_name
 from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.shown import first_names, quoted
-from dpcli.gate.caps import Outside, SharedCaps, caps_in_force, with_caps_in_force
+from dpcli.gate.caps import ExternalCaps, SharedCaps, caps_in_force, with_caps_in_force
 from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, other_pipelines, tops_of
 from dpcli.gate.requirements import cap_conditions, runs_of
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
@@ -63,7 +63,7 @@ def capped_sums(
     caps: Sequence[SharedCaps],
     files: Sequence[Judged],
     horizon: Horizon | None,
-    outside: Callable[[str, Pipeline], Outside],
+    external_caps: Callable[[str, Pipeline], ExternalCaps],
     ref: str | None = None,
 ) -> tuple[JudgedSum, ...]:
     """Return the verdict on a sum for each table of caps.
@@ -73,7 +73,7 @@ def capped_sums(
 
     Args:
         horizon: The horizon of flags or policy.
-        outside: A function that returns the caps of flags and policy for a file.
+        external_caps: A function that returns the caps of flags and policy for a file.
         ref: The git revision to compare with; None if there is none.
     """
     if not caps or not files:
@@ -90,7 +90,7 @@ def capped_sums(
     if hidden:
         text = f"no sum, as {first_names(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
         return tuple(_unknown(shared, text, files[0].path) for shared in caps)
-    sums = ((shared, _total(shared, judged, others, horizon, outside, files[0].path)) for shared in caps)
+    sums = ((shared, _total(shared, judged, others, horizon, external_caps, files[0].path)) for shared in caps)
     return tuple(total if ref is None else _with_base(shared, total, horizon, ref) for shared, total in sums)
 
 
@@ -128,7 +128,7 @@ def _total(
     judged: Iterable[SumMember],
     others: Iterable[OtherFile],
     horizon: Horizon | None,
-    outside: Callable[[str, Pipeline], Outside],
+    external_caps: Callable[[str, Pipeline], ExternalCaps],
     first_path: str,
 ) -> JudgedSum:
     """Return the verdict on one sum. If the sum has no members, it is reported at the first judged file."""
@@ -138,7 +138,7 @@ def _total(
             nothing = Condition(NAME, "pass", f"no file of the repository names {caps.words}", ())
             return _sum_without_account(caps, nothing, first_path)
         runs = [runs_of(member.pipeline, horizon) for member in members]
-        result = _account_of_members(caps, members, runs, outside)
+        result = _account_of_members(caps, members, runs, external_caps)
     except (InputError, CannotCertify, NotRepresentable) as error:
         return _sum_with_error(caps, error, first_path)
     subject = f"{caps.words}: {_members_in_words(members, runs)}"
@@ -152,7 +152,7 @@ def _total(
 
 
 def _account_of_members(
-    caps: SharedCaps, members: Sequence[SumMember], runs: Sequence[int], outside: Callable[[str, Pipeline], Outside]
+    caps: SharedCaps, members: Sequence[SumMember], runs: Sequence[int], external_caps: Callable[[str, Pipeline], ExternalCaps]
 ) -> Account:
     """Return the account of all runs of the members, at the delta of the cap or the smallest delta of the members.
 
@@ -161,7 +161,7 @@ def _account_of_members(
     parts: list[tuple[Pipeline, int]] = []
     deltas: list[float | None] = []
     for member, count in zip(members, runs, strict=True):
-        pipeline, caps_around = member.pipeline, outside(member.path, member.pipeline)
+        pipeline, caps_around = member.pipeline, external_caps(member.path, member.pipeline)
         deltas.append(caps_in_force(pipeline, caps_around).delta)
         if pipeline.privacy.adaptive:  # an adaptive file costs its cap in force
             pipeline = with_caps_in_force(pipeline, caps_around)

@@ -157,11 +157,11 @@ def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str
     """
     from dpcli.comments.documents.comment import document, error_document, is_news
     from dpcli.document.document import reason
-    from dpcli.gate.gate_terms import checked_terms
+    from dpcli.gate.gate_terms import GateFlags, checked_terms
     from dpcli.gate.judge import gate
 
     try:
-        result = gate(files, checked_terms(**flags))
+        result = gate(files, checked_terms(GateFlags(**flags)))
     except InternalError:
         raise
     except DpcliError as error:
