@@ -1,9 +1,13 @@
-"""The conditions that the gate checks for one file. judge.py collects them, and verdicts.py says what a condition is.
+"""The conditions that the gate checks for one file: requirements of the file, each with a verdict and a message (verdicts.py).
 
-Some concern the current file alone: its caps, its horizon (a planned number of runs), its lint findings and the policy. Others compare it
-with its base, the earlier version: its *statement* (the keys that say what epsilon means, such as unit and adjacency), its *terms* (all
-keys of [privacy], [budget] and [gate]), and the rise of its epsilon. An epsilon that no accountant can bound is "unknown", which never
-passes.
+judge.py collects them. Some concern the current file alone: its caps, its *horizon* (a planned number of runs with a cap on all of them),
+its lint findings, the policy and the proof of its epsilon. Others compare it with its *base*, the earlier version: its *statement* (the
+keys that say what epsilon means, such as unit and adjacency), its *terms* (all keys of [privacy], [budget] and [gate]), and the rise of its
+epsilon.
+
+`written` is a pipeline with the caps that its own file states, and `result` the account under the caps in force. A *target* is the epsilon
+with which a condition would pass. Epsilons are upper bounds, so a cap that passes does hold. An epsilon that no accountant can bound
+is "unknown", which never passes.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from dpcli.git.work_trees import holds, work_tree
 
 HORIZON = ("gate", "horizon")
 PLANNED = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
-FAR_APART = 8  # ratio of two counts above which a search between them goes on at their geometric mean
+FAR_APART = 8  # ratio of two counts above which a search between them goes on at their geometric mean; affects speed alone
 
 
 def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator[Condition]:
@@ -52,7 +56,7 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     if epsilon is not None:
         yield _epsilon_condition(epsilon, epsilon_caps[0].words() if epsilon_caps else "", warning)
     for cap in epsilon_caps[1:]:  # the first one is the cap of the budget
-        yield _epsilon_condition(_spent(result.pipeline, cap.cap), cap.words(), warning)
+        yield _epsilon_condition(_verdict_on_cap(result.pipeline, cap.cap), cap.words(), warning)
     if rho is not None:
         source = rho_caps[0].words() if rho_caps else ""
         text = f"{rho.words()}{source}{warning if rho.verdict == 'warn' else ''}"
@@ -70,7 +74,7 @@ def _uncertified_condition(delta: float) -> Condition:
     return Condition("budget", "unknown", f"no finite epsilon can be certified at delta = {delta!r}")
 
 
-def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
+def _verdict_on_cap(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
     """Return the verdict on a cap that is not the cap of the budget, at the delta of this cap."""
     assert pipeline.budget is not None
     budget = Budget(cap.value, cap.delta, pipeline.budget.warn_at)
@@ -95,7 +99,7 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
     are chosen because of earlier results. Such runs need a privacy filter.
     """
     try:
-        total = _total(result, horizon.count)
+        total = _epsilon_of_runs(result, horizon.count)
     except InputError as error:
         return Condition("horizon", "invalid", str(error), HORIZON)
     text = f"{horizon.schedule}: epsilon {up(total)} at delta = {result.delta!r} for all runs together, cap {horizon.epsilon!r}"
@@ -110,20 +114,20 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
 
 
 def runs_that_fit(result: Account, horizon: Horizon) -> int:
-    """Return the largest number of runs whose composition is within the horizon's cap. All runs of the horizon must exceed the cap."""
+    """Return the largest number of runs that are together within the horizon's cap. All runs of the horizon must exceed the cap."""
     fitting, exceeding = 0, horizon.count
     while exceeding - fitting > 1:
         # A count may have eighteen digits, so the bisection uses the geometric mean while the ends are far apart.
         lower = max(fitting, 1)
         middle = math.isqrt(lower * exceeding) if exceeding > FAR_APART * lower else (fitting + exceeding) // 2
-        if _total(result, middle) <= horizon.epsilon:
+        if _epsilon_of_runs(result, middle) <= horizon.epsilon:
             fitting = middle
         else:
             exceeding = middle
     return fitting
 
 
-def _total(result: Account, runs: int) -> float:
+def _epsilon_of_runs(result: Account, runs: int) -> float:
     """Return the epsilon of this number of runs together, at the delta of the account."""
     return headline(result.pipeline, delta=result.delta, runs=runs).upper
 
@@ -261,7 +265,7 @@ def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, external: Extern
         earlier = terms.get(key)
         if earlier is None:
             continue
-        cap = next((level.cap for level in binding if level.cap.is_within(earlier, delta)), None)
+        cap = next((binding_cap.cap for binding_cap in binding if binding_cap.cap.is_within(earlier, delta)), None)
         if cap is not None:
             replaced_by[key] = f"{cap.source.possessive} {cap.value!r}"
     return replaced_by
@@ -278,7 +282,7 @@ def increase_condition(result: Account, base: Base, now: float, external: Extern
     The limit is the smallest limit of the flags, the policy, the base and the file.
     """
     limits, warning_levels = max_rise(external, result.pipeline.gate.max_increase, base.max_increase), warn_rise(external)
-    change = difference(now, base.epsilon)  # rounded up
+    change = difference(now, base.epsilon)  # rounded up, so that the rise is not understated
     at_delta = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.earlier_path)}: " if base.earlier_path else ""
     text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"

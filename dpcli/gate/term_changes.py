@@ -1,7 +1,10 @@
 """The terms of a pipeline file, and the changes of these terms since the base that weaken the file.
 
-The terms are the values of [privacy], [budget] and [gate], such as a cap. A file is weakened if the change may lead to less privacy, such
-as by a raised cap.
+requirements.py asks for the changes and turns them into conditions; bases.py keeps the terms of a *base*, the earlier version of a file.
+The *terms* are the values of [privacy], [budget] and [gate], such as a cap. The *statement* consists of the keys that say what epsilon
+means, such as the unit. A file is *weakened* if the change may lead to less privacy, such as by a raised cap; in doubt, it counts as
+weakened. A *horizon* is a planned number of runs with a cap on all of them together. A *window* lists the *blocks* of the dataset that a
+run reads, such as days or regions, each of which has a budget of its own in a ledger.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from dpcli.ledger.plugin import BLOCKS, MOST_BLOCKS, MOST_IN_WINDOW
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.block_kinds import BlockKind
 
-WINDOW = "privacy.window"  # the blocks of the data that a run reads; the only key whose change is judged by `keeps_its_width`
+WINDOW = "privacy.window"  # the one key for which `keeps_its_width` says whether a change weakens the file
 # Tables in [gate] that other functions compare: `horizon_change`, and `dpcli.gate.waivers` for waivers.
 TABLES_OF_GATE = ("waiver", "horizon")
 
@@ -190,6 +193,7 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
     """
     if old is None or new is None:
         return False
+    # How many blocks a hash makes is a term of the ledger, which is not known here: every number that could be valid counts as a block.
     kinds = [load(target)((), MOST_BLOCKS) for target in BLOCKS.values() if load(target).ordered]
     return any(_width(kind, old.split(", ")) == _width(kind, new.split(", ")) > 0 for kind in kinds)
 
@@ -197,7 +201,8 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
 def _width(kind: BlockKind, stated: Sequence[str]) -> int:
     """Return the number of different blocks in the items of a window, each of which is one block or a range FIRST..LAST.
 
-    It is 0 if a block is not of this kind, if a range ends before it starts, or if there are more than `MOST_IN_WINDOW` blocks.
+    It is 0, so that no change counts as harmless, if a block is not of this kind, if a range ends before it starts, or if there are more
+    than `MOST_IN_WINDOW` blocks, which is the limit of a window.
     """
     ranks: set[int] = set()
     for item in stated:
