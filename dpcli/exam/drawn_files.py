@@ -22,7 +22,7 @@ from dpcli.file.keys.tables import KeyTable, Members
 from dpcli.file.keys.words import OneOf
 
 TRIES = 60  # number of attempts to draw a value that satisfies its rule, or keys that agree with each other; more take longer
-# Least and largest exponent of ten of the numbers in one file. One pair is chosen for each file. The last pair spans nearly all positive floats.
+# Least and largest exponents of ten of the numbers in one file, which gets one of the pairs. The last spans nearly all positive floats.
 SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))
 COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file; 10^18 is below 2^63
 
