@@ -18,7 +18,7 @@ import pytest
 from tests.cases import of_each, require_each
 from tests.command import ROOT
 from tests.conftest import serves
-from tests.trees import nodes, tree
+from tests.syntax_trees import nodes, tree
 
 TESTS = ROOT / "tests"
 PATIENT = 30.0  # seconds: a busy machine may need as many for what takes one alone

@@ -1,4 +1,9 @@
-"""Trees of exponential mechanisms by enumeration, and the height of a curve that covers them."""
+"""An independent enumeration of adaptive exponential mechanisms, and the height of the curve that must cover them.
+
+The exponential mechanism selects a candidate with probability proportional to e^(epsilon score / 2). After each answer, an adaptive analyst
+may choose the scores of the next mechanism, which makes a *tree* of answers. `ChoiceCurve` (dpcli/numerics/grid) claims an upper bound on
+the hockey-stick curves of all such trees; tests compare it with random trees.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,10 @@ Array = NDArray[np.float64]
 
 
 def tree(random: Random, epsilon: float, depth: int, candidates: int) -> tuple[Array, Array]:
-    """Both laws of `depth` exponential mechanisms in a row, each with scores of its own after each earlier answer."""
+    """Return the probabilities of all sequences of `depth` answers on two neighbouring datasets, for a random tree.
+
+    The scores of each candidate differ by 1 between the datasets, up or down.
+    """
     scores = [random.choice([0.0, random.uniform(-3.0, 3.0) / epsilon, random.uniform(-9.0, 9.0)]) for _ in range(candidates)]
     moved = [score + random.choice([-1.0, 1.0]) for score in scores]
     laws = [np.exp(0.5 * epsilon * (np.array(values) - max(values))) for values in (scores, moved)]
@@ -28,7 +36,7 @@ def tree(random: Random, epsilon: float, depth: int, candidates: int) -> tuple[A
 
 
 def height(curve: ChoiceCurve, x: float) -> tuple[float, float]:
-    """(lower, upper) bounds on a curve's height at x >= 0: the next point's, and the chord's."""
+    """Return lower and upper bounds on the height of a curve at x >= 0: at the next point, and on the chord between two points."""
     k = min(int(x / curve.spacing), len(curve.upper) - 2)
     left, right = math.exp(k * curve.spacing), math.exp((k + 1) * curve.spacing)
     share = (math.exp(x) - left) / (right - left)

@@ -1,4 +1,9 @@
-"""Commands drawn at random, in a folder with files drawn at random: every command that asks a question of a file, every flag."""
+"""Random command lines with random pipeline files, for tests that no input makes dpcli crash or contradict itself.
+
+`case(name)` returns one call of a command, with the files that it reads; a name is a seed, and gives the same case each time. `Files` draws
+whole pipeline files from the keys that the registered mechanism types declare (dpcli/exam/drawn_files.py), and `Commands` adds a command
+and its flags.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +44,18 @@ class Case:
             (folder / name).write_text(text)
 
     def shown(self) -> str:
-        """What somebody needs to see it again."""
+        """Return the command and its files as text, with which a failure can be repeated."""
         files = "\n".join(f"# {name}\n{text}" for name, text in self.files.items())
         return f"{self.name}: dpcli {' '.join(self.arguments)}\n{files}"
 
 
 def case(name: str) -> Case:
-    """The case of this name, the same one every time."""
+    """Return the case of this name, which is the seed."""
     return Commands(Random(name)).case(name)
 
 
 class Files(Drawing):
-    """A drawing of whole files: most are valid; those that are not are refused with a message, as they should."""
+    """A generator of whole files. Most are valid, and dpcli must refuse the others with a message."""
 
     def document(self) -> Document:
         privacy: Document = {"adjacency": self.random.choice([a.value for a in Adjacency])}
@@ -70,7 +75,7 @@ class Files(Drawing):
         return document
 
     def grown(self, document: Document) -> Document:
-        """The document with one more entry, seldom one that is refused."""
+        """Return the document with one more entry. In a few cases dpcli refuses it."""
         for _ in range(TRIES):
             longer: Document = json.loads(json.dumps(document))
             longer["mechanism"].append(self.entry(longer))
@@ -99,7 +104,7 @@ class Files(Drawing):
         return entry
 
     def share(self, entries: list[Document]) -> None:
-        """Let the last entry read the sample of another one, or say that it draws its own."""
+        """Let the last entry share the sample of another entry, or state that it draws its own."""
         *others, last = entries
         known = [
             table
@@ -122,18 +127,18 @@ class Files(Drawing):
 
 
 def resolves(document: Document) -> bool:
-    """Return whether the file is valid, or fails otherwise than by a refusal."""
+    """Return whether the file is valid, or dpcli crashes on it. A crash is what the tests look for, so such a file is kept."""
     try:
         resolve(parse(toml_text(document).encode(), "a.toml"))
     except DpcliError:
         return False
-    except Exception:  # a fault to be found
+    except Exception:
         return True
     return True
 
 
 class Commands(Files):
-    """A drawing of a file and of what is asked of it."""
+    """A generator of files, each with a command about it."""
 
     def case(self, name: str) -> Case:
         document = self.document()
@@ -145,7 +150,7 @@ class Commands(Files):
         return Case(name, files, tuple(map(str, arguments)))
 
     def changed(self, document: Document) -> Document:
-        """The file with other numbers in its own keys, or another mechanism."""
+        """Return the file with other steps in one of its entries, and sometimes with one more entry."""
         other: Document = json.loads(json.dumps(document))
         entry, steps = self.random.choice(other["mechanism"]), self.count_of(None, 18)
         shared = entry.get("sample", "own")
@@ -158,16 +163,16 @@ class Commands(Files):
         return other
 
     def chosen(self) -> list[Any]:
-        """-a, --delta, --group-size."""
-        found: list[Any] = []
+        """Draw the flags -a, --delta and --group-size, or none."""
+        flags: list[Any] = []
         if self.odds(0.4):
             for name in self.random.sample(list(ACCOUNTANTS), self.random.choice([1, 1, 2, 5])):
-                found += ["-a", name]
+                flags += ["-a", name]
         if self.odds(0.3):
-            found += ["--delta", self.delta()]
+            flags += ["--delta", self.delta()]
         if self.odds(0.2):
-            found += ["--group-size", self.random.choice([1, 2, 3, 64, 1000, 10**6])]
-        return found
+            flags += ["--group-size", self.random.choice([1, 2, 3, 64, 1000, 10**6])]
+        return flags
 
     def form(self) -> list[Any]:
         return ["-f", self.random.choice(FORMATS)] if self.odds(0.5) else []
@@ -176,7 +181,7 @@ class Commands(Files):
         return ["--target-epsilon", self.random.choice([0.01, 0.5, 1.0, 3.0, 8.0, 50.0])]
 
     def mechanism(self, document: Document, solve: str) -> list[Any]:
-        """-m with an entry that has the parameter, where there is one."""
+        """Draw the flag -m with an entry that has the parameter, or with the first entry if none has it."""
         with suppress(DpcliError):
             entries = parse(toml_text(document).encode(), "a.toml").mechanisms
             return ["-m", self.random.choice([one.name for one in entries if parameter_key(one, solve)] or [entries[0].name])]  # type: ignore[arg-type]

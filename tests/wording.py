@@ -1,4 +1,8 @@
-"""The linter of words: sentences that are none, names that name nothing, messages that hide what was found, files that share a name."""
+"""A linter of the package's English, which project/test_words.py runs on every file of dpcli.
+
+It refuses docstrings that begin with a fragment ("What", "Whether", "Of"), names that name nothing ("found", "here"), messages that do not
+say which value was found, and two files with one name.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ class Fault(NamedTuple):
 
 
 def faults(path: Path) -> Iterator[Fault]:
-    """Every sentence, name and message of a file that breaks a rule."""
+    """Yield every docstring, name and message of a file that breaks a rule."""
     tree = ast.parse(path.read_text())
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {id(node.body[0].value): ast.get_docstring(node) for node in ast.walk(tree) if _is_documented(node, documented)}  # type: ignore[attr-defined]
@@ -50,7 +54,7 @@ def _is_documented(node: ast.AST, documented: tuple[type, ...]) -> bool:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """Names that the node gives to something."""
+    """Yield the names that a node defines: a variable, a parameter, a function or a class."""
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
             yield name
@@ -59,7 +63,10 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def shared_names(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """File names that stand in several folders; plugin.py, and what is named as its command, apart."""
+    """Return the file names that occur in several folders, with these folders.
+
+    Exempt are plugin.py, and files in the folders commands/ and documents/, which are named like their command.
+    """
     folders = defaultdict(list)
     for path in paths:
         if path.stem not in ("__init__", "__main__", "plugin") and path.parent.name not in ("commands", "documents"):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """Return the syntax tree of a file. It is shared: nobody changes it."""
+    """Return the syntax tree of a file. It is shared by all tests, so it must not be changed."""
     return ast.parse(path.read_text("utf-8"))
 
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Return every node of a file."""
+    """Return every node of the syntax tree of a file."""
     return tuple(ast.walk(tree(path)))
