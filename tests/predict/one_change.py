@@ -28,7 +28,7 @@ SHARED = """
 import os, random
 from pathlib import Path
 import numpy as np
-from tests.predict.leaving import leave
+from tests.predict.leftovers import leave
 IMPORT
 np.savez("open.npz", a=np.arange(5000.0), b=np.arange(7.0))
 handles = [os.open("open.npz", os.O_RDONLY) for _ in range(2)]  # which nobody closes

@@ -1,4 +1,8 @@
-"""Leftovers of a right learner: processes, folders with rows in them, shared memory, and what it prints."""
+"""Leftovers of a user's learner: `leave` makes them, and `left` returns those that dpcli has not removed.
+
+They are processes, a folder with a private row, a temporary folder, shared memory, and a row on each standard stream. A learner that leaves
+them is still correct, so dpcli must remove them after it has run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ kept: list[object] = []
 
 
 def leave() -> None:
-    """Note in the file `left` which processes and which files: once in each process, but in none that is dpcli's own."""
+    """Make the leftovers, and note them in the file `left`. This happens once in each process, but not in dpcli's own."""
     if kept or os.environ.get("LEAVES") == str(os.getpid()):
         return
     print(ROW)  # noqa: T201
@@ -33,7 +37,7 @@ def leave() -> None:
 
 
 def left(folder: Path) -> list[str]:
-    """Return the processes and files that are still there."""
+    """Return the noted processes that still run, and the noted files that still exist."""
     lines = [line.split(";") for line in (folder / "left").read_text().splitlines()]
     running = [pid for line in lines for pid in line[0].split() if _runs(int(pid))]
     return running + [path for line in lines for path in line[1].split() if os.path.exists(path)]

@@ -1,4 +1,4 @@
-"""Random slips in the text of a file: in a key, a word, or a number."""
+"""Random typing errors in the text of a TOML file: in a key, a word, or a number."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ WORD = re.compile(r'(?<== )"([a-z-]{5,})"')
 NUMBER = re.compile(r"(?<== )(\d+(?:\.\d+)?)(?=[ \n,])")
 
 
-def slipped(draw: random.Random, word: str) -> str:
-    """The word with one slip of the pen."""
+def with_typo(draw: random.Random, word: str) -> str:
+    """Return the word with one typing error."""
     at = draw.randrange(1, len(word))
     ways = [
         word[:at] + word[at + 1 :],
@@ -24,11 +24,11 @@ def slipped(draw: random.Random, word: str) -> str:
     return draw.choice(ways)
 
 
-def spoiled(draw: random.Random, text: str) -> str:
-    """The text with a slip in one key or word, or a number in quotes or with a point."""
+def text_with_typo(draw: random.Random, text: str) -> str:
+    """Return the text with a typing error in one key or word, or with one number in quotes or with a decimal point."""
     spots = [(one.span(1), "word") for pattern in (KEY, WORD) for one in pattern.finditer(text)]
     spots += [(one.span(1), "number") for one in NUMBER.finditer(text)]
     (first, last), kind = draw.choice(spots)
     was = text[first:last]
-    now = slipped(draw, was) if kind == "word" else f'"{was}"' if "." in was or draw.random() < 0.5 else f"{was}.0"
+    now = with_typo(draw, was) if kind == "word" else f'"{was}"' if "." in was or draw.random() < 0.5 else f"{was}.0"
     return text[:first] + now + text[last:]

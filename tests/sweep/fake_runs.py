@@ -1,4 +1,4 @@
-"""A pool without processes, and runs without training."""
+"""A process pool for sweeps that works in one process, and runs that write the files of a training run without training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Work = Callable[[Job], JobAnswer]
 
 
 class InOneProcess:
-    """A pool that does the work here; every job that it was given is in `done`."""
+    """A pool that does each job in this process, by `work`, and notes the job in `done`. A test sets both on the class."""
 
     work: Work
     done: list[Job]
@@ -33,8 +33,8 @@ class InOneProcess:
             yield job, type(self).work(job)
 
 
-def pretended(value: Callable[[Job], float], metric: Callable[[Job], str] = lambda job: "accuracy") -> Work:
-    """A run that leaves what a run leaves, with a metric of our choice."""
+def fake_runs(value: Callable[[Job], float], metric: Callable[[Job], str] = lambda job: "accuracy") -> Work:
+    """Return a function that writes the files that the run of a job would leave, with the given value and name of its metric."""
 
     def work(job: Job) -> JobAnswer:
         folder = Path(job.folder)
