@@ -9,9 +9,9 @@ import pytest
 
 from dpcli.predict import shard_processes
 from dpcli.predict.documents import statements
-from tests.ledger.conftest import database, used_again
+from tests.ledger.conftest import database, shared_database
 
-__all__ = ("database", "used_again")
+__all__ = ("database", "shared_database")
 
 QUICK = "not long and not nightly"
 STARTED = ("test_one_change",)  # files about the processes themselves

@@ -28,7 +28,7 @@ from dpcli.sweep.worker import Job, perform
 from tests.cli.commands import commands
 from tests.command import Result, dpcli
 from tests.inline import text_of
-from tests.ledger.conftest import Place, database, place, used_again  # noqa: F401
+from tests.ledger.conftest import Place, database, place, shared_database  # noqa: F401
 from tests.ledger.filters.families import FAMILIES, family
 from tests.predict import generate_files, prompt_files, samples
 from tests.predict.pmixed import pmixed_files
