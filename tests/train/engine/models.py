@@ -1,4 +1,4 @@
-"""Small models, each with a loss and a way to draw batches: the configurations over which every test of the engine runs."""
+"""Small models, each with a loss and random batches (`Configuration`), with which the tests of the engine run."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def variance_p(drawn: np.ndarray, variance: float = 1.0) -> float:
 
 
 class Scripted:
-    """A stream that gives the words it was given."""
+    """A random stream that returns given words."""
 
     private = False
 
