@@ -1,4 +1,7 @@
-"""Random queries of every measure, and random tables, for the search for neighbours that move further than was priced."""
+"""Random queries of every measure (the statistic of a query) and random tables, for a search for neighbours that break a sensitivity.
+
+privacy/neighbours.py checks whether the exact numbers of two tables are further apart than the query's mechanisms are priced for.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,11 @@ def literal(value: Any, name: str) -> str:
 
 
 def put(engine: DuckDB, kinds: Mapping[str, tuple[str, str]], rows: Iterable[Iterable[str]]) -> None:
-    """The engine's table is this one from now on. kinds: family and SQL type of each column. rows: of cells in SQL."""
+    """Replace the engine's table.
+
+    kinds: The family and the SQL type of each column.
+    rows: Rows of cells in SQL.
+    """
     names = ", ".join(f"f{n}" for n in range(len(kinds)))
     nothing = ", ".join(f"CAST(NULL AS {kind})" for _, kind in kinds.values())
     cells = ", ".join(f"({', '.join(row)})" for row in rows)
@@ -32,7 +39,7 @@ def put(engine: DuckDB, kinds: Mapping[str, tuple[str, str]], rows: Iterable[Ite
 
 
 def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[PricedQuery, Source, bool] | None:
-    """A question, and whether units have several rows; None where the file is refused."""
+    """Draw a query, its source, and whether units have several rows; None if dpcli refuses the file."""
     by_unit, adjacency = draw.random() < 0.6, draw.choice(list(Adjacency))
     whose = {"unit": "visitor", "max_contributions": 10} if by_unit else {"unit": "example"}
     source = {"path": "rows.csv", "columns": columns(draw, by_unit), **({"unit": "who"} if by_unit else {})}
@@ -66,7 +73,7 @@ DOUBLES = (None, -3.0, -0.75, -0.5, 0.0, 0.1, 0.24, 0.25, 0.3, 0.55, 1.0, 1.7, m
 
 
 def columns(draw: random.Random, by_unit: bool) -> dict[str, dict[str, Any]]:
-    """What is declared of TYPES, and of columns that are computed from them."""
+    """Draw the declarations of columns of TYPES, and of columns that are computed from them."""
 
     def numbers(least: float, span: float, **more: Any) -> dict[str, Any]:
         missing = {"missing": draw.choice([least, least + span])} if draw.random() < 0.4 else {}
@@ -90,7 +97,7 @@ def columns(draw: random.Random, by_unit: bool) -> dict[str, dict[str, Any]]:
 
 
 def question(measure: str, draw: random.Random, by_unit: bool) -> dict[str, Any]:
-    """A [[query]] table."""
+    """Draw a [[query]] table."""
     table = {"name": "q", "measure": measure, **_own(measure, draw, by_unit)}
     if draw.random() < 0.4 and "count" not in table:
         table["where"] = draw.choice(CONDITIONS)
@@ -111,7 +118,7 @@ def _cost(measure: str, table: dict[str, Any], draw: random.Random) -> dict[str,
 
 
 def _own(measure: str, draw: random.Random, by_unit: bool) -> dict[str, Any]:
-    """The measure's own keys."""
+    """Draw the keys that only this measure has."""
     number, key = (
         {"column": draw.choice(["age", "money", "half", *(["visits"] if by_unit else [])])},
         {"column": draw.choice(list(SIZES))},
@@ -161,7 +168,7 @@ def _count(by: dict[str, Any], draw: random.Random) -> dict[str, Any]:
 
 
 def _open_keys(draw: random.Random, chance: float) -> dict[str, Any]:
-    """Keys that are not declared, with this chance; else nothing."""
+    """Draw, with probability `chance`, keys of a query whose groups are not declared."""
     if draw.random() >= chance:
         return {}
     by = draw.choice([["free"], ["free", "vip"], ["state"], ["wide", "free"]])
@@ -169,7 +176,7 @@ def _open_keys(draw: random.Random, chance: float) -> dict[str, Any]:
 
 
 def _totals(draw: random.Random) -> dict[str, Any]:
-    """Bounds on the total of a unit, or none."""
+    """Draw bounds on the total of a unit, or none."""
     bounds = {"max_total": draw.choice([1, 2, 5]), **draw.choice([{}, {"min_total": -2}, {"min_total": 0}, {"min_total": 0.75}])}
     return bounds if draw.random() < 0.5 else {}
 
@@ -182,7 +189,7 @@ def _linear(noise: dict[str, Any], draw: random.Random) -> dict[str, Any]:
 
 
 def row(draw: random.Random, who: str | None) -> Row:
-    """One row of this unit."""
+    """Draw a row of this unit."""
     return (
         who,
         draw.choice(["a", "b", "c", "z", None]),
@@ -202,7 +209,7 @@ BLANK: Row = (None,) * len(TYPES)
 
 
 def neighbour(draw: random.Random, rows: list[Row], by_unit: bool, adjacency: Adjacency) -> list[Row]:
-    """Without one of its units, or with blank rows in its place, or with other rows of it, under its name or another one."""
+    """Draw a neighbouring table: without one unit, with blank rows in its place, or with other rows of the unit."""
     replaced = adjacency is Adjacency.REPLACE_ONE
     if not by_unit:
         place = draw.randrange(len(rows))
