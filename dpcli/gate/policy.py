@@ -30,8 +30,9 @@
 Of the caps that flags, the policy and the file state, the tightest cap applies. Caps at different deltas all apply, each at its delta.
 
 gate_terms.py reads the policy (`read_policy`), and judge.py asks for the version that applies (`policy_that_applies`): with a git
-revision to compare with, the *base*, the policy is read there, as the author of the change may have edited it. A *waiver* pardons the failures of one
-condition or rule. Each key of the file is a field of `Policy`, `PolicyRule`, `SharedCaps` or `PolicyWaiver`, whose `Key` documents it.
+revision to compare with, the *base*, the policy is read there, as the author of the change may have edited it. A *waiver* pardons the
+failures of one condition or rule. Each key of the file is a field of `Policy`, `PolicyRule`, `SharedCaps` or `PolicyWaiver`, whose `Key`
+documents it.
 """
 
 from __future__ import annotations
