@@ -36,7 +36,7 @@ ROUNDING = 1e-9  # relative error allowed in a comparison of two epsilons
 CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
 STEP_GROWTH = 256  # factor by which a law raises the number of steps; the cost then grows by far more than rounding
 LARGE_EPSILON = 300.0  # an epsilon above the epsilon of any ledger
-DRAWN_TYPES = 3  # number of mechanism types from which random runs are drawn; affects time alone
+DRAWN_TYPES = 3  # number of mechanism types from which random runs are drawn; more take longer
 
 
 @dataclass(frozen=True, slots=True)

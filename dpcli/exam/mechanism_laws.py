@@ -19,9 +19,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch
 
 ACCOUNTANTS = ("basic", "rdp", "zcdp")  # fast accountants, each of which composes in another privacy measure
-ROUNDING = (
-    1e-9  # relative and absolute error of epsilon that is allowed in a comparison; a larger one would hide smaller violations
-)
+ROUNDING = 1e-9  # relative and absolute error of epsilon allowed in a comparison; a larger one would hide small violations
 DELTA = 1e-6  # the delta at which epsilons are compared; arbitrary
 
 

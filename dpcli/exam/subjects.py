@@ -29,9 +29,7 @@ from dpcli.mechanisms.spec import Spec
 
 # The seed of all random choices. The environment variable repeats an earlier exam; by default, every exam has a fresh seed.
 SEED = int(os.environ.get("DPCLI_EXAM_SEED") or int.from_bytes(os.urandom(4), "big"))
-TRIES = (
-    12  # number of attempts to draw a valid pipeline for one scheme and adjacency; more find rarer combinations, and take longer
-)
+TRIES = 12  # number of attempts to draw a valid pipeline for one scheme and adjacency; more find rarer ones, and take longer
 
 
 def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:

@@ -31,10 +31,8 @@ DELTAS = (1e-6, 1e-2)  # deltas at which epsilon is compared; arbitrary
 # and more cells make it tighter.
 CELLS = 2000
 ROUNDING = 1e-8  # relative error allowed in a comparison of two views
-LARGEST_LOSS = 600.0  # e^loss is a finite float up to this loss, as e^709 is
-WORK = (
-    3e6  # cells of work (dpcli/numerics/work.py) allowed for one law; a law that needs more is skipped, so this affects speed alone
-)
+LARGEST_LOSS = 600.0  # e^loss is a finite float up to this loss; the limit is about 709
+WORK = 3e6  # cells of work (dpcli/numerics/work.py) allowed for one law, which is skipped if it needs more; limits the time
 
 
 def scale_of(loss: PrivacyLoss) -> float:

@@ -287,10 +287,8 @@ def empty_release(situation: Situation) -> Iterator[Release]:
     yield lambda records: np.ones(1)
 
 
-SHIFTS, WEIGHTS = (
-    (0.5, 2.0),
-    (0.75, 0.25),
-)  # of a Gaussian mixture: a record moves the sum by a shift, drawn with these probabilities
+# A Gaussian mixture: a record moves the sum by one of these shifts, drawn with these probabilities.
+SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
 ADDITIVE_NOISE = (
     Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
     Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, 2.0, 1.0)),
