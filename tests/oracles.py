@@ -235,7 +235,7 @@ class FinitePairs(Mechanism):
 
 
 def composed_delta(mu: float, rate: float, count: int, epsilons: tuple[float, ...], tilt: float) -> list[mp.mpf]:
-    """delta(eps) of a Poisson-sampled Gaussian composed `count` times, remove direction: inversion of exp(K) on Re z = tilt, 30 digits."""
+    """Return delta(eps) of a Poisson-sampled Gaussian composed `count` times (remove), by inversion of exp(K) on Re z = tilt."""
     with mp.workdps(30):
         step, q, m = mp.mpf(1) / 20, mp.mpf(rate), mp.mpf(mu)
         nodes = [step * k for k in range(-240, int(20 * ((tilt + 1) * mu + 13)))]

@@ -24,7 +24,7 @@ _of_configurations: dict[Key, Program] = {}
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
-    """Several tests may run at once, and sums on several threads may round differently."""
+    """Use one thread, as several tests may run at once, and sums on several threads may round differently."""
     import torch
 
     torch.set_num_threads(1)

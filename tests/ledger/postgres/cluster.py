@@ -102,7 +102,7 @@ class Cluster:
         self.run(f"DROP DATABASE {name} WITH (FORCE)")
 
     def login(self, name: str, *roles: str) -> str:
-        """A user who may log in, with roles; there may be one of an earlier test."""
+        """Make a user who may log in, with roles. It may exist from an earlier test."""
         with self.connect() as connection:
             if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone() is None:
                 connection.execute(f'CREATE ROLE "{name}" LOGIN')

@@ -143,7 +143,10 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
 
 
 def _vector(one: PricedQuery, release: QueryMechanism, before: Any, after: Any, law: NoiseLaw) -> Iterator[str]:
-    """Where keys are not declared, a key that one table lacks counts as 0 there: a sum is told of keys that the histogram has shown."""
+    """Yield the faults of one vector of counts or sums.
+
+    If keys are not declared, a key that one table lacks counts as 0 there, as sums are released only for keys that the histogram has shown.
+    """
     keys = release.keys
     if isinstance(before, dict):
         everywhere = before.keys() | after.keys()
@@ -194,7 +197,7 @@ def _test(one: PricedQuery, before: StableAnswer[Any], after: StableAnswer[Any],
 
 
 def _clustered(one: PricedQuery, before: Any, after: Any, count: int | None) -> Iterator[str]:
-    """Where both have one fullest bin: the sum of what is clamped to three bins, and the number of rows."""
+    """Yield the faults of a mean around the fullest bin, if both tables have the same one: of its clamped sum and number of rows."""
     _, noise = one.mechanisms
     fullest = [_fullest(*each) for each in (before, after)]
     if None in fullest or fullest[0] != fullest[1]:

@@ -60,7 +60,7 @@ _followed: dict[object, Any] = {}
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own; what the isolation finds of the same model and loss is remembered: other tests are about that."""
+    """Make a folder with own.toml the working directory, and cache the isolation of equal models and losses, which other tests check."""
 
     def once(model: nn.Module, loss: Any, draw: Any) -> Any:
         written = loss.__closure__ and [cell.cell_contents for cell in loss.__closure__]
