@@ -65,7 +65,8 @@ SHEET_COLUMNS = (
     "adjacency",
     "accountant",
 )
-# The verdict by which a document is coloured, where a document has no such verdict; and the level of a finding, where it has one.
+# The verdict by which a document is coloured, if the verdict is not one of a document; and the level of a finding for each verdict that has
+# one.
 COLOURS: dict[Verdict, Any] = {"waived": "warn", "invalid": "fail", "error": "fail"}
 LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": "error", "error": "error", "warn": "warning"}
 
@@ -153,7 +154,7 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
 
 
 class FileRow(NamedTuple):
-    """A row of the table of files and sums. `before` is the epsilon of the base, and "-" stands for a number that there is not."""
+    """A row of the table of files and sums. `before` is the epsilon of the base, and "-" stands for a missing number."""
 
     verdict: str
     path: str
@@ -309,7 +310,7 @@ def _check(path: str, condition: Condition) -> Check:
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
-    """Yield a finding for each condition that does not pass, and the lint findings that are no condition.
+    """Yield a finding for each condition that does not pass, and for each lint finding that is not a condition.
 
     The condition "file" repeats the first error in a file that cannot be read, so it is left out if an error has a line of its own.
     """
