@@ -94,7 +94,6 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     yield exam_line("no view contradicts another", ((text, contradictions(mechanism)) for text, mechanism in mechanisms))
     yield exam_line("laws of any mechanism hold", ((subject.text, lawless(subject.pipeline)) for subject in subjects))
     yield detection("planted bugs are detected", PLANTS, lambda plant: undetected_in_mechanism(kind, plant))
-    # Most laws between views skip a summed mechanism, as the tails of its losses are upper bounds from a grid.
     attaining = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.summed]
     yield detection("a view that is ten times too small is detected", VIEWS, lambda view: undetected_view(attaining, view))
 

@@ -104,7 +104,7 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
 
 
 LAWS_WITHOUT_TAILS = (rho_covers_cgf, mu_is_epsilon)
-# Laws that do not apply to a mechanism that is *summed*, as the tails of its pair are upper bounds from a grid, and not exact.
+# Laws that do not apply to a composition of parts, as the tails of its pair are upper bounds from a grid, and not exact.
 LAWS_WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)
 
 

@@ -26,7 +26,8 @@ def family(by: str = "day", max_blocks: int = 1) -> dict[str, Any]:
 
 
 def terms(by: str = "day", max_blocks: int = 1, name: str = "approx-dp", delta: float = 0.0, epsilon: float = 1.0) -> LedgerTerms:
-    parameters = dict(opened_filter(name, epsilon, delta, {}).parameters()) or None
+    found = opened_filter(name, epsilon, delta, {})
+    parameters = dict(found.parameters()) or None
     return LedgerTerms(
         "example", "add-remove", epsilon, delta, filter=name, parameters=parameters, schema="0" * 64, blocks=family(by, max_blocks)
     )
