@@ -1,4 +1,7 @@
-"""Pages in a real browser, without a window: at several widths, words that are broken inside and pages that are wider than it."""
+"""Check HTML pages in a real browser without a window: `faults` finds broken words and pages that are wider than the window.
+
+A script in the page measures each word at several widths of the window, and writes the faults into the page, which the browser then prints.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ from pathlib import Path
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "headless_shell")
-WIDTHS = (600, 1000, 1600)
+WIDTHS = (600, 1000, 1600)  # in pixels: a narrow window, a usual one and a wide one
 
-# A word may break after a hyphen or a slash, but not where it has no letters: then it is a number, or a date.
+# A word may break after a hyphen, an en dash or a slash. A word without letters is a number or a date, and must not break; an e alone may
+# be the exponent of a number.
 SCRIPT = r"""
 const faults = [];
 const words = text => [...text.matchAll(/\S+/g)].flatMap(word => /[A-Za-df-z]/.test(word[0])
@@ -44,7 +48,7 @@ window.onload = () => {
 
 
 def browser() -> str:
-    """Return the path of Chromium or Chrome. Where PATH has neither the test skips, and fails on GitHub, whose machines have Chrome."""
+    """Return the path of Chromium or Chrome. Without one the test skips. On GitHub it fails, as the machines there have Chrome."""
     path = next((path for path in map(shutil.which, NAMES) if path), None)
     if path is None and os.environ.get("GITHUB_ACTIONS"):
         pytest.fail(f"no browser on PATH: {', '.join(NAMES)}")
@@ -55,7 +59,7 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-u
 
 
 def printed(page: str, folder: Path) -> int:
-    """Return the number of sheets on which the browser prints a page. folder: its own, empty."""
+    """Return the number of sheets on which the browser prints a page. `folder` must be empty."""
     sheet, paper = folder / "page.html", folder / "page.pdf"
     sheet.write_text(page, "utf-8")
     command = [browser(), *FLAGS, f"--user-data-dir={folder / 'profile'}", f"--print-to-pdf={paper}", sheet.as_uri()]
@@ -64,7 +68,10 @@ def printed(page: str, folder: Path) -> int:
 
 
 def faults(pages: Mapping[str, str], folder: Path, widths: Sequence[int] = WIDTHS) -> list[tuple[str, int, str, str]]:
-    """Return (page, width, fault, word or width) of each fault; the browser starts once for all pages. folder: its own, empty."""
+    """Return each fault as (page, width of the window, kind of fault, broken word or width of the page).
+
+    The browser is started once for all pages. `folder` must be empty.
+    """
     frames = "".join(
         f'<iframe title="{html.escape(name)}" srcdoc="{html.escape(page)}" style="border:0;height:900px"></iframe>'
         for name, page in pages.items()

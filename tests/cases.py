@@ -1,4 +1,9 @@
-"""Cases of a test: which a quick run takes, which a longer one, which are left for the night, and which are one test together."""
+"""Distribute the cases of a parametrised test over the three runs of the tests, or check several cheap cases in one test.
+
+The *quick* run takes tests without a mark, the *long* run also those with the mark `long`, and the *nightly* run those with the mark
+`nightly` (tests/README.md). `tiered`, `by_tier` and `every` return arguments for `pytest.mark.parametrize`. `of_each` and `require_each`
+check all cases in one test, and report each that fails.
+"""
 
 from __future__ import annotations
 
@@ -15,28 +20,27 @@ Case = TypeVar("Case")
 
 
 def fresh_random() -> random.Random:
-    """A generator for what a test draws: the same draws for everybody who has this commit, others with the next one and each night."""
+    """Return a random generator for a test. Its draws depend on the commit, and are fresh each night (conftest.py seeds `random`)."""
     return random.Random(random.getrandbits(64))
 
 
 def tiered(cases: Iterable[Any], quick: int, long: int = 0) -> list[Any]:
-    """The cases for `parametrize`: `quick` of them as they are, `long` of the others marked so, the rest marked as nightly; each evenly
-    spaced, with the first and the last."""
+    """Return the cases for `parametrize`: `quick` of them without a mark, `long` of the others marked as long, and the rest as nightly.
+
+    The cases of each run are evenly spaced, and include the first and the last of those that are left.
+    """
     cases = list(cases)
-    left = list(enumerate(cases))
-    chosen: dict[int, list[pytest.MarkDecorator]] = {}
-    for count, marks in ((quick, []), (long, [pytest.mark.long]), (len(left), [pytest.mark.nightly])):
-        taken = spread(len(left), count)
-        chosen |= {left[k][0]: marks for k in taken}
-        left = [one for k, one in enumerate(left) if k not in taken]
-    return [
-        pytest.param(*case, marks=chosen[k]) if isinstance(case, tuple) else pytest.param(case, marks=chosen[k])
-        for k, case in enumerate(cases)
-    ]
+    remaining = list(enumerate(cases))
+    marks_of_case: dict[int, list[pytest.MarkDecorator]] = {}
+    for count, marks in ((quick, []), (long, [pytest.mark.long]), (len(remaining), [pytest.mark.nightly])):
+        positions = spread(len(remaining), count)
+        marks_of_case |= {remaining[k][0]: marks for k in positions}
+        remaining = [case for k, case in enumerate(remaining) if k not in positions]
+    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks_of_case[k]) for k, case in enumerate(cases)]
 
 
 def spread(size: int, count: int) -> set[int]:
-    """`count` of `size` positions, evenly spaced; the middle one where it is only one."""
+    """Return `count` of `size` positions, evenly spaced from the first to the last. A single position is the middle one."""
     if count >= size:
         return set(range(size))
     if count == 1:
@@ -45,19 +49,19 @@ def spread(size: int, count: int) -> set[int]:
 
 
 def by_tier(quick: Any, long: Any, nightly: Any) -> list[Any]:
-    """One case each for `parametrize`; None where a tier has none."""
+    """Return one case for each of the three runs, for `parametrize`; None stands for a run without a case."""
     marks = (), pytest.mark.long, pytest.mark.nightly
     return [pytest.param(case, marks=mark) for case, mark in zip((quick, long, nightly), marks, strict=True) if case is not None]
 
 
 def in_turn(first: Iterable[Any], second: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """Each of the first with one of the second, which are taken in turn."""
+    """Return a pair for each item of `first`, with the items of `second` in turn, which begin again when they are used up."""
     second = list(second)
     return [(one, second[k % len(second)]) for k, one in enumerate(first)]
 
 
 def every(step: int, names: Iterable[str], marks: Any = (), begin: int = 0) -> list[Any]:
-    """(name, which of its things) for `parametrize`: one of `step`, beginning with `begin` and at the next one for each name."""
+    """Return pairs (name, slice) for `parametrize`. The slice selects one of `step` cases, and starts one later for each name."""
     return [
         pytest.param(name, slice(k % step, None, step), marks=marks, id=f"{name}-{step}") for k, name in enumerate(names, begin)
     ]
@@ -66,10 +70,14 @@ def every(step: int, names: Iterable[str], marks: Any = (), begin: int = 0) -> l
 def of_each(
     names: str | tuple[str, ...], cases: Iterable[Any] | Callable[[], Iterable[Any]], told: Callable[[Any], object] = repr
 ) -> Callable[[Callable[..., None]], Any]:
-    """As `pytest.mark.parametrize`, in one test: for cases that are cheap, so that a test for each would cost more than what it asks.
+    """Return a decorator like `pytest.mark.parametrize` that checks all cases in one test, as a test for each cheap case would cost more.
 
-    cases: or a function that makes them, when the test runs. told: how a failure names its case. A case has a `tmp_path` of its own, and
-    what it does by `monkeypatch` is undone after it. Where one skips, the others run, and the test skips unless one of them fails.
+    Each case has its own `tmp_path`, and its changes by `monkeypatch` are undone after it. If a case skips, the others run, and the test
+    skips unless one of them fails.
+
+    Args:
+        cases: The cases, or a function that returns them when the test runs.
+        told: A function that returns the name of a case for the message about a failure.
     """
     wanted = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
 
@@ -87,7 +95,7 @@ def of_each(
                 values = dict(zip(wanted, case, strict=True)) if len(wanted) > 1 else {wanted[0]: case}
                 try:
                     with ExitStack() as stack:
-                        test(**of_its_own(given, number, stack), **values)
+                        test(**fixtures_of_case(given, number, stack), **values)
                 except pytest.skip.Exception as skip:
                     skipped.append(f"{told(case)}: {skip}")
                 except (Exception, pytest.fail.Exception, BaseExceptionGroup) as error:
@@ -106,21 +114,21 @@ def of_each(
     return decorated
 
 
-def of_its_own(given: dict[str, Any], number: int, stack: ExitStack) -> dict[str, Any]:
-    """The fixtures, for one case."""
-    found = dict(given)
-    if "tmp_path" in found:
-        found["tmp_path"] = found["tmp_path"] / str(number)
-        found["tmp_path"].mkdir()
-    if "monkeypatch" in found:
-        found["monkeypatch"] = stack.enter_context(found["monkeypatch"].context())
-    return found
+def fixtures_of_case(given: dict[str, Any], number: int, stack: ExitStack) -> dict[str, Any]:
+    """Return the fixtures of the test for one case, which gets its own folder, and changes that end with `stack`."""
+    fixtures = dict(given)
+    if "tmp_path" in fixtures:
+        fixtures["tmp_path"] = fixtures["tmp_path"] / str(number)
+        fixtures["tmp_path"].mkdir()
+    if "monkeypatch" in fixtures:
+        fixtures["monkeypatch"] = stack.enter_context(fixtures["monkeypatch"].context())
+    return fixtures
 
 
 def require_each(cases: Iterable[Case], check: Callable[[Case], object], name: Callable[[Case], str] = str) -> None:
-    """Asserts that there are cases, and that the check raises for none of them; the traceback is the first one's.
+    """Assert that there are cases, and that the check raises for none of them. The traceback is that of the first failure.
 
-    Where it skips for one, it is asked of the others, and the test skips unless it raises for one of them.
+    If the check skips a case, the others are checked, and the test skips unless one of them fails.
     """
     tried, failed, skipped = 0, [], []
     for case in cases:
@@ -133,7 +141,7 @@ def require_each(cases: Iterable[Case], check: Callable[[Case], object], name: C
             failed.append((name(case), problem))
     assert tried, "no case was tried"
     if failed:
-        told = "\n".join(f"{one}: {type(problem).__name__}: {problem}" for one, problem in failed)
-        raise AssertionError(f"{len(failed)} of {tried} fail:\n{told}") from failed[0][1]
+        reasons = "\n".join(f"{case_name}: {type(problem).__name__}: {problem}" for case_name, problem in failed)
+        raise AssertionError(f"{len(failed)} of {tried} fail:\n{reasons}") from failed[0][1]
     if skipped:
         pytest.skip(f"{len(skipped)} of {tried}: {'; '.join(skipped)}")

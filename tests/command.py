@@ -1,4 +1,4 @@
-"""Runs the command line in this process: exit code, standard output, standard error."""
+"""Run the command line of dpcli in the process of the tests, which is faster than a new process."""
 
 from __future__ import annotations
 
@@ -18,13 +18,19 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Result:
+    """The exit code of a command, and what it printed to standard output and standard error."""
+
     code: int
     out: str
     err: str
 
 
 def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
-    """`dpcli arguments...` from the root of the project, or another folder. JSON that it prints is compared with the published schema."""
+    """Run `dpcli arguments...` in the root of the project, or in another folder.
+
+    A failure must print something to standard error, and JSON must agree with the published schema (json_documents.py). Variables that
+    change the width or the colours of the output are not passed on.
+    """
     from dpcli.cli.main import main
 
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True), io.StringIO()
@@ -47,5 +53,5 @@ def dpcli(*arguments: str, stdin: bytes = b"", folder: Path = ROOT) -> Result:
 
 
 def needed(parameter: Any) -> bool:
-    """Whether a command does not run without this parameter: click refuses that, or the command itself, whose help says so."""
+    """Return whether a command needs this parameter: click requires it, or the help of the command says "[required]"."""
     return bool(parameter.required) or "[required]" in (getattr(parameter, "help", None) or "")

@@ -1,4 +1,4 @@
-"""Shared settings of the tests, and which of them run where an extra is not installed."""
+"""Settings of all tests: their random seed, hypothesis profiles, shared fixtures, and which tests a run skips."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  
     os.environ.setdefault(threads, "1")  # there are as many tests at once as cores
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each worker, and each of the hundreds of processes, compiles everything anew
 sys.dont_write_bytecode = False
-os.environ.setdefault("CI", "1")  # the same draws for everybody; fresh ones where it is empty, as each night
+os.environ.setdefault(
+    "CI", "1"
+)  # random cases follow from the commit; they are fresh if the variable is empty, as in the nightly run
 
 
 def seed_of_run() -> int:
-    """A number that a commit's files decide, so that who runs its tests again sees the same cases, and the next commit tries others."""
+    """Return a seed that follows from the files of the commit, so that a run can be repeated, and the next commit tries other cases."""
     if not os.environ["CI"]:
         return random.SystemRandom().getrandbits(32)
     if shutil.which("git") is None:
@@ -44,16 +46,16 @@ def seed_of_run() -> int:
 RUN_SEED = os.environ.get("DPCLI_EXAM_SEED") or str(seed_of_run())
 os.environ["DPCLI_EXAM_SEED"] = RUN_SEED  # of the workers too
 random.seed(RUN_SEED)  # for what modules draw when they are imported
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")  # a file system in memory
 
 
-def serves(folder: Path) -> bool:
-    """Whether tests may write into a folder, and run what they write; a container's memory often forbids the latter."""
+def is_usable(folder: Path) -> bool:
+    """Return whether tests can write 4 GiB into a folder and run programs there, which /dev/shm often forbids in a container."""
     return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 4 << 30 and not os.statvfs(folder).f_flag & os.ST_NOEXEC
 
 
-if serves(MEMORY):
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # hundreds of ledgers wait for a disk at each charge
+if is_usable(MEMORY):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # on a disk, the ledgers of the tests would wait at each charge
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.differing_executors]
 settings.register_profile("dev", deadline=None, max_examples=5, suppress_health_check=_QUIET)
@@ -69,36 +71,38 @@ settings.register_profile(  # for mutants: any failure will do, the smallest exa
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
-# Folders whose tests all need a package: not collected without it.
-ROOMS = {"train": "torch"}
+# Folders whose tests all need a package. Without the package they are not collected.
+FOLDERS_NEEDING = {"train": "torch"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers take neighbouring tests, which share a server and what is remembered, and at the end each other's (`--dist worksteal`)."""
+    """Give each worker neighbouring tests, which share a server and cached answers. A worker that has finished takes tests of another."""
     if getattr(config.option, "dist", "no") == "load":
         config.option.dist = "worksteal"
 
 
 def absent(package: str) -> bool:
-    """Whether a package, or the program that it is, is not installed beside this Python."""
+    """Return whether neither a package nor a program of this name is installed with this Python."""
     return importlib.util.find_spec(package) is None and not Path(sys.executable).with_name(package).exists()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if collection_path.parent == Path(__file__).parent and absent(ROOMS.get(collection_path.name, "pytest")):
+    if collection_path.parent == Path(__file__).parent and absent(FOLDERS_NEEDING.get(collection_path.name, "pytest")):
         return True
     return None
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"DPCLI_EXAM_SEED={RUN_SEED}"] + [
-        f"tests/{room}: not collected: {package} is not installed" for room, package in ROOMS.items() if absent(package)
+        f"tests/{folder}: not collected: {package} is not installed"
+        for folder, package in FOLDERS_NEEDING.items()
+        if absent(package)
     ]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Look for no garbage while modules are imported and tests collected, nor later among what was made then, which stays to the end."""
+    """Collect no garbage during the collection of tests, to save time, and later ignore the objects that it has made."""
     gc.disable()
     try:
         yield
@@ -109,11 +113,11 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # before those that are marked as long or nightly are left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Spread the cases of a test that is marked `sampled` over the three runs.
+    """Distribute the cases of each test with the mark `sampled` over the quick, the long and the nightly run.
 
-    A quick run takes few cases, in which every value of every parameter occurs; a long one takes cases in which every pair of values
-    does; the rest is nightly. `sampled(n)`: n cases are quick, evenly spaced, the rest is long; `sampled(n, m)`: m of the rest are long,
-    what is then left is nightly. Whoever asks for a test by name (-k, or file::test) gets every case of it.
+    By default, the quick run takes few cases in which every value of every parameter occurs, the long run cases in which every pair of
+    values occurs, and the nightly run the rest. `sampled(n)` makes n evenly spaced cases quick and the rest long; `sampled(n, m)` makes m
+    of the rest long and the others nightly. A test that is requested by name (-k, or file::test) runs with all cases.
     """
     if config.option.keyword or any("::" in argument for argument in config.args):
         return
@@ -134,13 +138,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def spaced(items: list[pytest.Function], count: int) -> list[pytest.Function]:
-    """Return `count` of the items, evenly spaced, or all where there are not as many."""
+    """Return `count` of the items, evenly spaced, or all items if there are fewer."""
     count = min(count, len(items))
     return [items[k * len(items) // count] for k in range(count)]
 
 
 def covering(family: list[pytest.Function], strength: int) -> list[pytest.Function]:
-    """Return few cases in which every value of every parameter (strength 1), or every pair of values (2), occurs, none much more often."""
+    """Return few cases in which every value of every parameter (strength 1), or every pair of values (2), occurs about equally often."""
     values = [
         set(
             combinations(
@@ -160,7 +164,10 @@ def covering(family: list[pytest.Function], strength: int) -> list[pytest.Functi
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Draw anew for each test, whatever ran before it; `@pytest.mark.needs("torch")`: skipped where that is not installed."""
+    """Seed random numbers for each test by its name, so that they do not depend on other tests. Skip a test whose packages are missing.
+
+    `@pytest.mark.needs("torch")` states that a test needs a package.
+    """
     random.seed(f"{RUN_SEED} {item.nodeid}")
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(random.getrandbits(63))
@@ -172,7 +179,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A PostgreSQL server of our own, started when a test of any folder first asks for it."""
+    """Start a PostgreSQL server for all tests of a worker, at the first test that asks for it."""
     from tests.ledger.postgres.cluster import OWNER, missing, running
 
     reason = missing()
@@ -185,7 +192,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT as it is on a terminal: a shell ignores it for what it starts in the background, and so do that one's children."""
+    """Let SIGINT interrupt the test, as on a terminal. Processes that a shell starts in the background ignore SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -193,7 +200,7 @@ def interruptible() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A module that a test wrote, as a user's, is forgotten with it: the next test's may bear the same name."""
+    """Forget the modules that a test wrote and imported, as the next test may write modules with the same names."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     for name in sys.modules.keys() - modules:
@@ -203,18 +210,18 @@ def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     sys.path[:] = path
 
 
-# Folders and files whose tests are about numbers, or plant bugs where numbers are made: there every question is computed each time.
+# Folders and files whose tests are about numbers, or plant bugs where numbers are computed. They use no cache of answers.
 COMPUTED = {"accountants", "audit", "benchmarks", "exam", "mechanisms", "numerics"}
 COMPUTED_FILES = {"test_benchmarks.py", "test_meaning.py", "test_rounding.py"}
 
 
 @pytest.fixture(autouse=True)
-def remembered_answers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Elsewhere an accountant's answer is remembered from one test to the next."""
+def cached_answers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Cache the answers of accountants from one test to the next (answer_cache.py), except in COMPUTED and COMPUTED_FILES."""
     if request.path.parent.name in COMPUTED or request.path.name in COMPUTED_FILES:
         yield
         return
-    from tests.remembered import remembering
+    from tests.answer_cache import remembering
 
     with remembering():
         yield

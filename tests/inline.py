@@ -1,4 +1,4 @@
-"""A document of plain values as TOML, with its tables and lists inline."""
+"""Write plain values as TOML text for tests, with tables and lists inline: {"a": {"b": 1}} becomes `a = { b = 1 }`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def text_of(document: dict[str, Any]) -> bytes:
-    """A whole file: one line for each key of the top."""
+    """Return the content of a TOML file, with one line for each top-level key."""
     return "".join(f"{key} = {toml(value)}\n" for key, value in document.items()).encode()
 
 
 def toml(value: Any) -> str:
-    """One value, on one line."""
+    """Return one value as TOML on one line."""
     match value:
         case dict():
             return "{ " + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + " }"

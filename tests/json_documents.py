@@ -23,18 +23,18 @@ Node = dict[str, Any]  # True stands for a node that allows everything: what a u
 
 @cache
 def schema() -> Node:
-    """Return the published schema; its definitions are those of each kind of document."""
+    """Return the published schema, which has a definition for each kind of document."""
     loaded: Node = json.loads(PLACE.read_text("utf-8"))
     return loaded
 
 
 def definition(kind: str) -> str:
-    """Return the name of the definition of a kind: account-v1 of dpcli/account/v1."""
+    """Return the name of the definition of a kind, such as account-v1 for dpcli/account/v1."""
     return kind.removeprefix("dpcli/").replace("/", "-")
 
 
 def require_published(text: str) -> None:
-    """Fail if a document of a known kind is not what the file says. A document of another package's command is not judged."""
+    """Fail if a document of a known kind does not match the schema. Documents of other packages' commands are not checked."""
     document = json.loads(text)
     if document["schema"] in OF_FILES:
         return
@@ -65,7 +65,7 @@ def types(node: Mapping[str, Any]) -> set[str]:
 
 
 def faults(node: Node | Literal[True], value: Any, place: str) -> Iterator[str]:
-    """Yield each way in which a value is not what a node says, fields that it does not list among them."""
+    """Yield each way in which a value does not match a node of the schema. Unlisted fields count too."""
     if node is True:
         return
     if "const" in node:
@@ -90,7 +90,7 @@ def faults(node: Node | Literal[True], value: Any, place: str) -> Iterator[str]:
 
 
 def widened(node: Node | Literal[True] | None, value: Any) -> Node | Literal[True]:
-    """Return a node that allows what the node allows, and the value. Fields of the first value are required, new ones are not."""
+    """Return a node that also allows the value. Fields of the first value are required, and later ones are not."""
     if node is True or (node is not None and "const" in node):
         return node
     wide: Node = dict(node or {})

@@ -1,4 +1,8 @@
-"""Independent answers: thirty-digit quadrature, closed sums and plain enumeration; nothing here uses dpcli's numerics."""
+"""Independent values of deltas, epsilons, CGFs and Renyi divergences, by thirty-digit quadrature, closed sums and enumeration.
+
+Tests compare dpcli's bounds with them. Nothing here uses dpcli's numerics. K(z) = log E_P[(P/Q)^z] is the CGF of the privacy loss of a pair
+(P, Q).
+"""
 
 from __future__ import annotations
 
@@ -20,25 +24,25 @@ DIGITS = 30
 
 
 def _expect(f: Callable[[mp.mpf], mp.mpf], low: float, high: float) -> mp.mpf:
-    """Integral of f under the standard normal density, in pieces of two standard deviations."""
+    """Return the integral of f under the standard normal density, in pieces of two standard deviations."""
     pieces = max(2, math.ceil((high - low) / 2.0))
     points = [mp.mpf(low) + (mp.mpf(high) - mp.mpf(low)) * i / pieces for i in range(pieces + 1)]
     return mp.quad(lambda x: mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi) * f(x), points)
 
 
 def _excess(d: mp.mpf, p: mp.mpf) -> mp.mpf:
-    """(1+d)^p - 1 - p d: what is left of the moment once the part that integrates to 1 is taken away."""
+    """Return (1+d)^p - 1 - p d, the part of a moment that does not integrate to a known value."""
     return mp.expm1(p * mp.log1p(d)) - p * d
 
 
 def _digits(rate: float) -> int:
-    """What `_excess` leaves is of the order of rate^2, and what it cancels of the order of rate."""
+    """Return the digits for `_excess`, which is of the order of rate^2 after terms of the order of rate cancel."""
     return DIGITS + math.ceil(-math.log10(rate))
 
 
 @cache
 def sampled_gaussian_cgf(mu: float, rate: float, z: float, direction: str, records: int = 1) -> mp.mpf:
-    """K(z) of Gaussian noise on a Poisson sample, for a group of `records`: remove is (mixture, N(0,1)), add the reverse."""
+    """Return K(z) of Gaussian noise on a Poisson sample, for a group of `records`: remove is (mixture, N(0,1)), add the reverse."""
     with mp.workdps(_digits(rate)):
         m, q, order = mp.mpf(mu), mp.mpf(rate), mp.mpf(z)
         weights = [mp.binomial(records, j) * q**j * (1 - q) ** (records - j) for j in range(records + 1)]
@@ -54,7 +58,7 @@ def sampled_gaussian_cgf(mu: float, rate: float, z: float, direction: str, recor
 
 @cache
 def replaced_gaussian_cgf(mu: float, rate: float, z: float) -> mp.mpf:
-    """K(z) of ((1-q) N(0) + q N(mu), (1-q) N(0) + q N(-mu))."""
+    """Return K(z) of ((1-q) N(0) + q N(mu), (1-q) N(0) + q N(-mu))."""
     with mp.workdps(_digits(rate)):
         m, q, p = mp.mpf(mu), mp.mpf(rate), mp.mpf(z) + 1
 
@@ -66,7 +70,7 @@ def replaced_gaussian_cgf(mu: float, rate: float, z: float) -> mp.mpf:
 
 
 def laplace_cgf(epsilon: float, z: float) -> mp.mpf:
-    """K(z) of (Lap(e0, 1), Lap(0, 1)), by quadrature of the densities."""
+    """Return K(z) of (Lap(e0, 1), Lap(0, 1)), by quadrature of the densities."""
     with mp.workdps(DIGITS):
         e0, order = mp.mpf(epsilon), mp.mpf(z)
 
@@ -78,21 +82,21 @@ def laplace_cgf(epsilon: float, z: float) -> mp.mpf:
 
 
 def finite_cgf(p: Distribution, q: Distribution, z: float) -> mp.mpf:
-    """K(z) = log sum p (p/q)^z of two finite distributions."""
+    """Return K(z) = log sum p (p/q)^z of two finite distributions."""
     with mp.workdps(DIGITS):
         order = mp.mpf(z)
         return mp.log(mp.fsum(mp.mpf(a) * (mp.mpf(a) / mp.mpf(b)) ** order for a, b in zip(p, q, strict=True) if a > 0))
 
 
 def finite_delta(p: Distribution, q: Distribution, epsilon: float) -> mp.mpf:
-    """Hockey-stick divergence sum (p - e^eps q)+."""
+    """Return the hockey-stick divergence sum (p - e^eps q)+."""
     with mp.workdps(DIGITS):
         e = mp.exp(mp.mpf(epsilon))
         return mp.fsum(max(mp.mpf(a) - e * mp.mpf(b), mp.mpf(0)) for a, b in zip(p, q, strict=True))
 
 
 def discrete_gaussian_pair(sigma: float, sensitivity: int) -> tuple[list[mp.mpf], list[mp.mpf]]:
-    """Discrete Gaussians centred at `sensitivity` and at 0, on all integers that matter at thirty digits."""
+    """Return discrete Gaussians centred at `sensitivity` and at 0, on all integers that matter at thirty digits."""
     with mp.workdps(DIGITS):
         reach = math.ceil(14 * sigma) + 4
         norm = mp.fsum(mp.exp(-(mp.mpf(x) ** 2) / (2 * mp.mpf(sigma) ** 2)) for x in range(-reach, reach + 1))
@@ -102,7 +106,7 @@ def discrete_gaussian_pair(sigma: float, sensitivity: int) -> tuple[list[mp.mpf]
 
 
 def discrete_laplace_pair(scale: float, sensitivity: int) -> tuple[list[mp.mpf], list[mp.mpf]]:
-    """Two-sided geometric distributions centred at `sensitivity` and at 0."""
+    """Return two-sided geometric distributions centred at `sensitivity` and at 0."""
     with mp.workdps(DIGITS):
         reach, r = math.ceil(80 * scale) + 4, mp.exp(-1 / mp.mpf(scale))
         window = range(-reach, sensitivity + reach + 1)
@@ -111,7 +115,7 @@ def discrete_laplace_pair(scale: float, sensitivity: int) -> tuple[list[mp.mpf],
 
 
 def response_pair(epsilon: float, categories: int) -> tuple[list[mp.mpf], list[mp.mpf]]:
-    """k-ary randomised response to two different categories."""
+    """Return the distributions of k-ary randomised response to two different categories."""
     with mp.workdps(DIGITS):
         other = 1 / (mp.exp(mp.mpf(epsilon)) + categories - 1)
         kept = 1 - (categories - 1) * other
@@ -120,7 +124,7 @@ def response_pair(epsilon: float, categories: int) -> tuple[list[mp.mpf], list[m
 
 
 def bounded_range_pair(epsilon: float, t: float) -> tuple[list[mp.mpf], list[mp.mpf]]:
-    """The two outcomes whose losses are t and t - epsilon."""
+    """Return the pair of two outcomes whose losses are t and t - epsilon."""
     with mp.workdps(DIGITS):
         e0, high = mp.mpf(epsilon), mp.mpf(t)
         p = (mp.exp(e0) - mp.exp(high)) / mp.expm1(e0)
@@ -128,14 +132,14 @@ def bounded_range_pair(epsilon: float, t: float) -> tuple[list[mp.mpf], list[mp.
 
 
 def gaussian_delta(mu: float, epsilon: float) -> mp.mpf:
-    """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), with digits enough for the subtraction."""
+    """Return Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), with enough digits for the subtraction."""
     with mp.workdps(60):
         m, e = mp.mpf(mu), mp.mpf(epsilon)
         return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> mp.mpf:
-    """The epsilon at which `gaussian_delta` is delta, by bisection; 0 where delta covers the total variation."""
+    """Return the epsilon at which `gaussian_delta` is delta, by bisection; 0 if delta is at least the total variation."""
     with mp.workdps(40):
         if gaussian_delta(mu, 0.0) <= delta:
             return mp.mpf(0)
@@ -148,7 +152,7 @@ def gaussian_epsilon(mu: float, delta: float) -> mp.mpf:
 
 
 def sampled_gaussian_delta(mu: float, rate: float, epsilon: float, direction: str) -> mp.mpf:
-    """Hockey-stick of one Poisson-sampled Gaussian, where the ratio 1-q+q e^u crosses e^(+-eps)."""
+    """Return delta of one Poisson-sampled Gaussian, from the point at which the ratio 1-q+q e^u crosses e^(+-eps)."""
     with mp.workdps(40):
         m, q, e = mp.mpf(mu), mp.mpf(rate), mp.exp(mp.mpf(epsilon))
         level = (e - 1 + q) / q if direction == "remove" else (1 / e - 1 + q) / q
@@ -161,7 +165,7 @@ def sampled_gaussian_delta(mu: float, rate: float, epsilon: float, direction: st
 
 
 def two_point_delta(epsilons: Sequence[float], epsilon: float) -> float:
-    """Murtagh-Vadhan: delta of composed randomised responses at `epsilon`, by enumerating every subset."""
+    """Return delta of composed randomised responses at `epsilon`, by enumerating every subset (Murtagh, Vadhan)."""
     total = 0.0
     for signs in itertools.product((1.0, -1.0), repeat=len(epsilons)):
         loss = math.fsum(s * e for s, e in zip(signs, epsilons, strict=True))
@@ -172,7 +176,7 @@ def two_point_delta(epsilons: Sequence[float], epsilon: float) -> float:
 
 
 def decreasing_root(f: Callable[[float], float], target: float, high: float) -> float:
-    """Where the decreasing f falls to `target` on [0, high], by bisection."""
+    """Return the point of [0, high] at which the decreasing f falls to `target`, by bisection."""
     low = 0.0
     if f(low) <= target:
         return 0.0
@@ -183,7 +187,7 @@ def decreasing_root(f: Callable[[float], float], target: float, high: float) -> 
 
 
 def binomial_delta(epsilon: float, count: int, at: float) -> mp.mpf:
-    """delta at `at` of `count` equal randomised responses, summed in full."""
+    """Return delta at epsilon = `at` of `count` equal randomised responses, as a full sum."""
     with mp.workdps(DIGITS):
         e = mp.mpf(epsilon)
         p = 1 / (1 + mp.exp(-e))
@@ -192,7 +196,7 @@ def binomial_delta(epsilon: float, count: int, at: float) -> mp.mpf:
 
 
 def renyi_curve(p: Array, q: Array, orders: Array) -> Array:
-    """D_a(p || q) of two finite distributions with full support, at each order."""
+    """Return D_a(p || q) of two finite distributions with full support, at each order."""
     terms = np.log(p)[None, :] + (orders[:, None] - 1.0) * (np.log(p) - np.log(q))[None, :]
     top = terms.max(axis=1)
     curve: Array = (top + np.log(np.exp(terms - top[:, None]).sum(axis=1))) / (orders - 1.0)
@@ -200,12 +204,12 @@ def renyi_curve(p: Array, q: Array, orders: Array) -> Array:
 
 
 def renyi(p: Array, q: Array, order: float) -> float:
-    """`renyi_curve` at one order."""
+    """Return `renyi_curve` at one order."""
     return float(renyi_curve(p, q, np.array([order]))[0])
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
-    """sum (p - e^eps q)+ in floats."""
+    """Return sum (p - e^eps q)+ in floats."""
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
@@ -231,7 +235,7 @@ class FinitePairs(Mechanism):
 
 
 def composed_delta(mu: float, rate: float, count: int, epsilons: tuple[float, ...], tilt: float) -> list[mp.mpf]:
-    """delta(eps) of a Poisson-sampled Gaussian composed `count` times, remove direction: inversion of exp(K) on Re z = tilt, 30 digits."""
+    """Return delta(eps) of a Poisson-sampled Gaussian composed `count` times (remove), by inversion of exp(K) on Re z = tilt."""
     with mp.workdps(30):
         step, q, m = mp.mpf(1) / 20, mp.mpf(rate), mp.mpf(mu)
         nodes = [step * k for k in range(-240, int(20 * ((tilt + 1) * mu + 13)))]

@@ -1,4 +1,8 @@
-"""Pipelines as values: builders for tests that name their numbers, and hypothesis strategies for those that do not."""
+"""Pipelines for tests: `dp_sgd` builds one from given numbers, and `pipelines` is a hypothesis strategy that draws random ones.
+
+An *entry* is one mechanism with its number of steps. `noisy` draws entries whose cost follows from noise, with or without Poisson sampling;
+`stated` draws other types, most of which state their cost.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,12 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 
 
 def dp_sgd(noise: float, rate: float | None, steps: int, delta: float = 1e-5, adjacency: str = "add-remove") -> Pipeline:
-    """What DP-SGD costs: `steps` Poisson-sampled Gaussians (unsampled where `rate` is None)."""
+    """Return the pipeline of DP-SGD: `steps` Gaussians with Poisson sampling, or without sampling if `rate` is None."""
     return pipeline(entry("gaussian", steps=steps, rate=rate, noise_multiplier=noise), adjacency=adjacency, delta=delta)
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
-    """Numbers from 10^low to 10^high."""
+    """Return a strategy for log-uniform numbers from 10^low to 10^high, with six digits."""
     return st.floats(low, high).map(lambda x: float(f"{10.0**x:.6g}"))
 
 
@@ -44,5 +48,5 @@ entries = st.one_of(noisy, stated)
 
 @st.composite
 def pipelines(draw: st.DrawFn, entries: st.SearchStrategy[Entry] = entries, most: int = 3) -> Pipeline:
-    """Add-remove pipelines of one to `most` entries."""
+    """Draw a pipeline under add-remove with one to `most` entries."""
     return pipeline(*draw(st.lists(entries, min_size=1, max_size=most)), delta=draw(deltas))

@@ -1,6 +1,8 @@
-"""A client of a forge's HTTP API. Its token is sent to one address only, and no message shows it.
+"""A client of a forge's HTTP API. A *forge* is a server for pull requests, such as GitHub or GitLab.
 
-If a server asks for a wait, the request is repeated after it (Retry-After: RFC 9110, section 10.2.3; RFC 6585, section 4).
+forge.py makes an `ApiClient` for one forge, and gets JSON or an InputError for each call. The token is sent to one address only, redirects
+are refused, and no message shows the token, even if the server repeats it. If a server asks for a wait, the request is repeated after it
+(Retry-After: RFC 9110, section 10.2.3; RFC 6585, section 4).
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.document.document import visible
 
-LONGEST_MESSAGE = 200  # largest number of characters of a server's message
-LONGEST_EXCERPT = 40  # largest number of characters of an answer that is not JSON
+# Limits on what a message repeats of a server's text; chosen by hand, so that a message stays readable.
+LONGEST_MESSAGE = 200  # characters of a server's message
+LONGEST_EXCERPT = 40  # characters of an answer that is not JSON
 LONGEST_WAITS = 120.0  # longest total wait for one request, in seconds, as a CI job costs money while it waits
 SHORTEST_WAIT = 1.0  # shortest wait, in seconds, for servers that ask for 0
 RATE_LIMITED = (403, 429)  # status codes that, with Retry-After, mean that the request was not performed; 403 is GitHub's
@@ -39,7 +42,7 @@ class AskedToWait(InputError):
 
 
 def ignore_wait(_: str) -> None:
-    """Report no wait."""
+    """Do nothing with the message about a wait."""
 
 
 def seconds_asked(code: int, retry_after: str | None) -> float | None:

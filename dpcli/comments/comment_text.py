@@ -1,8 +1,9 @@
 """The Markdown of a comment from a document. Text from files can neither mention people nor make links in it.
 
-All text that may come from a file, a branch or a policy is put into code spans, in which GitHub and GitLab interpret no mention, link,
-reference, emoji, formula or HTML. Characters that would end the span or a table cell, and invisible ones, are escaped. No line begins
-with text from a file, branch or policy.
+commands/comment.py gives `comment_text` a document, and forge.py writes the result. A *marker* is an invisible first line, by which a later
+job finds the comment again. All text that may come from a file, a branch or a policy is put into code spans, in which GitHub and GitLab
+interpret no mention, link, reference, emoji, formula or HTML. Characters that would end the span or a table cell, and invisible ones, are
+escaped. No line begins with text from a file, branch or policy.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dpcli.document.document import Document, Finding, Table, visible
 from dpcli.document.fingerprint import repository_path
 
 LIMIT = 65_536  # GitHub's limit on the characters of a comment; it is applied to bytes, which are at least as many
-LONGEST_CELL = 1_000  # largest number of characters of a code span
-NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?(e[+-]?\d+)?|inf)|-|")
-LEVELS = ("error", "warning", "note")
+LONGEST_CELL = 1_000  # largest number of characters of a code span, so that one long text leaves room for others; chosen by hand
+NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?(e[+-]?\d+)?|inf)|-|")  # the text of a numeric cell, which is safe without a code span
+LEVELS = ("error", "warning", "note")  # levels of findings, the most important first
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """The comment on a pull request of GitHub or a merge request of GitLab: finding it by its first line, writing it, and updating it.
 
 A *forge* is such a server, and `Forge` says where it keeps the comments of one pull request; below, "pull request" means a merge request
-too. The *marker* is an invisible first line, by which a later job recognises its own comment. Only comments by the token's owner are
-changed: anybody may write a comment with the marker. The token goes to the forge alone, and no message contains it. Answers of a server are
-checked in form, and read up to an empty page.
+too. The commands (commands/comment.py) ask for a forge (`github_pull`, `gitlab_merge`), and then call `update_comment` with the text. The
+*marker* is an invisible first line, by which a later job recognises its own comment. Only comments by the token's owner are changed:
+anybody may write a comment with the marker. The token goes to the forge alone, and no message contains it. Answers of a server are checked
+in form, and read up to an empty page.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dpcli.comments.client import ApiClient, OnWait, SecretToken, checked_api, i
 from dpcli.file.toml.limits import read_head
 
 UpdateResult = Literal["written", "updated", "unchanged", "not written: nothing rises"]
-PER_PAGE = 20  # number of comments on a page of an answer
+PER_PAGE = 20  # number of comments on a page of an answer; affects the number of requests and, with MOST_PAGES, of comments
 MOST_PAGES = 1_000  # these pages have more comments than either forge allows, so that a server without an empty page is noticed
 LARGEST_EVENT = 1 << 25  # largest size of an event in bytes; GitHub's limit is 25 MB
 TYPE_NAMES: dict[type, str] = {
@@ -41,7 +42,7 @@ _PROJECT = re.compile(r"[0-9]+|[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class PostedComment:
-    """A comment on the server. `author` identifies its author; None if the account was deleted."""
+    """A comment on the server. `author` identifies its author, by login or number; None if the account was deleted."""
 
     number: int
     author: str | int | None

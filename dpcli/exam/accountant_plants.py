@@ -1,8 +1,10 @@
 """Mutation testing of accountants. Bugs are planted around an accountant, and the exam must detect them.
 
-An exam that finds no fault proves little unless it would find one. A *plant* changes the steps that an accountant receives, or the
-*profile* (epsilon and delta as functions of each other) that it returns. The questions with known answers (questions.py) are asked again,
-and `detected` says whether a reply is then false. A plant that promises nothing more than the honest accountant is harmless.
+An exam that finds no fault proves little unless it would find one. A *plant* is a bug that changes the *steps* (pairs of a mechanism and
+its count) that an accountant receives, or the *profile* (epsilon and delta as functions of each other) that it returns. The questions with
+known answers (questions.py) are asked again, and `detected`, which examine.py calls, says whether a reply is then false. A plant that
+promises nothing more than the honest accountant is harmless. A mechanism *attains* its bounds if some data have exactly the cost that it
+reports.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dpcli.base.registry import MECHANISMS
 from dpcli.exam.questions import ExamQuestion, Reply, questions_about, replies
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 
+# The sizes of the planted bugs; arbitrary. A smaller bug is harder to detect.
 EPSILON_DIVISOR = 10.0  # divisor by which a planted bug reduces epsilon
 LARGE_DELTA = 0.4  # a delta at which every mechanism is cheap
 LOWER_BOUND_FACTOR = 1.25  # factor by which a planted bug raises lower bounds
@@ -58,7 +61,7 @@ class TenthOfEpsilon(Planted):
 
 
 class LowerBoundLifted(Planted):
-    """A bug that reports lower bounds that are a quarter too large, or the upper bound if there is no lower bound."""
+    """A bug that raises lower bounds by a quarter, or reports the upper bound as the lower bound if there is none."""
 
     __slots__ = ()
 
@@ -124,6 +127,7 @@ class Plant:
         def compose(steps: Steps) -> PrivacyProfile:
             return self.profile(accountant.composed(self.steps(steps)))
 
+        # The honest `composed` already sets aside the failures of steps, which is what `finite` asks for.
         return replace(accountant, compose=compose, finite=False, sound=accountant.sound or self.claims)
 
     def affects(self, accountant: Accountant, steps: Steps) -> bool:

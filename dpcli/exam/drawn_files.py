@@ -1,7 +1,9 @@
 """Random entries of every registered mechanism type, sampling scheme and adjacency.
 
-Keys, kinds and rules are read from the annotations of a mechanism type, so that a new type is drawn as soon as it is registered. Numbers
-are log-uniform. Most are moderate, and some are extreme. Keys that contradict each other are drawn again, up to TRIES times.
+The exam (subjects.py) and the tests draw such files to find inputs that nobody thought of. The keys of a type, each with its *kind* (such
+as a number or a list) and its *rule* (such as "above 0"), are read from its annotations, so that a new type is drawn as soon as it is
+registered. Numbers are log-uniform. Most are moderate, and some are extreme. Keys that contradict each other are drawn again, up to TRIES
+times.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from dpcli.file.keys.kinds import Flag, Kind, Listed, Number, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Members
 from dpcli.file.keys.words import OneOf
 
-TRIES = 60  # number of attempts to draw a value that satisfies its rule, or keys that agree with each other
-# Least and largest exponent of ten of the numbers in one file. One pair is chosen for each file.
+TRIES = 60  # number of attempts to draw a value that satisfies its rule, or keys that agree with each other; more take longer
+# Least and largest exponents of ten of the numbers in one file, which gets one of the pairs. The last spans nearly all positive floats.
 SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))
-COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file
+COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file; 10^18 is below 2^63
 
 Document = dict[str, Any]
 
@@ -61,7 +63,10 @@ class Drawing:
         return {"scheme": scheme, **keys}
 
     def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
-        """Return values for the required keys and for some of the others; None if a key must name an entry and there is none."""
+        """Return values for the required keys and for about half of the others; None if a key must name an entry and there is none.
+
+        `fixed` has values that are not drawn. All lists of numbers in one table have one length, as some keys require.
+        """
         length = self.random.choice([1, 2, 3, 8])
         result: Document = {}
         for name, member in members.items():

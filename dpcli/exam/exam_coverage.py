@@ -1,7 +1,9 @@
 """The coverage of the exam: which combinations of mechanism type, adjacency, sampling scheme and accountant it examines, and how.
 
-`python -m dpcli.exam` prints it as a table. A combination that valid files can have and that no enumeration covers is a gap
-(`combinations_without_enumeration`): the exam of its mechanism type reports it as a fault. Valid files are found by drawing random ones.
+`python -m dpcli.exam` prints it as a table. The exam compares bounds with an *enumeration* of all outcomes on small data (questions.py),
+and tests *laws* that hold for any mechanism (mechanism_laws.py). A combination that valid files can have and that no enumeration covers is
+a gap (`combinations_without_enumeration`): the exam of its mechanism type reports it as a fault. Valid files are found by drawing random
+ones.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from itertools import chain
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.exam.enumeration.bracket import draws_within_a_run
-from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
+from dpcli.exam.mechanism_laws import ACCOUNTANTS as ACCOUNTANTS_OF_LAWS
 from dpcli.exam.questions import questions_about, replies
 from dpcli.exam.subjects import SEED, drawn
 
-SEEDS = 3  # number of seeds with which files are drawn; one seed alone might miss a combination
+SEEDS = 3  # number of seeds with which files are drawn, as one seed alone might miss a combination; more take longer
 
 LEGEND = (
     "E: compared with an enumeration of the worst release. L: tested by the laws of any mechanism. -: it gives a reason, and no number.",
@@ -60,7 +62,7 @@ def enumerated_combinations(kind: str) -> set[Combination]:
 
 def combinations_under_laws(kind: str) -> set[Combination]:
     """Return the combinations for which the laws of any mechanism are tested, with the few accountants that the laws use."""
-    return _combinations(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
+    return _combinations(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, ACCOUNTANTS_OF_LAWS)
 
 
 def _combinations(kind: str, pairs: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:

@@ -1,6 +1,14 @@
 """The questions of the exam for each registered mechanism type, accountant, filter and output format, and their results.
 
-`examine` is the entry point. A question is asked about several cases. A case passes if it has no fault.
+`examine` is the entry point: `python -m dpcli.exam` and the tests give it a registered name, and get an `ExamLine` for each question. A
+question is asked about several *cases*, each of which passes if it has no fault. The other files of this folder find the faults. Their
+words:
+
+* A *reference* is an entry of a file with the releases that it allows; an enumeration of their outcomes on small data gives their delta. A
+  *situation* is an adjacency, a sampling scheme and the size of units and groups (enumeration/).
+* A *view* is one representation of a mechanism's cost. A mechanism *attains* its bounds if some data have exactly the cost that it reports.
+* A *plant* is a bug that the exam builds into its subject, to see whether its own questions detect it.
+* An *opening* is the cap (epsilon, delta) of a ledger, with which a privacy filter is tried.
 """
 
 from __future__ import annotations
@@ -30,7 +38,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.plugin import FILTERS
 from dpcli.mechanisms.mechanism import Mechanism
 
-MOST_FAULTS = 8  # largest number of faults that are reported for one question
+MOST_FAULTS = 8  # largest number of faults that are reported for one question, which saves time and leaves the report readable
 
 
 @dataclass(frozen=True, slots=True)

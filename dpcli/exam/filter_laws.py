@@ -1,8 +1,9 @@
 """Laws that every privacy filter must obey. A law is a function that yields its violations.
 
 A *filter* (dpcli/ledger/filters) decides whether a ledger grants one more run, even if the run was chosen from earlier outputs. It prices a
-run in the *amounts* of its currency, such as rho, adds them up, and refuses a run by which an amount would exceed its cap. The laws compare
-this with a certified lower bound on the epsilon of the same runs fixed in advance: no filter may report less.
+run in the *amounts* of its currency, such as rho, adds them up, and refuses a run by which an amount would exceed its cap. Some laws
+compare this with a certified lower bound on the epsilon of the same runs fixed in advance: no filter may report less. examine.py asks
+`broken` for the violations of each filter, also of filters with planted bugs (filter_plants.py).
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from dpcli.ledger.filters.filter import Filter
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
-OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # (epsilon, delta) of each ledger that is opened
+OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # (epsilon, delta) of each ledger that is opened; arbitrary
 PRICED_AT = (0.0, 1e-7, 0.03, 0.3)  # deltas at which a run is priced: zero, a small delta, and two above the delta of any ledger
 MOST_CHARGES = 10**5  # largest number of successive charges of one run, so that a run that costs nothing ends
 ROUNDING = 1e-9  # relative error allowed in a comparison of two epsilons
 CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
 STEP_GROWTH = 256  # factor by which a law raises the number of steps; the cost then grows by far more than rounding
 LARGE_EPSILON = 300.0  # an epsilon above the epsilon of any ledger
-DRAWN_TYPES = 3  # number of mechanism types from which random runs are drawn
+DRAWN_TYPES = 3  # number of mechanism types from which random runs are drawn; more take longer
 
 
 @dataclass(frozen=True, slots=True)

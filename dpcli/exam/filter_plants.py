@@ -1,8 +1,9 @@
 """Mutation testing of privacy filters. Bugs are planted around a filter, and the laws of filters must detect them.
 
-A plant is a `PlantedFilter` that undercharges, raises the caps or reports too small an epsilon. It is detected if a law of filter_laws.py
+A *filter* decides whether a ledger grants one more run: it prices a run in *amounts* of its currency, such as rho, which have caps. A
+*plant* is a `PlantedFilter` that undercharges, raises the caps or reports too small an epsilon. It is detected if a law of filter_laws.py
 is broken for one of its runs. A plant that changes no answer of a filter, such as one about a second amount that it does not have, is
-harmless.
+harmless. examine.py asks `undetected_in_filter`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Tests of output formats by random documents, in whose words an omission can be recognised.
 
-A format declares which parts of a document it shows (`shows`). `rendering_faults` looks in the text for the words that these parts must
-show. Words are marked (zq0001qz), unique, and next to characters that some format must escape. Each of OMISSIONS leaves out or changes one
-item before a document is rendered, and `rendering_faults` must detect this.
+examine.py asks about each registered format, such as sarif. A `Document` is the result of a command, and a format declares which of its
+parts, such as notes or findings, it shows (`shows`). `rendering_faults` looks in the text for the words that these parts must show. Words
+are marked (zq0001qz), unique, and next to characters that some format must escape. Each of OMISSIONS leaves out or changes one item before
+a document is rendered, and `rendering_faults` must detect this (`undetected_in_format`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from dpcli.document.formats.facts import for_screen, judges, shows
 # Characters that have a special meaning in some format, or are not in ASCII. The last one is a space of no width.
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
 WIDTH = 200  # number of columns of the screen; no marked word is broken at this width
-DOCUMENTS = 16  # number of documents that are drawn for one format
+DOCUMENTS = 16  # number of documents that are drawn for one format; more find rarer faults, and take longer
 EXACT = {"data", "records", "sheet"}  # parts that programs read, so that their numbers must not be rounded
+# A number in a text that is not a part of a word.
 NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
 JUDGED = {"checks", "failures", "findings"}  # a format that reports verdicts must show at least one of these parts
 

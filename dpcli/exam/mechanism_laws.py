@@ -1,7 +1,9 @@
 """Laws that every mechanism must obey, tested through `account`. A law is a function that yields its violations.
 
-They need no enumeration, and so they are also tested on random files (subjects.py). For example, an entry of n steps costs as much as n
-entries of one step. A law raises InputError if the file that it makes is not allowed, and is then skipped (`lawless` in examine.py).
+They need no enumeration, and so they are tested on random files (subjects.py), in which an *entry* is one mechanism with its number of
+steps. For example, an entry of n steps costs as much as n entries of one step. A law raises InputError if the file that it makes is not
+allowed, and is then skipped (`lawless` in examine.py). The last entry of a file is the one under test, and others are those to which it
+refers.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch
 
 ACCOUNTANTS = ("basic", "rdp", "zcdp")  # fast accountants, each of which composes in another privacy measure
-ROUNDING = 1e-9  # relative and absolute error of epsilon
-DELTA = 1e-6  # the delta at which epsilons are compared
+ROUNDING = 1e-9  # relative and absolute error of epsilon allowed in a comparison; a larger one would hide small violations
+DELTA = 1e-6  # the delta at which epsilons are compared; arbitrary
 
 
 def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
@@ -28,7 +30,7 @@ def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str,
 
 @functools.lru_cache(256)
 def _upper(pipeline: Pipeline, group: int, delta: float, resolve: object) -> dict[str, float]:
-    """Return the bounds, which several laws use. `resolve` only separates the cached bounds of a planted bug from the others."""
+    """Return the bounds, cached because several laws use them. `resolve` separates those of a planted bug from the honest ones."""
     return {row.accountant.name: row.upper for row in account(pipeline, ACCOUNTANTS, delta=delta, group_size=group).rows}
 
 

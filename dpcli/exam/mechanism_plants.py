@@ -1,8 +1,10 @@
 """Mutation testing of mechanisms. Bugs are planted where a pipeline is resolved, so that they apply to every mechanism type.
 
 `resolve` (dpcli/file/pipeline/resolve.py) turns a pipeline into *charges*, which are mechanisms with counts. A plant of PLANTS replaces it
-inside `account` by a function that, for example, ignores the counts. The exam must then find a *bracket* that does not hold (bracket.py) or
-steps that cost more or less than as many entries. A plant that lowers no upper bound is no fault of the exam.
+inside `account` by a function that, for example, ignores the counts. The exam must then find a *bracket* that does not hold, which is a
+pair of bounds around the enumerated delta of a *reference* (an entry with its enumerated releases) in a *situation* (adjacency, sampling,
+and numbers of records and units; bracket.py). Or it must find steps that cost more or less than as many entries. A plant that lowers no
+upper bound is no fault of the exam. examine.py asks `undetected_in_mechanism`.
 """
 
 from __future__ import annotations
@@ -91,12 +93,14 @@ class Claiming(Dominated):
 
 def epsilon_over_ten(resolve: Resolve) -> Resolve:
     """Return a bug that reports a tenth of every epsilon (`Scaled`)."""
-    return lambda *group: tuple(replace(charge, mechanism=Scaled(charge.mechanism, 0.1)) for charge in resolve(*group))
+    return lambda *pipeline_and_group: tuple(
+        replace(charge, mechanism=Scaled(charge.mechanism, 0.1)) for charge in resolve(*pipeline_and_group)
+    )
 
 
 def count_ignored(resolve: Resolve) -> Resolve:
     """Return a bug that charges every entry for one step."""
-    return lambda *group: tuple(replace(charge, count=1) for charge in resolve(*group))
+    return lambda *pipeline_and_group: tuple(replace(charge, count=1) for charge in resolve(*pipeline_and_group))
 
 
 def adjacency_ignored(resolve: Resolve) -> Resolve:
@@ -110,7 +114,9 @@ def adjacency_ignored(resolve: Resolve) -> Resolve:
 
 def lower_bound_claimed(resolve: Resolve) -> Resolve:
     """Return a bug that presents lower bounds of the dominating pair as lower bounds of the mechanism."""
-    return lambda *group: tuple(replace(charge, mechanism=Claiming(charge.mechanism)) for charge in resolve(*group))
+    return lambda *pipeline_and_group: tuple(
+        replace(charge, mechanism=Claiming(charge.mechanism)) for charge in resolve(*pipeline_and_group)
+    )
 
 
 PLANTS: dict[str, Callable[[Resolve], Resolve]] = {
@@ -128,7 +134,7 @@ def planted_as(bug: Resolve) -> Iterator[None]:
         yield
 
 
-honest = functools.cache(row)
+honest_row = functools.cache(row)  # the brackets without a bug, which all plants share
 
 
 def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
@@ -146,7 +152,7 @@ def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situatio
 
 def promises_more(planted: Bracket, honest: Bracket) -> bool:
     """Return whether the planted upper bound is smaller. A larger lower bound is no fault by itself, because it may be true."""
-    return planted.upper < honest.upper - 1e-12
+    return planted.upper < honest.upper - 1e-12  # more than rounding
 
 
 def breaks_step_count(subject: Subject) -> bool:
@@ -169,6 +175,6 @@ def undetected_in_mechanism(kind: str, plant: str) -> bool:
                 planted = row(*situated)
             if planted.faults():
                 return False
-            promises_too_much = promises_too_much or any(map(promises_more, planted.brackets, honest(*situated).brackets))
+            promises_too_much = promises_too_much or any(map(promises_more, planted.brackets, honest_row(*situated).brackets))
     with planted_as(bug):
         return promises_too_much and not any(map(breaks_step_count, drawn(kind, "0")))

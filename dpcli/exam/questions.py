@@ -1,7 +1,11 @@
 """Questions to accountants whose answers are known from an enumeration, and the replies of an accountant.
 
-The enumeration (dpcli/exam/enumeration) knows the delta of the worst release of some steps at a few epsilons. An upper bound below it is
-false. A lower bound above it is false too, but only if no data are worse than those enumerated (`is_worst_case`).
+examine.py asks accountants these questions, also accountants with planted bugs (accountant_plants.py), and reports each reply that
+`is_false`. The enumeration (dpcli/exam/enumeration) knows the delta of the worst release of some *steps* (pairs of a mechanism and its
+count) at a few epsilons, the POINTS. An upper bound below it is false. A lower bound above it is false too, but only if no data are worse
+than those enumerated (`is_worst_case`). The enumerated delta may be too small, as continuous outcomes are divided into cells: each
+*reference*, an entry with its enumerated releases, states the largest share of delta that is lost (`loss`). The limits below allow for this
+and for rounding, so that no true bound is called false.
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ from dpcli.exam.enumeration.references import Reference
 from dpcli.file.pipeline.resolve import resolve, steps_of
 from dpcli.numerics.work import LEAST
 
-POINTS = (*EPSILONS, BEYOND)
-SECONDS = 0.1  # time that the grid accountant may take for one answer
+POINTS = (*EPSILONS, BEYOND)  # the epsilons
+SECONDS = 0.1  # time that the grid accountant may take for one answer; less time makes its bounds looser, but not false
 SURELY_BELOW = 1.0 - 1e-6  # factor that makes an enumerated delta smaller than the true delta in spite of rounding errors
 
 
@@ -121,12 +125,12 @@ def question_sample(kind: str, seed: str) -> tuple[ExamQuestion, ...]:
 def replies(accountant: Accountant, questions: Iterable[ExamQuestion]) -> Iterator[Reply]:
     """Yield the accountant's replies. There is no reply to a question for which the accountant has no number."""
     # The inherited delta() evaluates epsilon() many times. That takes long and tests nothing new.
-    searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
+    searches_delta = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
     for question in questions:
         profile = accountant.profile(question.steps).tuned(None, SECONDS)
         for i in question.points:
             with suppress(NotRepresentable), accountant.within_allowance(LEAST):
-                yield from _replies_at(i, profile, question, asks_delta=not searches)
+                yield from _replies_at(i, profile, question, asks_delta=not searches_delta)
 
 
 def _replies_at(i: int, profile: PrivacyProfile, question: ExamQuestion, asks_delta: bool) -> Iterator[Reply]:

@@ -1,7 +1,8 @@
-"""Pipelines for the exam. They are built from given numbers, or drawn at random from the values that the keys of a type allow.
+"""Pipelines for the exam and for tests. They are built from given numbers (`entry`, `pipeline`) or drawn at random (`drawn`).
 
-A *subject* is a random pipeline for one mechanism type, adjacency and sampling scheme (drawn_files.py draws its keys). By default,
-an exam draws with a fresh seed, which it prints.
+An *entry* is one mechanism of a pipeline, with its keys and its number of steps. A *subject* is a random pipeline for one mechanism type,
+adjacency and sampling scheme; drawn_files.py draws its keys from the values that the type allows. By default, an exam draws with a fresh
+seed, which it prints.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dpcli.mechanisms.spec import Spec
 
 # The seed of all random choices. The environment variable repeats an earlier exam; by default, every exam has a fresh seed.
 SEED = int(os.environ.get("DPCLI_EXAM_SEED") or int.from_bytes(os.urandom(4), "big"))
-TRIES = 12  # number of attempts to draw a valid pipeline for one scheme and adjacency
+TRIES = 12  # number of attempts to draw a valid pipeline for one scheme and adjacency; more find rarer ones, and take longer
 
 
 def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:
@@ -87,13 +88,13 @@ def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
 
 def _attempt(drawing: Drawing, kind: str, scheme: str, adjacency: str) -> Subject | None:
     """Draw a pipeline with moderate numbers. Return None if it is not valid."""
-    drawing.scale, drawing.count = (-1.0, 1.0), 2.0
+    drawing.scale, drawing.count = (-1.0, 1.0), 2.0  # exponents of ten, of numbers and of whole numbers
     privacy: dict[str, Any] = {"adjacency": adjacency, "delta": 1e-6, "dataset_size": 1000}
     keys = drawing.keys(kind, adjacency, ["base"])
     if keys is None:
         return None
     table = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
-    base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}
+    base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}  # for keys that name another entry
     tables = [base, table] if "base" in str(keys) else [table]
     text = toml_text({"format": 1, "privacy": privacy, "mechanism": tables})
     try:

@@ -1,7 +1,12 @@
-"""Laws between the views of a mechanism that attains its dominating pair.
+"""Laws between the views of a mechanism, which find a wrong formula without knowing the right one.
 
-A view is a representation of the privacy cost, such as the Renyi curve or the privacy losses. The views of such a mechanism are exact, so
-they must agree with each other.
+A *view* is one representation of the privacy cost: epsilon at a delta, rho of zCDP, mu of Gaussian DP, the Renyi curve, and the *privacy
+losses* L = log dP/dQ, with their CGF K(z) = log E_P[e^{z L}] and their *tails* P(L > l) and Q(L > l). P and Q are a *dominating pair*:
+their delta is at least that of the mechanism, at every epsilon. A mechanism *attains* its pair if some data that its keys allow have
+exactly this pair. Its views are then exact, so they must agree, and each law here compares two of them.
+
+examine.py asks for the `contradictions` of each mechanism. It also asks whether the laws notice a planted bug that makes one view ten times
+too small (`ReducedView`). Wider tolerances below make the laws weaker; too narrow ones would report correct mechanisms.
 """
 
 from __future__ import annotations
@@ -20,12 +25,14 @@ from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import allowance
 
-Z = np.array([0.05, 0.5, 1.0, 4.0])  # arguments of the CGF, Renyi order minus 1
-DELTAS = (1e-6, 1e-2)  # deltas at which epsilon is compared
-CELLS = 2000  # number of cells into which an integral over the tails divides the privacy losses
+Z = np.array([0.05, 0.5, 1.0, 4.0])  # arguments of the CGF, which are Renyi orders minus 1; arbitrary
+DELTAS = (1e-6, 1e-2)  # deltas at which epsilon is compared; arbitrary
+# Number of cells into which an integral over the tails divides the privacy losses. The integral is a lower bound with any number of cells,
+# and more cells make it tighter.
+CELLS = 2000
 ROUNDING = 1e-8  # relative error allowed in a comparison of two views
-LARGEST_LOSS = 600.0  # e^loss is a finite float up to this loss
-WORK = 3e6  # units of work allowed for one law
+LARGEST_LOSS = 600.0  # e^loss is a finite float up to this loss; the limit is about 709
+WORK = 3e6  # cells of work (dpcli/numerics/work.py) allowed for one law, which is skipped if it needs more; limits the time
 
 
 def scale_of(loss: PrivacyLoss) -> float:
@@ -58,14 +65,14 @@ def cgf_covers_tails(mechanism: Mechanism) -> Iterator[str]:
 
 def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
     """The delta at epsilon(delta), computed from the tails, is at most delta."""
-    for share in DELTAS:
-        delta = share + 2.0 * mechanism.delta_floor()
+    for extra in DELTAS:
+        delta = extra + 2.0 * mechanism.delta_floor()  # at and below the floor, epsilon may be infinite
         epsilon = mechanism.approx_dp(delta) if delta < 1.0 else math.inf
         if not epsilon < LARGEST_LOSS:
             continue
         for loss in mechanism.losses():
             tails = loss.tails(np.array([epsilon]))
-            by_tails = math.exp(tails.p_above[0]) - math.exp(min(epsilon + tails.q_above[0], 700.0))
+            by_tails = math.exp(tails.p_above[0]) - math.exp(min(epsilon + tails.q_above[0], 700.0))  # 700: no overflow
             if by_tails > delta * (1.0 + 1e-6) + 1e-12:
                 yield f"epsilon({delta}) = {epsilon}, where delta is {by_tails} by the tails"
 
@@ -96,19 +103,20 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
             yield f"mu = {mu}, and epsilon({delta}) = {mechanism.approx_dp(delta)} instead of {lower}"
 
 
-BETWEEN = (rho_covers_cgf, mu_is_epsilon)
-# Laws that do not apply to a pair with upper bounds from a grid.
-WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)
+LAWS_WITHOUT_TAILS = (rho_covers_cgf, mu_is_epsilon)
+# Laws that do not apply to a composition of parts, as the tails of its pair are upper bounds from a grid, and not exact.
+LAWS_WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:
     """Yield each contradiction between two views of the mechanism.
 
-    There are none for a mechanism with a single view, or for one that does not claim to attain its dominating pair.
+    There are none for a mechanism that does not claim to attain its dominating pair. A law about a view that the mechanism does not have is
+    skipped.
     """
     if not mechanism.attained():
         return
-    for law in (*BETWEEN, *(() if mechanism.is_composition else WITH_TAILS)):
+    for law in (*LAWS_WITHOUT_TAILS, *(() if mechanism.is_composition else LAWS_WITH_TAILS)):
         with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
             yield from (f"{law.__name__}: {fault}" for fault in law(mechanism))
 
@@ -162,6 +170,7 @@ class ReducedView(Dominated):
         return 0.1 if view == self.view else 1.0
 
 
+# A number of each view, by which `has_view` sees that the mechanism has the view.
 VIEWS: dict[str, Callable[[Mechanism], float]] = {
     "approx_dp": lambda mechanism: mechanism.approx_dp(DELTAS[1] + 2.0 * mechanism.delta_floor()),
     "zcdp": lambda mechanism: mechanism.zcdp(),
@@ -172,7 +181,7 @@ VIEWS: dict[str, Callable[[Mechanism], float]] = {
 
 
 def has_view(mechanism: Mechanism, view: str) -> bool:
-    """Return whether a view has a finite value that can be distinguished from a tenth of it."""
+    """Return whether a view has a finite value that is large enough to be distinguished from a tenth of it."""
     with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
         return 1e-3 < VIEWS[view](mechanism) < math.inf
     return False

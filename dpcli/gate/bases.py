@@ -1,9 +1,10 @@
 """The *base* of each file: the earlier version with which the gate compares it, so that a change cannot raise the cost unseen.
 
-`bases_at` reads it from a git revision (--base-ref), and `bases_from` from the JSON that an earlier `dpcli gate -f json` wrote
-(--baseline). That JSON has numbers and terms but not the text of a file: it shows that epsilon rose, but not which change raised it
-(`costs_of`). An earlier version that is no valid pipeline becomes an `UnreadableBase`, and the file is then judged like a new one, with a
-warning.
+judge.py asks for the bases before it judges the files. `bases_at` reads them from a git revision (--base-ref), and `bases_from` from the
+JSON that an earlier `dpcli gate -f json` wrote (--baseline). That JSON has numbers and *terms* (the values of [privacy], [budget] and
+[gate]) but not the text of a file: it shows that epsilon rose, but not which change raised it (`costs_of`). An earlier version that is no
+valid pipeline becomes an `UnreadableBase`, and the file is then judged like a new one, with a warning. A *standing* is the type of a
+mechanism and the evidence for its cost; the *statement* consists of the keys that say what epsilon means.
 """
 
 from __future__ import annotations

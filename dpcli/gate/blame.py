@@ -1,8 +1,9 @@
 """The explanation of a failed cap: the changes that cost most, their places in the file, and values with which the file would pass.
 
-A *priced change* is one edit of the file with its cost if it alone were made to the base (dpcli/analysis/difference.py), sorted by size. A
-*remedy* is the noise, or the number of steps or epochs, of one mechanism with which every target would be met, computed by calibration.
-judge.py adds these texts to the messages of failed conditions, and no verdict depends on them.
+judge.py adds these texts to the messages of failed conditions, and no verdict depends on them. A *priced change* is a set of edits that are
+only valid together, with their cost if they alone were made to the *base*, the earlier version of the file (dpcli/analysis/difference.py).
+A *target* is the largest epsilon that one condition would accept. A *remedy* is the noise, or the number of steps or epochs, of one
+mechanism with which every target would be met, computed by calibration. A *charge* (`BillLine`) is a mechanism with the number of its runs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dpcli.gate.verdicts import Target
 if TYPE_CHECKING:
     from dpcli.analysis.solved_keys import Parameter
 
+# Chosen by hand. They limit the length of messages and, as each remedy needs several accounts, the time.
 MOST = 3  # largest number of changes that a message names, and of mechanisms for which a remedy is computed
 LISTED = 8  # largest length of a list that a message shows in full
 
@@ -36,7 +38,7 @@ class SolvedKey(NamedTuple):
 
 
 def raising_changes(changes: Sequence[Priced]) -> list[Priced]:
-    """Return the first `MOST` changes that raise epsilon. The given changes must be sorted by cost in descending order."""
+    """Return the first `MOST` changes that raise epsilon. The given changes must be sorted by the size of their effect, largest first."""
     return [change for change in changes if change.increase > 0.0][:MOST]
 
 
@@ -71,7 +73,7 @@ def path_of(change: Priced, pipeline: Pipeline) -> Path:
     """Return the first key of a change that exists in the current file. If the change removes a mechanism, return its array of tables."""
     edit = next((edit for edit in change.change.edits if edit.new is not None), change.change.edits[0])
     if edit.section == "query":
-        for position, entry in enumerate(pipeline.mechanisms):  # the mechanisms of a query are named QUERY or QUERY.PART
+        for position, entry in enumerate(pipeline.mechanisms):  # a query becomes mechanisms, which are named QUERY or QUERY.PART
             if f"{entry.name}.".startswith(f"{edit.name}."):
                 return ("mechanism", position)
         return ("query",)
@@ -109,12 +111,16 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
 
 def _hardest(targets: Sequence[Target]) -> list[Target]:
     """Return, for each delta and number of runs, the target with the smallest epsilon, which implies the others."""
+    # Of several targets with one key, the dict keeps the last, which is the smallest.
     ordered = sorted(targets, key=lambda target: target.epsilon, reverse=True)
     return list({(target.delta, target.runs): target for target in ordered}.values())
 
 
 def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
-    """Yield the smallest noise, and the largest number of steps or epochs, with which one mechanism meets every target."""
+    """Yield the smallest noise, and the largest number of steps or epochs, with which one mechanism meets every target.
+
+    The length is tried only if the mechanism runs more than once.
+    """
     entry = charge.entries[0]
     place = f" in {entry.name}"
     noise = _solved(pipeline, entry, "noise", targets)

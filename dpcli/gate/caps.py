@@ -1,8 +1,10 @@
-"""Caps on epsilon and rho, limits on the rise of epsilon, and caps on sums over files.
+"""Caps on epsilon and rho, limits on the rise of epsilon, and caps on sums over files. Epsilons and their rises are in nats.
 
-Flags, the policy and a file can state caps, and the smallest applies; a cap on epsilon at one delta implies no cap at a smaller delta, so
-several caps may bind at once (`binding_caps`). `caps_in_force` gives the caps that hold for a file. Words for the source of each cap are
-kept with it, so that a message says whose cap failed. A cap that is absent is None and never a large number.
+Flags, the policy file and a pipeline file can state caps, and the smallest applies. A cap on epsilon at one delta implies no cap at a
+smaller delta, so several caps may apply at once: `binding_caps` keeps those that no other cap implies, and `caps_in_force` gives the caps
+that hold for a file. `written` is a pipeline with the caps that its own file states, `ExternalCaps` are those of flags and policy, and the
+*base* is the earlier version of the file. Each cap keeps words for its source, so that a message says whose cap failed. An absent cap is
+None.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import quoted
 
 ALLOWED = "allow_statement_change"  # the only key whose value is not a number; if several values are stated, false applies
-KEYS = tuple(field.name for field in fields(Caps))
+KEYS = tuple(field.name for field in fields(Caps))  # of flags and policy alike
 
 
 class CapSource(NamedTuple):
-    """The words for the source of a cap: `whose` as in `the policy's 3.0`, and `who` as in `the policy allows 3.0`."""
+    """The words for the source of a cap: `possessive` as in `the policy's 3.0`, `subject` as in `the policy allows 3.0`."""
 
-    whose: str
-    who: str
+    possessive: str
+    subject: str
 
 
 FILE = CapSource("the file's", "the file")
@@ -54,7 +56,7 @@ class StatedCap:
     def is_within(self, value: float, delta: float | None) -> bool:
         """Return whether this cap implies a cap `value` at `delta`. It does if neither is larger here, as epsilon falls when delta rises.
 
-        A delta of None belongs to a cap without a delta.
+        A delta of None belongs to a cap without a delta, such as a cap on rho.
         """
         return self.value <= value and (self.delta or 0.0) <= (delta or 0.0)
 
@@ -77,12 +79,12 @@ class BindingCap:
 
         The result is "" if there is only one cap, or if all caps are equal: whose cap failed is then no question.
         """
-        words = [self.cap.source.whose]
+        words = [self.cap.source.possessive]
         for looser_cap in self.looser:
             if looser_cap.delta != self.cap.delta:
-                words.append(f"{looser_cap.source.who} allows {looser_cap.value!r} at delta = {looser_cap.delta!r}")
+                words.append(f"{looser_cap.source.subject} allows {looser_cap.value!r} at delta = {looser_cap.delta!r}")
             elif looser_cap.value != self.cap.value:
-                words.append(f"{looser_cap.source.who} allows {looser_cap.value!r}")
+                words.append(f"{looser_cap.source.subject} allows {looser_cap.value!r}")
         all_equal = len(words) == 1 and len(self.looser) > 0
         return "" if self.alone or all_equal else f" ({'; '.join(words)})"
 
@@ -101,7 +103,7 @@ def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ExternalCaps:
     """The caps that do not come from a file: the caps of flags and the caps of the policy."""
 
     flags: Caps
@@ -142,7 +144,7 @@ class CapsInForce:
 
     def judges(self, delta: float | None) -> bool:
         """Return whether a cap on epsilon holds at this delta. Without any cap, return whether epsilon is reported at this delta."""
-        return delta in ({level.cap.delta for level in self.epsilon} or {self.delta})
+        return delta in ({binding.cap.delta for binding in self.epsilon} or {self.delta})
 
 
 class EpsilonAndDelta(NamedTuple):
@@ -153,14 +155,14 @@ class EpsilonAndDelta(NamedTuple):
     delta: float | None
 
 
-def caps_in_force(written: Pipeline, outside: Outside) -> CapsInForce:
+def caps_in_force(written: Pipeline, external: ExternalCaps) -> CapsInForce:
     """Return the caps in force for a file, which come from the file itself, from flags and from the policy.
 
     A cap on epsilon holds at the delta that its source states, or else at the smallest delta of any source. A delta that is stated without
     an epsilon limits every cap, so that no cap holds at a larger delta.
     """
     budget = written.budget or Budget()
-    flags, policy = outside.flags, outside.policy
+    flags, policy = external.flags, external.policy
     pairs = (
         EpsilonAndDelta(BUDGET, budget.epsilon, budget.delta if budget.epsilon is None else written.cap_delta),
         EpsilonAndDelta(POLICY, policy.epsilon, policy.delta),
@@ -175,16 +177,16 @@ def caps_in_force(written: Pipeline, outside: Outside) -> CapsInForce:
             delta = smallest if pair.delta is None else pair.delta
             epsilon_caps.append(StatedCap(pair.epsilon, pair.source, None if delta is None else min((delta, *limits))))
     rho_caps = [] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]
-    rho_caps += outside.stated("rho", "--max-rho")
+    rho_caps += external.stated("rho", "--max-rho")
     return CapsInForce(binding_caps(epsilon_caps), binding_caps(rho_caps), smallest)
 
 
-def with_caps_in_force(written: Pipeline, outside: Outside) -> Pipeline:
+def with_caps_in_force(written: Pipeline, external: ExternalCaps) -> Pipeline:
     """Return the pipeline with the caps in force as its budget. If no cap is in force, the pipeline is unchanged.
 
     If several caps on epsilon are in force, the budget has the cap at the smallest delta.
     """
-    caps = caps_in_force(written, outside)
+    caps = caps_in_force(written, external)
     if not caps.epsilon and not caps.rho:
         return written
     budget = Budget(
@@ -196,9 +198,9 @@ def with_caps_in_force(written: Pipeline, outside: Outside) -> Pipeline:
     return replace(written, budget=budget)
 
 
-def require_cap(written: Pipeline, outside: Outside) -> None:
+def require_cap(written: Pipeline, external: ExternalCaps) -> None:
     """Raise InputError if no cap on epsilon or rho is in force."""
-    caps = caps_in_force(written, outside)
+    caps = caps_in_force(written, external)
     if not caps.epsilon and not caps.rho:
         raise InputError(f"{written.path}: budget: there is no cap: state a [budget] in the file, or use --max-epsilon or --policy")
 
@@ -212,7 +214,7 @@ def tightest(caps: Sequence[Caps]) -> Caps:
     """Return the smallest stated value of each cap; None for a cap that none of them states."""
     smallest = {}
     for key in KEYS:
-        stated = [getattr(level, key) for level in caps]
+        stated = [getattr(one_source, key) for one_source in caps]
         smallest[key] = min((value for value in stated if value is not None), default=None)
     return Caps(**smallest)
 
@@ -237,19 +239,19 @@ class RiseLimits:
     Attributes:
         kind: The name of the key without its unit, "max_increase" or "warn_increase".
         nats, percent: The limits; None if not stated.
-        whose: The sources of the limits in nats, in words; "" if only one limit is stated.
+        sources: The sources of the limits in nats, in words; "" if only one limit is stated.
     """
 
     kind: str
     nats: float | None
     percent: float | None
-    whose: str = ""
+    sources: str = ""
 
     def allowed(self, base: float) -> float | None:
         """Return the smaller limit in nats; None if no limit is stated. A percentage of a zero epsilon allows no rise."""
         return min((limit for limit, _ in self._limits(base)), default=None)
 
-    def passed_by(self, change: float, base: float) -> bool:
+    def is_exceeded_by(self, change: float, base: float) -> bool:
         """Return whether a rise by `change` exceeds the smaller limit. A rise that is NaN exceeds it."""
         limit = self.allowed(base)
         return limit is not None and not change <= limit
@@ -266,31 +268,31 @@ class RiseLimits:
     def _limits(self, base: float) -> Iterator[tuple[float, str]]:
         """Yield each stated limit in nats, and in words."""
         if self.nats is not None:
-            yield self.nats, f"+{number_words(self.nats)}{self.whose}"
-        if self.percent is not None:
+            yield self.nats, f"+{number_words(self.nats)}{self.sources}"
+        if self.percent is not None:  # a product is rounded up, so its sign is changed: a limit must be rounded down
             yield -product(-base, quotient(self.percent, 100)), f"+{number_words(self.percent)} %"
 
 
-def max_rise(outside: Outside, limit: float | None, base: float | None = None) -> RiseLimits:
+def max_rise(external: ExternalCaps, limit: float | None, base: float | None = None) -> RiseLimits:
     """Return the limits on the rise above which a file fails.
 
     The limit in nats is the smallest limit of flags, policy, file (`limit`) and base. A limit in percent can come only from the policy.
     """
-    stated = list(outside.stated("max_increase", "--max-increase"))
+    stated = list(external.stated("max_increase", "--max-increase"))
     if base is not None and base != limit:
         stated.insert(0, StatedCap(base, BASE))
     if limit is not None:
         stated.insert(0, StatedCap(limit, FILE))
-    percent = outside.tightest.max_increase_percent
+    percent = external.tightest.max_increase_percent
     if not stated:
         return RiseLimits("max_increase", None, percent)
     smallest = binding_caps(stated)[0]
     return RiseLimits("max_increase", smallest.cap.value, percent, smallest.words())
 
 
-def warn_rise(outside: Outside) -> RiseLimits:
+def warn_rise(external: ExternalCaps) -> RiseLimits:
     """Return the limits on the rise above which a file gets a warning."""
-    caps = outside.tightest
+    caps = external.tightest
     return RiseLimits("warn_increase", caps.warn_increase, caps.warn_increase_percent)
 
 

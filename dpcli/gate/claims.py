@@ -1,8 +1,11 @@
 """Conditions on changes that lower epsilon by a claim and not by noise, which would be the cheapest way past a cap.
 
-A *claim* is what a file states about data or program and no accountant can check, such as a sensitivity, a sampling scheme or a partition
-(`Key.claim` marks these keys). A changed claim gives a warning, for a reviewer to judge. *Evidence* (`CostEvidence`) says where the cost of
-a mechanism comes from: if it followed from noise at the base and is only stated now, that is a *restatement*, which fails without a waiver.
+judge.py calls `claim_warnings` with the changes of one file since its *base*, the earlier version, each with its cost if it alone were made
+to the base. A *claim* is a statement of the file about data or program that no accountant can check, such as a sensitivity, a sampling
+scheme or a partition (`Key.claim` marks these keys). A changed claim gives a warning, for a reviewer to judge. An *entry* is one
+[[mechanism]] table of a file. Its *evidence* (`CostEvidence`) says where its cost comes from: noise, a stated number, or the statement that
+it is free. An entry whose cost followed from noise at the base and is only stated now is a *restatement* (`restatements`), which fails
+unless a waiver covers it.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from dpcli.gate.blame import edits_in_words, path_of
 from dpcli.gate.verdicts import Condition, Standing
 from dpcli.mechanisms.spec import CostEvidence
 
-ROUNDING = 1e-3  # largest difference of epsilon, in nats, that two accounts of equal mechanisms may have by rounding
+# A rise of epsilon by at most this number of nats counts as none, as two accounts of equal mechanisms may differ by rounding. The value was
+# chosen by hand. It decides about warnings alone.
+ROUNDING = 1e-3
 # The evidence for the cost of a mechanism in words, in the present and in the past tense.
 EVIDENCE_NOW = {
     CostEvidence.FREE: "claims to be free",
@@ -47,10 +52,11 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
     from dpcli.file.pipeline.series import by_name  # imported only if there is a base
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
+    # An edit without keys adds or removes a table, and its `new` is None if the table was removed.
     edits = [edit for change in changes for edit in change.change.edits]
-    removed_kinds = frozenset(edit.section for edit in edits if edit.section in LISTS and not edit.keys and edit.new is None)
+    removed_tables = frozenset(edit.section for edit in edits if edit.section in LISTS and not edit.keys and edit.new is None)
     for change in changes:
-        claims = list(_claims_in(change, entries, removed_kinds))
+        claims = list(_claims_in(change, entries, removed_tables))
         raises_by_number = change.increase > ROUNDING and all(map(_is_numeric, claims))
         if not claims or raises_by_number:
             continue
@@ -62,14 +68,14 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
         yield Condition("claim", "warn", text, path_of(change, pipeline))
 
 
-def _claims_in(change: Priced, entries: Mapping[str, Entry], removed_kinds: Collection[str]) -> Iterator[Edit]:
+def _claims_in(change: Priced, entries: Mapping[str, Entry], removed_tables: Collection[str]) -> Iterator[Edit]:
     """Yield the edits of a change that concern claims. The arguments are as in `_adds_claim`."""
     is_cheap = change.epsilon is not None and change.increase <= ROUNDING
     # If a file states epochs in place of steps, or steps in place of epochs, the change has both keys and removes no count.
     edits_one_count = {edit.path[-1] for edit in change.change.edits} in ({"steps"}, {"epochs"})
     for edit in change.change.edits:
         removes_count = edits_one_count and edit.new is None
-        if removes_count or _changes_claim(edit, entries) or _adds_claim(edit, entries, removed_kinds, is_cheap):
+        if removes_count or _changes_claim(edit, entries) or _adds_claim(edit, entries, removed_tables, is_cheap):
             yield edit
 
 
@@ -80,27 +86,30 @@ def _is_numeric(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in (*old, *new))
 
 
-def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collection[str], is_cheap: bool) -> bool:
+def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_tables: Collection[str], is_cheap: bool) -> bool:
     """Return whether an edit adds an entry whose low cost depends on a claim.
 
     Args:
         entries: The current entries by name.
-        removed_kinds: "mechanism" or "query" if the changes remove such tables, which the entry may replace. dpcli release enforces the
-            bounds of a query, but the bounds of an entry are only stated.
+        removed_tables: "mechanism" or "query" if the changes remove such tables, which the entry may replace. `dpcli release` answers
+            queries and enforces their bounds, but the bounds of an entry are only stated.
         is_cheap: Whether the change raises epsilon by no more than `ROUNDING`.
     """
     if edit.section != "mechanism" or edit.keys or edit.name not in entries:
         return False
     entry = entries[edit.name]
     is_sampled = entry.sampling is not None
-    if entry.spec.evidence == CostEvidence.FREE or entry.partition is not None or (removed_kinds and is_sampled):
+    if entry.spec.evidence == CostEvidence.FREE or entry.partition is not None or (removed_tables and is_sampled):
         return True
     has_claim = entry.spec.evidence < CostEvidence.PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None
-    return has_claim and (is_cheap or "query" in removed_kinds)
+    return has_claim and (is_cheap or "query" in removed_tables)
 
 
 def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
-    """Return whether an edit changes a claim about data or program. All keys of a mechanism that states its own cost are such claims."""
+    """Return whether an edit changes a claim about data or program. All keys of an entry that states its own cost are such claims.
+
+    So is a key that the entry's current type does not have, such as one that was removed with the earlier type.
+    """
     if edit.section in RELEASED or edit.section in SECTIONS:
         return _changes_claim_of_section(edit)
     if edit.section != "mechanism" or not edit.keys or edit.name not in entries:
@@ -119,9 +128,9 @@ def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
 
 
 def _changes_claim_of_section(edit: Edit) -> bool:
-    """Return whether an edit of [source], of a query or of a section changes a claim about data or program.
+    """Return whether an edit of [source], of a query or of a section, such as [train], changes a claim about data or program.
 
-    Other keys are instructions, which commands carry out. A section that contains a claim also counts if it is added or removed.
+    The other keys of these tables are instructions, which commands carry out. A section with a claim counts if it is added or removed.
     """
     members = keys_of_table(edit.section)
     changed = edit.keys[:1]
@@ -136,12 +145,12 @@ def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
     If an entry refers to other entries, its evidence is the weakest evidence among itself and those entries.
     """
     entries = {entry.name: entry for entry in pipeline.mechanisms}
-    return {name: Standing(entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
+    return {name: Standing(entry.type, _weakest_evidence(entry, entries)) for name, entry in entries.items()}
 
 
-def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> CostEvidence:
+def _weakest_evidence(entry: Entry, entries: Mapping[str, Entry]) -> CostEvidence:
     parts = (entries[name] for name in part_names(entry.spec) if name in entries)
-    return min((entry.spec.evidence, *(_evidence(part, entries) for part in parts)))
+    return min((entry.spec.evidence, *(_weakest_evidence(part, entries) for part in parts)))
 
 
 def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator[Condition]:
@@ -184,5 +193,5 @@ def _restatement(message: str, key: Path) -> Condition:
 
 
 def keys_of_table(table: str) -> Members:
-    """Return the keys of the table of a command: a section such as [train], [source] or a [[query]]."""
+    """Return the keys of a table that a command carries out: a section such as [train], [source] or a [[query]]."""
     return members_of(load({**RELEASED, **SECTIONS}[table]))

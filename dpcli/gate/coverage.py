@@ -1,7 +1,9 @@
 """Verdicts on files that were not given to the gate, so that a change cannot escape review by leaving a file out.
 
-They are pipelines that were deleted or moved (`removed_pipelines`), other pipelines that differ from the base (`missed_pipelines`), and
-workflows that call dpcli (`changed_workflows`). The files that were given to the gate are called judged.
+judge.py calls these functions if the gate compares with a git revision, the *base*. The files are pipelines that were deleted or moved
+(`removed_pipelines`), other pipelines that differ from the base (`missed_pipelines`), and workflows that call dpcli (`changed_workflows`).
+The files that were given to the gate are called judged. A removed pipeline is recognised under another path by its *parts*, which are its
+keys with their values: a file that contains at least half of them (`LEAST_KEPT_SHARE`) counts as the same pipeline.
 
 `top` is the root of the repository under review, which may contain submodules. A `name` is a path relative to `top`, and a `place` is an
 absolute path.

@@ -1,8 +1,9 @@
-"""The terms by which the gate judges all files, from flags and the policy, and the verdict of a ledger on the room for their runs.
+"""The terms by which the gate judges all files, and the verdict of a privacy-budget ledger on the room for their runs.
 
-The *horizon* is the number of runs that are planned for each file, with a cap on all of them. The *room* is what is left in a ledger: the
-gate asks whether the runs of all files together would fit, and charges nothing. Flags are checked once, here, so that no verdict is given
-under half of the terms. The ledger and the later conditions must judge the same bytes of a file (`LedgerRoom.contents`).
+The commands call `checked_terms` with the flags of a call (`GateFlags`), before any file is judged, and get `GateTerms` or an InputError.
+judge.py then calls `room` with the files. A *horizon* is a number of runs that is planned for each file, with a cap on all of them
+together. The *room* is what is left in the ledger: `room` asks whether the runs of all files together would fit, and charges nothing. The
+ledger and the other conditions must judge the same bytes of a file, so the bytes that were read here are kept (`LedgerRoom.contents`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dpcli.gate.verdicts import Condition, LedgerShares
 if TYPE_CHECKING:
     from dpcli.ledger.planning.quote import Quote
 
-KEY = ("privacy",)  # the key at which a verdict without a finer place is shown
+KEY = ("privacy",)  # the table of a file at which reports show that the ledger cannot price its runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,60 +86,66 @@ class GateTerms:
         return max(stated, key=lambda horizon: horizon.count, default=None)
 
 
-def checked_terms(
-    max_epsilon: float | None = None,
-    delta: float | None = None,
-    max_increase: float | None = None,
-    allow_statement_change: bool = False,
-    base_ref: str | None = None,
-    baseline: str | None = None,
-    policy: str | None = None,
-    horizon: int | None = None,
-    horizon_epsilon: float | None = None,
-    ledger: str | None = None,
-    dataset: str | None = None,
-    as_of: str | None = None,
-    max_rho: float | None = None,
-    max_together: float | None = None,
-    require_proof: bool = False,
-    certificates: tuple[str, ...] = (),
-) -> GateTerms:
+@dataclass(frozen=True, slots=True)
+class GateFlags:
+    """The flags of `dpcli gate` under their names on the command line, as the user gave them (commands/gate.py explains each)."""
+
+    max_epsilon: float | None = None
+    delta: float | None = None
+    max_increase: float | None = None
+    allow_statement_change: bool = False
+    base_ref: str | None = None
+    baseline: str | None = None
+    policy: str | None = None
+    horizon: int | None = None
+    horizon_epsilon: float | None = None
+    ledger: str | None = None
+    dataset: str | None = None
+    as_of: str | None = None
+    max_rho: float | None = None
+    max_together: float | None = None
+    require_proof: bool = False
+    certificates: tuple[str, ...] = ()
+
+
+def checked_terms(flags: GateFlags) -> GateTerms:
     """Return the terms that the flags state.
 
-    Raises InputError if a value is out of range, if a flag needs or excludes another, or if the policy or a certificate cannot be read.
+    Raises InputError if a value is out of range, if a flag needs or excludes another, if the policy or a certificate cannot be read, or if
+    a proof needs a package that is not installed.
     """
     caps = Caps(
-        _within("--max-epsilon", max_epsilon, POSITIVE),
-        _within("--delta", delta, DELTA),
-        _within("--max-increase", max_increase, NON_NEGATIVE),
-        allow_statement_change or None,
-        _within("--max-rho", max_rho, POSITIVE),
+        epsilon=_within("--max-epsilon", flags.max_epsilon, POSITIVE),
+        delta=_within("--delta", flags.delta, DELTA),
+        max_increase=_within("--max-increase", flags.max_increase, NON_NEGATIVE),
+        allow_statement_change=flags.allow_statement_change or None,  # without the flag, the policy decides
+        rho=_within("--max-rho", flags.max_rho, POSITIVE),
     )
-    if base_ref and baseline:
+    if flags.base_ref and flags.baseline:
         raise InputError("--base-ref, --baseline: expected one of the two, found both")
-    if max_increase is not None and not (base_ref or baseline):
+    if flags.max_increase is not None and not (flags.base_ref or flags.baseline):
         raise InputError("--max-increase: needs --base-ref or --baseline to compare with")
-    if dataset is not None and ledger is None:
+    if flags.dataset is not None and flags.ledger is None:
         raise InputError("--dataset: needs --ledger")
     terms = GateTerms(
         caps,
-        _horizon(horizon, horizon_epsilon),
-        read_policy(policy) if policy is not None else NO_POLICY,
-        together=_within("--max-together", max_together, POSITIVE),
-        as_of=_day(as_of),
-        base_ref=base_ref,
-        baseline=baseline,
-        ledger=ledger,
-        dataset=dataset,
-        require_proof=require_proof,
-        certificates=certificates,
+        _horizon(flags.horizon, flags.horizon_epsilon),
+        read_policy(flags.policy) if flags.policy is not None else NO_POLICY,
+        together=_within("--max-together", flags.max_together, POSITIVE),
+        as_of=_day(flags.as_of),
+        base_ref=flags.base_ref,
+        baseline=flags.baseline,
+        ledger=flags.ledger,
+        dataset=flags.dataset,
+        require_proof=flags.require_proof,
+        certificates=flags.certificates,
     )
-    if require_proof:
+    if flags.require_proof:
         require("flint")
-    if certificates:
+    if flags.certificates:
         from dpcli.certify.named_certificate import read_certificate
 
-        for path in certificates:
+        for path in flags.certificates:  # an unreadable certificate is an error of the call, and not a verdict on a file
             read_certificate(path)
     return terms
 
@@ -213,6 +220,7 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
 
 
 def _condition_for_quote(quote: Quote) -> Condition:
+    """Return the condition on a file, whose runs the ledger could price. A *quote* is the ledger's answer on these runs."""
     shares = LedgerShares(quote.share, quote.left)
     return Condition("ledger", "pass" if quote.fits else "fail", quote.message, ("mechanism",), shares=shares, delta=quote.delta)
 

@@ -1,9 +1,13 @@
 """The gate, which judges each file by its conditions and against its base, applies waivers, and judges the sums over datasets.
 
-The *base* of a file is its version at a git revision, or in the JSON of an earlier gate. A *condition* has a verdict of its own
-(verdicts.py); caps come from flags, a policy and the file, and all of them hold. The author of a change may edit, move or delete any file,
-including the policy: so with a revision, removed files get verdicts, changed files that were not named a warning, and a policy that the
-change edits is read at the revision. A file that cannot be read gets a verdict that does not pass, and the others are judged all the same.
+`gate` is the entry point: `dpcli gate` and `dpcli comment` call it with paths and `GateTerms`, and get all verdicts (`Gated`). Most
+conditions are computed in the other files of this folder. The *base* of a file is its version at a git revision, or in the JSON of an
+earlier gate. A *condition* is one requirement of a file, with a verdict of its own (verdicts.py). A *sum* is the joint cost of all files
+that name one dataset. Caps come from flags, a policy and the file, and all of them hold.
+
+The author of a change may edit, move or delete any file, including the policy: so with a revision, removed files get verdicts, changed
+files that were not named get a warning, and a policy that the change edits is read at the revision. A file that cannot be read gets a
+verdict that does not pass, and the others are judged all the same.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
 from dpcli.gate.blame import costliest_changes, place_of, remedy
-from dpcli.gate.caps import Outside, caps_in_force, loosened_caps, require_cap, with_caps_in_force
+from dpcli.gate.caps import ExternalCaps, caps_in_force, loosened_caps, require_cap, with_caps_in_force
 from dpcli.gate.claims import claim_warnings, restatements
 from dpcli.gate.gate_terms import GateTerms, room
 from dpcli.gate.input_data import moved_data_warnings, other_data_warnings, shared_source_warnings, sources
@@ -30,7 +34,7 @@ from dpcli.gate.policy import empty_sums, policy_that_applies, unmatched_rules
 from dpcli.gate.verdicts import Base, Condition, Gated, Judged, JudgedSum, first_finding
 from dpcli.gate.waivers import apply_waivers, check_waivers, unused_waivers
 from dpcli.git.command import cached_answers, review_of
-from dpcli.lint.run import judge
+from dpcli.lint.run import judge as lint
 from dpcli.numerics.work import limited
 
 Bases = Mapping[str, Base | UnreadableBase | None]
@@ -43,7 +47,7 @@ class OpenedFile:
     Attributes:
         written: The pipeline as the file states it, with its own caps.
         pipeline: The pipeline with the caps in force.
-        outside: The caps of flags and policy.
+        external: The caps of flags and policy.
         diagnostics: The lint findings in the file.
     """
 
@@ -51,7 +55,7 @@ class OpenedFile:
     data: bytes
     written: Pipeline
     pipeline: Pipeline
-    outside: Outside
+    external: ExternalCaps
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -137,7 +141,7 @@ def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
     sums = (
-        *capped_sums(caps, files, terms.planned, lambda path, pipeline: _outside(path, pipeline, terms), terms.base_ref),
+        *capped_sums(caps, files, terms.planned, lambda path, pipeline: _external_caps(path, pipeline, terms), terms.base_ref),
         *uncapped_sums(files, {name for shared in caps for name in shared.datasets}, terms.planned),
         *shared_source_warnings(files),
     )
@@ -149,13 +153,15 @@ def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
 def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
     """Return the base of each file, from a git revision or a baseline; None if the gate has neither."""
     if terms.base_ref is not None:
-        return bases_at(terms.base_ref, paths, lambda path, pipeline: with_caps_in_force(pipeline, _outside(path, pipeline, terms)))
+        return bases_at(
+            terms.base_ref, paths, lambda path, pipeline: with_caps_in_force(pipeline, _external_caps(path, pipeline, terms))
+        )
     return bases_from(terms.baseline, paths) if terms.baseline is not None else None
 
 
-def _outside(path: str, pipeline: Pipeline, terms: GateTerms) -> Outside:
+def _external_caps(path: str, pipeline: Pipeline, terms: GateTerms) -> ExternalCaps:
     """Return the caps of flags and policy for one file."""
-    return Outside(terms.caps, terms.policy.caps(path, pipeline))
+    return ExternalCaps(terms.caps, terms.policy.caps(path, pipeline))
 
 
 @limited
@@ -165,36 +171,36 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
     try:
         data = terms.room.read(path)
         pipeline = parse(data, path)
-        outside = _outside(path, pipeline, terms)
-        diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
+        external = _external_caps(path, pipeline, terms)
+        diagnostics = lint(pipeline, data, _deltas(path, pipeline, external, terms))
         _require_waivable(pipeline, data)
-        require_cap(pipeline, outside)
-        capped = with_caps_in_force(pipeline, outside)
+        require_cap(pipeline, external)
+        capped = with_caps_in_force(pipeline, external)
         assert capped.budget is not None
         result = _account_of_unchanged(capped, _readable_base(bases, path)) or headline(capped, delta=capped.budget.delta)
     except InvalidFile as error:
         unreadable = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
         return Judged(path, None, (unreadable,), (*diagnostics, *error.diagnostics))
     except InputError as error:
-        # A failed lint rule explains the refusal better than the accountant does. Without an epsilon, waivers are not applied.
+        # A failed lint rule explains the refusal better than the accountant does. Without an account, waivers are not applied.
         lint_conditions = requirements.finding_conditions(diagnostics, pipeline) if diagnostics else ()
         failed_rules = tuple(condition for condition in lint_conditions if condition.verdict == "fail")
         # The condition is about all of the file, so it has no line. The caller prints the path.
         unreadable = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, failed_rules or (unreadable,), diagnostics)
     diagnostics = (*diagnostics, *large_epsilon(result, diagnostics))
-    return _judge_account(OpenedFile(path, data, pipeline, capped, outside, diagnostics), result, terms, bases)
+    return _judge_account(OpenedFile(path, data, pipeline, capped, external, diagnostics), result, terms, bases)
 
 
-def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
+def _deltas(path: str, pipeline: Pipeline, external: ExternalCaps, terms: GateTerms) -> dict[str, float | None]:
     """Return the deltas of flags, policy and ledger at which a file is judged, by their names in messages."""
-    caps, ledger_condition = caps_in_force(pipeline, outside), terms.room.conditions.get(path)
-    decisive = {name: delta for name, delta in outside.deltas.items() if caps.judges(delta)}
+    caps, ledger_condition = caps_in_force(pipeline, external), terms.room.conditions.get(path)
+    decisive = {name: delta for name, delta in external.deltas.items() if caps.judges(delta)}
     return {**decisive, "the ledger's delta": None if ledger_condition is None else ledger_condition.delta}
 
 
 def _account_of_unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
-    """Return the account of the base if the file and its caps are unchanged; None if the account must be computed."""
+    """Return the account of the base, to save time, if the file and its caps are unchanged; None if the account must be computed."""
     if base is None or base.account is None:
         return None
     was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
@@ -245,8 +251,8 @@ def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, b
 def _conditions(opened_file: OpenedFile, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """Yield the conditions that do not depend on the base."""
     yield from requirements.link_condition(opened_file.path, terms.base_ref is not None)
-    yield from requirements.cap_conditions(result, caps_in_force(opened_file.written, opened_file.outside))
-    yield from requirements.delta_condition(opened_file.written, opened_file.outside)
+    yield from requirements.cap_conditions(result, caps_in_force(opened_file.written, opened_file.external))
+    yield from requirements.delta_condition(opened_file.written, opened_file.external)
     yield from requirements.finding_conditions(opened_file.diagnostics, opened_file.pipeline)
     yield from requirements.required_conditions(terms.policy, opened_file.pipeline)
     for horizon in requirements.binding_horizons(terms.horizon, terms.policy.horizon, opened_file.written.gate.horizon):
@@ -269,14 +275,14 @@ def _base_conditions(
     """Yield the conditions that compare a file with its base. `now` is the current epsilon at the delta of the base."""
     if not isinstance(base, Base) or now is None:
         reason = base.reason if isinstance(base, UnreadableBase) else ""
-        yield requirements.new_file(result, opened_file.outside, reason)
+        yield requirements.new_file(result, opened_file.external, reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
     yield from requirements.statement_conditions(
-        result, opened_file.written, base, opened_file.outside, horizons, _loosened_by_move(opened_file, base, terms)
+        result, opened_file.written, base, opened_file.external, horizons, _loosened_by_move(opened_file, base, terms)
     )
     yield from restatements(base.standings, opened_file.written)
-    yield requirements.increase_condition(result, base, now, opened_file.outside)
+    yield requirements.increase_condition(result, base, now, opened_file.external)
 
 
 def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> list[str]:
@@ -286,8 +292,8 @@ def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> 
     """
     if base.account is None:
         return []
-    was = _outside(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
-    return [f"the policy's {words}" for words in loosened_caps(was.tightest, opened_file.outside.tightest)]
+    was = _external_caps(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
+    return [f"the policy's {words}" for words in loosened_caps(was.tightest, opened_file.external.tightest)]
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
@@ -306,7 +312,7 @@ def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipel
 
 
 def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:
-    """Return the conditions. The first condition that fails by a number also states values with which all such conditions would pass."""
+    """Return the conditions. The first one that fails by a number also states a *remedy*: values with which all such ones would pass."""
     failing = [condition for condition in judged if condition.verdict == "fail" and condition.target is not None]
     if not failing:
         return tuple(judged)

@@ -30,6 +30,12 @@
 Of the caps that flags, the policy and the file state, the tightest cap applies. Caps at different deltas all apply, each at its delta.
 """
 
+# The docstring above is the text of the manual page dpcli-policy(5) (explain/commands/man.py), and so are the words of each `Key` below.
+#
+# gate_terms.py reads the policy (`read_policy`), and judge.py asks for the version that applies (`policy_that_applies`): with a git
+# revision to compare with, the *base*, the policy is read there, as the author of the change may have edited it. A *waiver* pardons the
+# failures of one condition or rule until a day. A *sum* is the joint cost of all files that name one dataset.
+
 from __future__ import annotations
 
 import os

@@ -1,8 +1,11 @@
 """The pipelines of a repository and its submodules, and the pipelines that a change touches.
 
-A *change* is what the work tree has added, changed or removed since its last common commits with the revision. A submodule is compared with
-the commit to which the revision links. A pipeline that nobody judges would pass: so a .toml file that is not valid TOML is listed if it
-looks like a pipeline or was one, and a tracked file with another ending if it is one.
+The gate judges a *change*: everything that the work tree has added, changed or removed since its last common commits with a git revision.
+judge.py asks here which files the gate must judge if none are named, coverage.py which ones nobody named, and totals.py which ones belong
+to a sum over a dataset. A submodule is compared with the commit to which the revision links. A pipeline that nobody judges would pass: so a
+.toml file that is not valid TOML is listed if it looks like a pipeline or was one, and a tracked file with another ending if it is one. The
+same holds for a Git LFS pointer, which stands for a content outside of git. Names of datasets are compared by their *skeletons*, which are
+equal if the names look alike, so that a confusable letter hides no file.
 """
 
 from __future__ import annotations
@@ -89,7 +92,7 @@ def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
     """Yield the submodules and pipelines that git tracks but that are not checked out in the work tree."""
     for top in tops_of(paths):
         yield from (os.path.relpath(place) for place in submodule_folders(top) if not _is_checked_out(place))
-        for line in list_entries(top, "ls-files", "-z", "-t"):
+        for line in list_entries(top, "ls-files", "-z", "-t"):  # "S" marks a file that a sparse checkout leaves out
             place = os.path.join(top, os.fsdecode(line[2:]))
             if line.startswith(b"S ") and toml_name(place) and not os.path.lexists(place):
                 yield os.path.relpath(place)
@@ -225,7 +228,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
 
 
 def _can_be_compared(old: bytes | None) -> bool:
-    """Return whether a file is new, or has a valid pipeline as its earlier content."""
+    """Return whether a file is new, or has a valid pipeline as its earlier content. Only then can its epsilon be compared."""
     try:
         return old is None or bool(parse(old, ""))
     except DpcliError:

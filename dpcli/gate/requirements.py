@@ -1,9 +1,13 @@
-"""The conditions that the gate checks for one file. judge.py collects them, and verdicts.py says what a condition is.
+"""The conditions that the gate checks for one file: requirements of the file, each with a verdict and a message (verdicts.py).
 
-Some concern the current file alone: its caps, its horizon (a planned number of runs), its lint findings and the policy. Others compare it
-with its base, the earlier version: its *statement* (the keys that say what epsilon means, such as unit and adjacency), its *terms* (all
-keys of [privacy], [budget] and [gate]), and the rise of its epsilon. An epsilon that no accountant can bound is "unknown", which never
-passes.
+judge.py collects them. Some concern the current file alone: its caps, its *horizon* (a planned number of runs with a cap on all of them),
+its lint findings, the policy and the proof of its epsilon. Others compare it with its *base*, the earlier version: its *statement* (the
+keys that say what epsilon means, such as unit and adjacency), its *terms* (all keys of [privacy], [budget] and [gate]), and the rise of its
+epsilon.
+
+`written` is a pipeline with the caps that its own file states, and `result` the account under the caps in force. A *target* is the epsilon
+with which a condition would pass. Epsilons are upper bounds, so a cap that passes does hold. An epsilon that no accountant can bound
+is "unknown", which never passes.
 """
 
 from __future__ import annotations
@@ -24,15 +28,15 @@ from dpcli.file.pipeline.model import Budget, Entry, Pipeline
 from dpcli.file.toml.findings import Diagnostic, Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped
-from dpcli.gate.caps import CapsInForce, Outside, StatedCap, binding_caps, caps_in_force, max_rise, warn_rise
+from dpcli.gate.caps import CapsInForce, ExternalCaps, StatedCap, binding_caps, caps_in_force, max_rise, warn_rise
 from dpcli.gate.policy import Policy, scheme_of
-from dpcli.gate.term_changes import Changed, changed_terms, horizon_change, planned_runs, promised_delta
+from dpcli.gate.term_changes import TermChange, changed_terms, horizon_change, planned_runs, promised_delta
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
 from dpcli.git.work_trees import holds, work_tree
 
 HORIZON = ("gate", "horizon")
 PLANNED = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
-FAR_APART = 8  # ratio of two counts above which a search between them goes on at their geometric mean
+FAR_APART = 8  # ratio of two counts above which a search between them goes on at their geometric mean; affects speed alone
 
 
 def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator[Condition]:
@@ -52,7 +56,7 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     if epsilon is not None:
         yield _epsilon_condition(epsilon, epsilon_caps[0].words() if epsilon_caps else "", warning)
     for cap in epsilon_caps[1:]:  # the first one is the cap of the budget
-        yield _epsilon_condition(_spent(result.pipeline, cap.cap), cap.words(), warning)
+        yield _epsilon_condition(_verdict_on_cap(result.pipeline, cap.cap), cap.words(), warning)
     if rho is not None:
         source = rho_caps[0].words() if rho_caps else ""
         text = f"{rho.words()}{source}{warning if rho.verdict == 'warn' else ''}"
@@ -70,7 +74,7 @@ def _uncertified_condition(delta: float) -> Condition:
     return Condition("budget", "unknown", f"no finite epsilon can be certified at delta = {delta!r}")
 
 
-def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
+def _verdict_on_cap(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
     """Return the verdict on a cap that is not the cap of the budget, at the delta of this cap."""
     assert pipeline.budget is not None
     budget = Budget(cap.value, cap.delta, pipeline.budget.warn_at)
@@ -79,11 +83,11 @@ def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
     return judged.epsilon
 
 
-def delta_condition(written: Pipeline, outside: Outside) -> Iterator[Condition]:
+def delta_condition(written: Pipeline, external: ExternalCaps) -> Iterator[Condition]:
     """Yield a failed condition if the delta of the file's budget is larger than the delta in [privacy]."""
     promised = written.privacy.delta
     of_budget = written.budget.delta if written.budget else None
-    if outside.tightest.delta is None and promised is not None and of_budget is not None and of_budget > promised:
+    if external.tightest.delta is None and promised is not None and of_budget is not None and of_budget > promised:
         text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {of_budget!r}"
         yield Condition("delta", "fail", text, ("budget", "delta"))
 
@@ -95,7 +99,7 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
     are chosen because of earlier results. Such runs need a privacy filter.
     """
     try:
-        total = _total(result, horizon.count)
+        total = _epsilon_of_runs(result, horizon.count)
     except InputError as error:
         return Condition("horizon", "invalid", str(error), HORIZON)
     text = f"{horizon.schedule}: epsilon {up(total)} at delta = {result.delta!r} for all runs together, cap {horizon.epsilon!r}"
@@ -110,20 +114,20 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
 
 
 def runs_that_fit(result: Account, horizon: Horizon) -> int:
-    """Return the largest number of runs whose composition is within the horizon's cap. All runs of the horizon must exceed the cap."""
+    """Return the largest number of runs that are together within the horizon's cap. All runs of the horizon must exceed the cap."""
     fitting, exceeding = 0, horizon.count
     while exceeding - fitting > 1:
         # A count may have eighteen digits, so the bisection uses the geometric mean while the ends are far apart.
         lower = max(fitting, 1)
         middle = math.isqrt(lower * exceeding) if exceeding > FAR_APART * lower else (fitting + exceeding) // 2
-        if _total(result, middle) <= horizon.epsilon:
+        if _epsilon_of_runs(result, middle) <= horizon.epsilon:
             fitting = middle
         else:
             exceeding = middle
     return fitting
 
 
-def _total(result: Account, runs: int) -> float:
+def _epsilon_of_runs(result: Account, runs: int) -> float:
     """Return the epsilon of this number of runs together, at the delta of the account."""
     return headline(result.pipeline, delta=result.delta, runs=runs).upper
 
@@ -197,7 +201,7 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     yield Condition("link", "fail" if is_compared else "warn", text, ())
 
 
-def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
+def new_file(result: Account, external: ExternalCaps, unpriced: str = "") -> Condition:
     """Return the condition on the rise of a file that has no readable version at the base.
 
     It is a warning if there is a limit on the rise, which cannot be applied.
@@ -206,7 +210,7 @@ def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition
         unpriced: The reason why the version at the base cannot be read; "" if there is no such version.
     """
     before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
-    limits = max_rise(outside, result.pipeline.gate.max_increase).stated()
+    limits = max_rise(external, result.pipeline.gate.max_increase).stated()
     if not limits:
         return Condition("increase", "warn" if unpriced else "pass", before)
     verb = "was" if len(limits) == 1 else "were"
@@ -219,7 +223,7 @@ def epsilon_now(result: Account, base: Base) -> float:
 
 
 def statement_conditions(
-    result: Account, written: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], lost_caps: Sequence[str]
+    result: Account, written: Pipeline, base: Base, external: ExternalCaps, horizons: Sequence[Horizon], lost_caps: Sequence[str]
 ) -> Iterator[Condition]:
     """Yield a failed condition if the file changes its privacy statement or loosens its terms. Yield a passed condition for other changes.
 
@@ -229,13 +233,13 @@ def statement_conditions(
         horizons: The horizons of flags and policy.
         lost_caps: Caps of the policy, in words, that applied to the earlier version and no longer apply to the file.
     """
-    terms = changed_terms(base.terms, base.statement, written, result.pipeline, _replaced_caps(base.terms, written, outside))
+    terms = changed_terms(base.terms, base.statement, written, result.pipeline, _replaced_caps(base.terms, written, external))
     changes = [*terms, *horizon_change(base.horizon, planned_runs(written.gate.horizon), horizons)]
     weaker = [change for change in changes if change.weaker]
     words = "; ".join([*(change.words for change in weaker), *lost_caps])
     other = [change for change in changes if not change.weaker and not change.replaced_by]
     if words:
-        allowed = outside.tightest.allow_statement_change
+        allowed = external.tightest.allow_statement_change
         verdict: Verdict = "pass" if allowed else "fail"
         note = (
             "(allowed)"
@@ -251,34 +255,34 @@ def statement_conditions(
         yield Condition("terms", "pass", f"{text} (weakens no cap in force)", _first_path(other))
 
 
-def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, outside: Outside) -> dict[str, str]:
+def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, external: ExternalCaps) -> dict[str, str]:
     """Return the current cap in words, such as `the policy's 3.0`, for each cap in the base's terms that a current cap implies."""
-    caps, delta = caps_in_force(written, outside), promised_delta(terms)
-    rises = binding_caps(outside.stated("max_increase", "--max-increase"))
+    caps, delta = caps_in_force(written, external), promised_delta(terms)
+    rises = binding_caps(external.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
     replaced_by = {}
     for key, binding in keys.items():
         earlier = terms.get(key)
         if earlier is None:
             continue
-        cap = next((level.cap for level in binding if level.cap.is_within(earlier, delta)), None)
+        cap = next((binding_cap.cap for binding_cap in binding if binding_cap.cap.is_within(earlier, delta)), None)
         if cap is not None:
-            replaced_by[key] = f"{cap.source.whose} {cap.value!r}"
+            replaced_by[key] = f"{cap.source.possessive} {cap.value!r}"
     return replaced_by
 
 
-def _first_path(changed: Sequence[Changed]) -> Path:
+def _first_path(changed: Sequence[TermChange]) -> Path:
     """Return the first key that changed. If only the policy has changed, return the key of [privacy]."""
     return changed[0].key if changed else ("privacy",)
 
 
-def increase_condition(result: Account, base: Base, now: float, outside: Outside) -> Condition:
+def increase_condition(result: Account, base: Base, now: float, external: ExternalCaps) -> Condition:
     """Return the condition on the rise of epsilon, at the delta of the base.
 
     The limit is the smallest limit of the flags, the policy, the base and the file.
     """
-    limits, warning_levels = max_rise(outside, result.pipeline.gate.max_increase, base.max_increase), warn_rise(outside)
-    change = difference(now, base.epsilon)  # rounded up
+    limits, warning_levels = max_rise(external, result.pipeline.gate.max_increase, base.max_increase), warn_rise(external)
+    change = difference(now, base.epsilon)  # rounded up, so that the rise is not understated
     at_delta = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.earlier_path)}: " if base.earlier_path else ""
     text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"
@@ -287,11 +291,11 @@ def increase_condition(result: Account, base: Base, now: float, outside: Outside
         return Condition("increase", "unknown", text)
     verdict: Verdict = "pass"
     warning = ""
-    if warning_levels.passed_by(change, base.epsilon):
+    if warning_levels.is_exceeded_by(change, base.epsilon):
         verdict, warning = "warn", f", above the warning level {warning_levels.words(base.epsilon)}"
     if limit is None:
         return Condition("increase", verdict, f"{text}{warning}")
-    if limits.passed_by(change, base.epsilon):
+    if limits.is_exceeded_by(change, base.epsilon):
         verdict = "fail"
     text = f"{text}, allowed {limits.words(base.epsilon)}{warning}"
     return Condition("increase", verdict, text, measured=now, target=Target(base.epsilon + limit, base.delta))

@@ -1,7 +1,10 @@
 """The terms of a pipeline file, and the changes of these terms since the base that weaken the file.
 
-The terms are the values of [privacy], [budget] and [gate], such as a cap. A file is weakened if the change may lead to less privacy, such
-as by a raised cap.
+requirements.py asks for the changes and turns them into conditions; bases.py keeps the terms of a *base*, the earlier version of a file.
+The *terms* are the values of [privacy], [budget] and [gate], such as a cap. The *statement* consists of the keys that say what epsilon
+means, such as the unit. A file is *weakened* if the change may lead to less privacy, such as by a raised cap; in doubt, it counts as
+weakened. A *horizon* is a planned number of runs with a cap on all of them together. A *window* lists the *blocks* of the dataset that a
+run reads, such as days or regions, each of which has a budget of its own in a ledger.
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ from dpcli.ledger.plugin import BLOCKS, MOST_BLOCKS, MOST_IN_WINDOW
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.block_kinds import BlockKind
 
-WINDOW = "privacy.window"  # the blocks of the data that a run reads; the only key whose change is judged by `keeps_its_width`
+WINDOW = "privacy.window"  # the one key for which `keeps_its_width` says whether a change weakens the file
 # Tables in [gate] that other functions compare: `horizon_change`, and `dpcli.gate.waivers` for waivers.
 TABLES_OF_GATE = ("waiver", "horizon")
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class TermChange:
     """A changed key of a file.
 
     Attributes:
@@ -79,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 def changed_terms(
     terms: Mapping[str, Any], statement: Mapping[str, Any], written: Pipeline, capped: Pipeline, replaced: Mapping[str, str]
-) -> Iterator[Changed]:
+) -> Iterator[TermChange]:
     """Yield each changed key of the statement and of the terms.
 
     A change of the statement always weakens the file, because the two guarantees then have different meanings. A key that is part of the
@@ -93,7 +96,7 @@ def changed_terms(
     """
     differing = {key: value for key, value in statement_of(capped).items() if statement.get(key) != value}
     for key, value in differing.items():
-        yield Changed(
+        yield TermChange(
             f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", weaker=True, key=_place(key, written)
         )
     for name, member in _compared_keys().items():
@@ -104,13 +107,13 @@ def changed_terms(
             continue
         words = f"{name} {value_in_words(old)} -> {value_in_words(new)}"
         if name == "budget.delta":  # the delta at which the cap on epsilon applies
-            yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, written), (table, key))
+            yield TermChange(words, "budget.epsilon" not in replaced and _loosens(terms, written), (table, key))
         elif name in replaced and _weaker(member, old, new):
             words = f"{name} raised from {value_in_words(old)} to {value_in_words(new)}"
-            yield Changed(words, weaker=False, key=(table, key), replaced_by=replaced[name])
+            yield TermChange(words, weaker=False, key=(table, key), replaced_by=replaced[name])
         else:
             window_moved = name == WINDOW and keeps_its_width(old, new)
-            yield Changed(words, not window_moved and _weaker(member, old, new), (table, key))
+            yield TermChange(words, not window_moved and _weaker(member, old, new), (table, key))
 
 
 def promised_delta(terms: Mapping[str, Any]) -> float | None:
@@ -149,20 +152,20 @@ def planned_runs(horizon: Horizon | None) -> PlannedRuns | None:
     return None if horizon is None else PlannedRuns(horizon.count, horizon.epsilon)
 
 
-def horizon_change(old: PlannedRuns | None, new: PlannedRuns | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
+def horizon_change(old: PlannedRuns | None, new: PlannedRuns | None, external: Sequence[Horizon]) -> Iterator[TermChange]:
     """Yield the change of a file's horizon; nothing if the horizon is unchanged.
 
     Fewer runs, a larger epsilon or the removal of the horizon weaken the file, unless a horizon in force implies the earlier horizon. A
     horizon implies another if it has at least as many runs and at most the same epsilon.
 
     Args:
-        outside: The horizons of flags and policy.
+        external: The horizons of flags and policy.
     """
     if old == new:
         return
-    in_force = [horizon for horizon in (new, *map(planned_runs, outside)) if horizon is not None]
+    in_force = [horizon for horizon in (new, *map(planned_runs, external)) if horizon is not None]
     implied = old is None or any(horizon.runs >= old.runs and horizon.epsilon <= old.epsilon for horizon in in_force)
-    yield Changed(f"gate.horizon {_horizon_words(old)} -> {_horizon_words(new)}", not implied, ("gate", "horizon"))
+    yield TermChange(f"gate.horizon {_horizon_words(old)} -> {_horizon_words(new)}", not implied, ("gate", "horizon"))
 
 
 def _horizon_words(horizon: PlannedRuns | None) -> str:
@@ -190,6 +193,7 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
     """
     if old is None or new is None:
         return False
+    # How many blocks a hash makes is a term of the ledger, which is not known here: every number that could be valid counts as a block.
     kinds = [load(target)((), MOST_BLOCKS) for target in BLOCKS.values() if load(target).ordered]
     return any(_width(kind, old.split(", ")) == _width(kind, new.split(", ")) > 0 for kind in kinds)
 
@@ -197,7 +201,8 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
 def _width(kind: BlockKind, stated: Sequence[str]) -> int:
     """Return the number of different blocks in the items of a window, each of which is one block or a range FIRST..LAST.
 
-    It is 0 if a block is not of this kind, if a range ends before it starts, or if there are more than `MOST_IN_WINDOW` blocks.
+    It is 0, so that no change counts as harmless, if a block is not of this kind, if a range ends before it starts, or if there are more
+    than `MOST_IN_WINDOW` blocks, which is the limit of a window.
     """
     ranks: set[int] = set()
     for item in stated:

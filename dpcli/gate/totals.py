@@ -1,9 +1,13 @@
 """The sums of the privacy loss over all pipelines of a dataset, which bound the loss of a person whose records all of them read.
 
-The gate compares such a sum with its caps and with the sum at the *base*, the revision that a change is compared with. The *members* of a
-sum with a cap are all .toml pipelines of the repositories that name one of its datasets, whether or not the gate was asked to judge them: a
-file that is left out would make the sum too small. Such a sum never passes if it cannot be computed. Without a cap, the sum of the judged
-files can only give a warning.
+judge.py calls these functions when it has judged the files, and gets a verdict on each sum (`JudgedSum`). The *members* of a sum with a cap
+are all .toml pipelines of the repositories that name one of its datasets, whether or not the gate was asked to judge them: a file that is
+left out would make the sum too small. Such a sum never passes if it cannot be computed. Without a cap, the sum of the judged files can only
+give a warning (`uncapped_sums`). If the gate compares with a git revision, the *base*, a sum with a cap is compared with the sum at the
+revision.
+
+A member counts as often as its *horizon*, a planned number of runs, says. An *adaptive* pipeline counts with its cap, which is the largest
+cost that it may have. Two names of datasets with one *skeleton* look alike, which could hide a member, so they are an error.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from dpcli.file.pipeline.read import parse, toml_document, toml_name
 from dpcli.file.toml.confusables import skeleton
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.shown import first_names, quoted
-from dpcli.gate.caps import Outside, SharedCaps, caps_in_force, with_caps_in_force
+from dpcli.gate.caps import ExternalCaps, SharedCaps, caps_in_force, with_caps_in_force
 from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, other_pipelines, tops_of
 from dpcli.gate.requirements import cap_conditions, runs_of
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
@@ -35,17 +39,17 @@ from dpcli.git.command import commit_of, tree_entries
 from dpcli.git.past_files import contents_in, is_based_on
 from dpcli.lint.delta import judged_deltas
 
-NAME = "together"  # the name of the condition
+NAME = "together"  # the name of the condition, a key of CONDITIONS in verdicts.py
 REMEDY = "cap the sum by --max-together, or by [[together]] in a policy"
 
 
 @dataclass(frozen=True, slots=True)
 class SumMember:
-    """A pipeline in a sum, with the path of its file, and whether the gate also judges the file itself."""
+    """A pipeline in a sum, with the path of its file, and whether the gate also judges the file by itself."""
 
     path: str
     pipeline: Pipeline
-    judged: bool
+    is_judged: bool
 
 
 def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...]:
@@ -63,7 +67,7 @@ def capped_sums(
     caps: Sequence[SharedCaps],
     files: Sequence[Judged],
     horizon: Horizon | None,
-    outside: Callable[[str, Pipeline], Outside],
+    external_caps: Callable[[str, Pipeline], ExternalCaps],
     ref: str | None = None,
 ) -> tuple[JudgedSum, ...]:
     """Return the verdict on a sum for each table of caps.
@@ -73,7 +77,7 @@ def capped_sums(
 
     Args:
         horizon: The horizon of flags or policy.
-        outside: A function that returns the caps of flags and policy for a file.
+        external_caps: A function that returns the caps of flags and policy for a file.
         ref: The git revision to compare with; None if there is none.
     """
     if not caps or not files:
@@ -90,7 +94,7 @@ def capped_sums(
     if hidden:
         text = f"no sum, as {first_names(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
         return tuple(_unknown(shared, text, files[0].path) for shared in caps)
-    sums = ((shared, _total(shared, judged, others, horizon, outside, files[0].path)) for shared in caps)
+    sums = ((shared, _capped_sum(shared, judged, others, horizon, external_caps, files[0].path)) for shared in caps)
     return tuple(total if ref is None else _with_base(shared, total, horizon, ref) for shared, total in sums)
 
 
@@ -101,15 +105,15 @@ def _judged_members(files: Sequence[Judged]) -> Iterator[SumMember]:
         real_path = os.path.realpath(file.path)
         if real_path not in real_paths and file.written is not None:
             real_paths.add(real_path)
-            yield SumMember(file.path, file.written, judged=True)
+            yield SumMember(file.path, file.written, is_judged=True)
 
 
 def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[OtherFile]) -> Iterator[SumMember]:
     """Yield the files that name one of the datasets. Raises InputError for an unreadable file or a name that only looks the same."""
-    skeletons = {skeleton(name) for name in caps.datasets}  # names that look the same have the same skeleton
+    skeletons = {skeleton(name) for name in caps.datasets}
     members = [member for member in judged if skeleton(member.pipeline.privacy.dataset or "") in skeletons]
     members += [
-        SumMember(file.path, parse(file.data, file.path), judged=False)
+        SumMember(file.path, parse(file.data, file.path), is_judged=False)
         for file in others
         if skeleton(dataset_of(file.tables)) in skeletons
         or (not file.tables and any(name.encode() in file.data for name in caps.datasets))  # invalid TOML, which `parse` refuses
@@ -123,12 +127,12 @@ def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[Oth
         yield member
 
 
-def _total(
+def _capped_sum(
     caps: SharedCaps,
     judged: Iterable[SumMember],
     others: Iterable[OtherFile],
     horizon: Horizon | None,
-    outside: Callable[[str, Pipeline], Outside],
+    external_caps: Callable[[str, Pipeline], ExternalCaps],
     first_path: str,
 ) -> JudgedSum:
     """Return the verdict on one sum. If the sum has no members, it is reported at the first judged file."""
@@ -138,7 +142,7 @@ def _total(
             nothing = Condition(NAME, "pass", f"no file of the repository names {caps.words}", ())
             return _sum_without_account(caps, nothing, first_path)
         runs = [runs_of(member.pipeline, horizon) for member in members]
-        result = _account_of_members(caps, members, runs, outside)
+        result = _account_of_members(caps, members, runs, external_caps)
     except (InputError, CannotCertify, NotRepresentable) as error:
         return _sum_with_error(caps, error, first_path)
     subject = f"{caps.words}: {_members_in_words(members, runs)}"
@@ -152,7 +156,7 @@ def _total(
 
 
 def _account_of_members(
-    caps: SharedCaps, members: Sequence[SumMember], runs: Sequence[int], outside: Callable[[str, Pipeline], Outside]
+    caps: SharedCaps, members: Sequence[SumMember], runs: Sequence[int], external_caps: Callable[[str, Pipeline], ExternalCaps]
 ) -> Account:
     """Return the account of all runs of the members, at the delta of the cap or the smallest delta of the members.
 
@@ -161,7 +165,7 @@ def _account_of_members(
     parts: list[tuple[Pipeline, int]] = []
     deltas: list[float | None] = []
     for member, count in zip(members, runs, strict=True):
-        pipeline, caps_around = member.pipeline, outside(member.path, member.pipeline)
+        pipeline, caps_around = member.pipeline, external_caps(member.path, member.pipeline)
         deltas.append(caps_in_force(pipeline, caps_around).delta)
         if pipeline.privacy.adaptive:  # an adaptive file costs its cap in force
             pipeline = with_caps_in_force(pipeline, caps_around)
@@ -190,7 +194,7 @@ def _members_in_words(members: Sequence[SumMember], runs: Sequence[int]) -> str:
     words = []
     for member, count in zip(members, runs, strict=True):
         times = f" {count:,} times" if count > 1 else ""
-        words.append(f"{member.path}{times}{'' if member.judged else ' (not judged here)'}")
+        words.append(f"{member.path}{times}{'' if member.is_judged else ' (not judged here)'}")
     return f"{len(members)} file{'s' if len(members) > 1 else ''} ({first_names(words)})"
 
 

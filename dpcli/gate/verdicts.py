@@ -2,8 +2,9 @@
 
 A *condition* is one thing that the gate checks of a file, such as "epsilon stays below its cap"; CONDITIONS explains each, and a lint rule
 is one too, under its code. The verdict on a file is the worst of its conditions (PRECEDENCE), and the worst of all files and sums gives the
-exit code. "unknown" means that the gate cannot decide, for example because no finite epsilon is certified, and "invalid" that something
-cannot be read or judged at all: neither passes. A *sum* is the total cost of all files that name one dataset (totals.py).
+exit code. "unknown" means that the gate cannot decide, for example because no finite epsilon is certified, "invalid" that something cannot
+be read or judged at all, and "error" that the ledger cannot be used: none of them passes. A *sum* is the total cost of all files that name
+one dataset (totals.py). A *waiver* pardons the failures of one condition or lint rule until a day (waivers.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The application of waivers to failed conditions.
+"""The application of waivers to failed conditions, and warnings about the waivers themselves.
 
-A *waiver* pardons the failures of one rule, with a reason, an approver and an expiry; it is in the policy or, if the policy accepts it, in
-the file. A waiver that a change adds to a file with a base is valid, and reported as new (`Grant.is_new`). If the policy asks for it, git
-blame checks that nobody has approved their own waiver in a file: a name that looks like the author's counts as the author, and an unknown
-author gives a warning only.
+judge.py calls `apply_waivers` with all conditions of one file. A *condition* is one requirement that the gate checked, with a verdict
+(verdicts.py). A *waiver* pardons the failures of one condition or lint rule, with a reason, an approver and an expiry; it is in the policy
+or, if the policy accepts it, in the file. A waiver that a change adds to a file with a base is valid, and reported as new (`Grant.is_new`).
+If the policy asks for it, git blame checks that nobody has approved their own waiver in a file: a name that looks like the author's counts
+as the author, and an unknown author gives a warning only.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from dpcli.gate.policy import Policy, unwaivable
 from dpcli.gate.verdicts import Base, Condition, Pardon
 from dpcli.git.authors import Author, authors_of, spellings_of_address
 
-WARNING_DAYS = 14  # a used waiver gives a warning from this number of days before its expiry on
+WARNING_DAYS = (
+    14  # a used waiver gives a warning from this number of days before its expiry on; chosen by hand, no verdict depends on it
+)
 GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # keys whose authors count; anybody may edit the reason
 # What separates names in an approver's text, and the characters that are removed around a name.
 _BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)
@@ -230,9 +233,8 @@ def _authors_of_lines(lines: set[int], author_of_line: dict[int, Author]) -> tup
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """Return the first writer whose name occurs in the approver's text, also in a confusable spelling; None if there is no such writer."""
-    approvers = {skeleton(name) for name in _names_in(approver)} - {
-        ""
-    }  # a name that consists of invisible characters does not count
+    # Names that look alike have one skeleton. The skeleton of a name that consists of invisible characters is empty.
+    approvers = {skeleton(name) for name in _names_in(approver)} - {""}
     return next((author for author in writers if any(skeleton(name) in approvers for name in author.names)), None)
 
 

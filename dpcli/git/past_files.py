@@ -29,7 +29,10 @@ from dpcli.git.work_trees import folders_above
 Versions = Mapping[str, bytes | None]  # the content of each named object; None if git has no such file
 # The name of a git object, by SHA-1 or SHA-256.
 _OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-LEAST_KEPT_SHARE = 0.5  # least share of a file's keys and values that a file must contain to count as its renamed version
+# Least share of a file's keys and values that a file must contain to count as its renamed version. Half is also git's own limit for
+# renames. A larger share would let an edited file count as new, to which no limit on its rise applies; a smaller one would pair unrelated
+# files.
+LEAST_KEPT_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)

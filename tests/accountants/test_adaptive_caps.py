@@ -21,10 +21,10 @@ from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon_upper
+from tests.answer_cache import remembering
 from tests.cases import fresh_random
 from tests.command import dpcli
 from tests.ledger.adversary import STEP, of_gaussian, of_response, staged
-from tests.remembered import remembering
 from tests.strategies import entry, pipeline
 
 DELTA = 1e-6

@@ -21,7 +21,7 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.numerics import work
 from tests.cases import by_tier, fresh_random
-from tests.generated import case
+from tests.random_commands import case
 from tests.strategies import entry, pipeline
 
 AMOUNTS = 1000

@@ -16,7 +16,7 @@ from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.gate.caps import loosened_caps, tightest, with_defaults
 from dpcli.gate.documents.gate import document
-from dpcli.gate.gate_terms import checked_terms
+from dpcli.gate.gate_terms import GateFlags, checked_terms
 from dpcli.gate.judge import gate
 from dpcli.gate.policy import read_policy_bytes
 from dpcli.gate.term_changes import value_in_words
@@ -45,12 +45,12 @@ def test_rho_has_a_cap_of_its_own(tmp_path: Path, cap: float, verdict: str, code
     found = account(dpcli.load(path))
     assert found.budget is not None and found.budget.verdict == verdict and found.exit_code == code
     assert found.budget.rho is not None and found.budget.rho.spent.value == pytest.approx(RHO, rel=1e-12)
-    assert gate([str(path)], checked_terms()).verdict == ("fail" if code else "pass")
-    assert gate([str(path)], checked_terms(max_rho=RHO * 0.9)).verdict == "fail"
-    assert gate([str(path)], checked_terms(max_epsilon=60.0, max_rho=RHO * 1.1)).verdict == ("fail" if code else "pass")
+    assert gate([str(path)], checked_terms(GateFlags())).verdict == ("fail" if code else "pass")
+    assert gate([str(path)], checked_terms(GateFlags(max_rho=RHO * 0.9))).verdict == "fail"
+    assert gate([str(path)], checked_terms(GateFlags(max_epsilon=60.0, max_rho=RHO * 1.1))).verdict == ("fail" if code else "pass")
     policy = tmp_path / "policy.toml"
     policy.write_text(f'format = 1\n[[rule]]\nunit = "example"\nrho = {RHO * 0.9!r}\n')
-    assert gate([str(path)], checked_terms(policy=str(policy))).verdict == "fail"
+    assert gate([str(path)], checked_terms(GateFlags(policy=str(policy)))).verdict == "fail"
 
 
 @pytest.mark.parametrize("key", [one.name for one in fields(Caps) if one.name != "allow_statement_change"])
@@ -102,12 +102,12 @@ def test_rho_instead_of_epsilon_loosens_the_cap_on_epsilon(tmp_path: Path) -> No
     """A pull request that takes the cap on epsilon away is told, whatever rho it states."""
     before, after = tmp_path / "a.toml", GAUSSIAN + "[budget]\nrho = 0.25\n"
     before.write_text(GAUSSIAN + "[budget]\nepsilon = 50.0\n")
-    stated = gate([str(before)], checked_terms())
+    stated = gate([str(before)], checked_terms(GateFlags()))
     assert stated.verdict == "pass"
     baseline = tmp_path / "baseline.json"
     baseline.write_text(json.dumps(document(stated).data))
     before.write_text(after)
-    found = gate([str(before)], checked_terms(baseline=str(baseline)))
+    found = gate([str(before)], checked_terms(GateFlags(baseline=str(baseline))))
     assert found.verdict == "fail"
     assert any("budget.epsilon 50 -> none" in one.message for one in found.files[0].conditions)
 

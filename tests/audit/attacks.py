@@ -1,4 +1,9 @@
-"""Scores of the best attack on noisy sums, thousands at a time: on a program that is right, and on ones that are not."""
+"""Scores of membership-inference attacks on noisy sums: on correct programs, and on programs with a known privacy bug.
+
+An `Attack` simulates many runs at once: it gets, for each run, whether the record is a member, and returns the score by which the attacker
+guesses this. The sums are projected on the record's gradient, so a score is one number. Tests of dpcli/audit check that the audit refutes
+the wrong programs, and not the correct ones.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,13 @@ from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
 
 Array = NDArray[np.float64]
-Attack = Callable[[NDArray[np.bool_], np.random.Generator], Array]  # who is in, randomness -> scores
+Attack = Callable[[NDArray[np.bool_], np.random.Generator], Array]  # membership in each run, randomness -> scores
 
 STEPS, RATE, SIGMA, BATCH = 20, 0.2, 2.0, 16
 
 
 def claim(sigma: float = 1.0, steps: int = 1, rate: float | None = None) -> Claim:
-    """What the accountant claims of so many Gaussian sums."""
+    """Return the claim of the accountant about `steps` Gaussian sums, with Poisson sampling if a rate is given."""
     sampling = f'sampling = {{ scheme = "poisson", rate = {rate} }}' if rate is not None else ""
     text = f"""format = 1
 [privacy]
@@ -36,22 +41,22 @@ steps = {steps}
 
 
 def one_sum(size: float = 1.0, noise: float = 1.0) -> Attack:
-    """One sum, projected on the record: `size` where it is in, and the noise."""
+    """Return the attack on one correct sum, to which the record adds `size`."""
     return lambda member, rng: size * member + noise * rng.normal(size=len(member))
 
 
 def clipped_batch(member: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    """All others sum to C one way and the record pulls the sum, clipped as a whole, to C the other way."""
+    """Attack a sum that is clipped as a whole: the others sum to C, and the record pulls the clipped sum to C in the other direction."""
     return np.where(member, 1.0, -1.0) + rng.normal(size=len(member))
 
 
 def fixed_seed(member: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    """The same noise in every run."""
+    """Attack a program with the same noise in every run."""
     return member + np.full(len(member), 0.3)
 
 
 def dp_sgd(noise: float = SIGMA) -> Attack:
-    """STEPS Poisson sampled sums, added up."""
+    """Return the attack on correct DP-SGD: the total of STEPS sums with Poisson sampling."""
 
     def scores(member: NDArray[np.bool_], rng: np.random.Generator) -> Array:
         return member * rng.binomial(STEPS, RATE, len(member)) + noise * np.sqrt(STEPS) * rng.normal(size=len(member))
@@ -60,38 +65,41 @@ def dp_sgd(noise: float = SIGMA) -> Attack:
 
 
 def noise_once(member: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    """With one noise for all steps, two sums differ exactly where the record is in one of the batches."""
+    """Attack a program with one noise for all steps, where two sums differ only if the record is in one of the batches."""
     taken = member[:, None] & (rng.random((len(member), STEPS)) < RATE)
     noise = SIGMA * rng.normal(size=len(member))
     return np.ptp(taken + noise[:, None], axis=1).round(9)
 
 
 def empty_skipped(member: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    """A record that is alone: the number of sums that were released at all."""
+    """Attack a program that releases no sum for an empty batch, with no other records: the score is the number of released sums."""
     return np.asarray(member * rng.binomial(STEPS, RATE, len(member)), dtype=float)
 
 
 def nan_passed(member: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    """Whether the released sum is a number."""
+    """Attack a program that adds a gradient of NaN: the score is whether the sum is NaN."""
     sums = np.where(member & (rng.random(len(member)) < RATE), np.nan, 0.0) + rng.normal(size=len(member))
     return np.isnan(sums).astype(float)
 
 
 def shuffled(member: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    """Batches of one: the record gives +C, every other one -C, so the largest sum shows it (Chua et al. 2024, arXiv:2403.17673)."""
+    """Attack shuffled batches of one record: the record adds +C and each other one -C, so the largest sum is the score.
+
+    Source: Chua et al. 2024, arXiv:2403.17673.
+    """
     sums = np.full((len(member), 100), -1.0)
     sums[:, 0] = np.where(member, 1.0, 0.0)
     return np.asarray((sums + 0.4 * rng.normal(size=sums.shape)).max(axis=1))
 
 
 def runs(attack: Attack, each: int, seed: int) -> Scores:
-    """So many runs with the record, and as many without."""
+    """Return the scores of `each` runs with the record and `each` runs without it."""
     member = np.repeat([True, False], each)
     return Scores(member, attack(member, np.random.default_rng(seed)))
 
 
 def canaries(attack: Attack, count: int, seed: int) -> Scores:
-    """One run with canaries that do not disturb each other: orthogonal gradients, a coin each."""
+    """Return the scores of independent canaries (with orthogonal gradients) in one run, each a member with probability 1/2."""
     rng = np.random.default_rng(seed)
     member = rng.random(count) < 0.5
     return Scores(member, attack(member, rng))

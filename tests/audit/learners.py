@@ -1,4 +1,8 @@
-"""Programs with weights, which the releases of one step lead to the sums of the next: right ones, and wrong ones beside them."""
+"""Learners whose next step depends on what earlier steps released, for tests of the audit of adaptive programs.
+
+A `Learner` yields a `Step` for each release, as a program under audit does: its exact sum, the batch, and the noise. RIGHT names the
+correct ones, and WRONG those with a privacy bug.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ RATE, WIDTH, COUNT = 0.3, 8, 40
 
 
 def pair(rng: np.random.Generator) -> tuple[People, People]:
-    """Two classes; the first record is of neither."""
+    """Return random records, with and without the first one, which is three times as large as usual."""
     rows = rng.normal(size=(COUNT, WIDTH))
     rows[0] *= 3.0
     everyone = np.ones(COUNT, dtype=bool)
@@ -23,16 +27,20 @@ def pair(rng: np.random.Generator) -> tuple[People, People]:
 
 @dataclass(frozen=True)
 class Learner:
-    """Logistic regression by noisy sums. adapts: the clipping norm follows a noisy count. stops: by the length of what was released.
+    """Logistic regression by noisy sums.
 
-    told: whether steps say which records are in them. bound: on a record's part. centred: the mean of the batch is taken off its records.
+    adapts: Whether the clipping norm follows a noisy count of the records that are not clipped.
+    stops: Whether the learner stops at a released sum with a small norm.
+    states_batch: Whether a step states the records in its batch.
+    bound: The clipping norm.
+    centred: Whether the mean of the batch is subtracted from its records, a bug by which a record changes the gradients of others.
     """
 
     momentum: float = 0.0
     rate: float = 2.0
     adapts: bool = False
     stops: bool = False
-    told: bool = True
+    states_batch: bool = True
     bound: float = CLIP
     centred: bool = False
 
@@ -46,7 +54,7 @@ class Learner:
             total = (gradients * np.minimum(1.0, clip / np.maximum(lengths, 1e-30))).sum(axis=0)
             noise = SIGMA * clip / self.bound * drawn
             scale = self.bound / clip if self.adapts else 1.0
-            yield Step({"w": total * scale}, batch.tolist() if self.told else (), {"w": noise * scale})
+            yield Step({"w": total * scale}, batch.tolist() if self.states_batch else (), {"w": noise * scale})
             moved = self.momentum * moved + (total + noise) / (RATE * COUNT)
             weights = weights - self.rate * moved
             if self.adapts:
@@ -61,6 +69,6 @@ class Learner:
 
 
 plain, momentum, adaptive = Learner(), Learner(0.9), Learner(adapts=True)
-stopping, silent = Learner(stops=True), Learner(0.9, told=False)
+stopping, silent = Learner(stops=True), Learner(0.9, states_batch=False)
 unclipped, mixing = Learner(bound=1e6), Learner(0.9, centred=True)
 RIGHT, WRONG = ("plain", "momentum", "adaptive", "stopping", "silent"), ("unclipped", "mixing")

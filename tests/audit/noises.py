@@ -1,4 +1,8 @@
-"""Noise of a program with two tensors, as (step, generator) -> values: right ones, and ones that are wrong in ways that have happened."""
+"""Noise of programs with two tensors, correct (RIGHT) and with a known bug (WRONG), for tests of the statistics that must find the bugs.
+
+A `Noise` function changes independent standard normals of shape (runs, steps, width) into the noise of a program. WRONG also names the
+statistic that must find each bug.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from dpcli.audit.noise_draws import Draws
 from dpcli.audit.noise_statistics import statistics
 
 Array = NDArray[np.float64]
-Noise = Callable[[Array], Array]  # independent standard normals (runs, steps, width), and what is made of them
+Noise = Callable[[Array], Array]
 
 RUNS, STEPS, WEIGHTS, BIASES = 5, 20, 600, 6
 WIDTH = WEIGHTS + BIASES
@@ -40,7 +44,7 @@ def alternating(z: Array) -> Array:
 
 
 def runs_alike(z: Array) -> Array:
-    """The third run is the first one."""
+    """Return noise whose third run repeats the first one."""
     return np.concatenate([z[:2], z[:1], z[3:]])
 
 
@@ -49,7 +53,7 @@ def smooth(z: Array) -> Array:
 
 
 def students(z: Array) -> Array:
-    """Heavy tails, the same variance: Student's t with 5 degrees of freedom, from the normals' ranks."""
+    """Return noise with heavy tails and variance 1: Student's t with 5 degrees of freedom, seeded by the first normal."""
     chance = np.random.default_rng(int(1e6 * abs(z[0, 0, 0])))
     return np.asarray(chance.standard_t(5, z.shape) * np.sqrt(3.0 / 5.0))
 
@@ -96,13 +100,13 @@ RIGHT: dict[str, Noise] = {
 
 
 def table(noise: Noise, seed: int, runs: int = RUNS, steps: int = STEPS, width: int = WIDTH) -> Draws:
-    """What a replay of such a program lays open."""
+    """Return the noise that a replay of a program with this noise would record."""
     found = noise(np.random.default_rng(seed).normal(size=(runs, steps, width))).reshape(runs * steps, width)
     tensors = {"weight": found[:, :-BIASES], "bias": found[:, -BIASES:]} if width > BIASES else {"weight": found}
     return Draws(tensors, np.tile(np.arange(steps), runs), 3e-6)
 
 
 def refuted(draws: Draws, significance: float = 0.05) -> set[str]:
-    """The statistics that call it wrong."""
+    """Return the names of the statistics that refute the noise, at a significance that is divided by their number."""
     found = list(statistics(draws))
     return {one.name for one in found if one.p <= significance / len(found)}

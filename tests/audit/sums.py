@@ -1,4 +1,8 @@
-"""Programs that release noisy clipped sums, as DP-SGD does: one that is right, and eleven that are wrong in ways that have happened."""
+"""Programs that release noisy clipped sums, as DP-SGD does: a correct one (`Right`), and others with bugs that occurred in real programs.
+
+Each yields a `Step` for each release: its exact sum, its batch and its noise. Tests of the audit compare runs on two datasets that differ
+in the first record.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ CLIP, SIGMA, RATE, STEPS, COUNT, WIDTH = 1.0, 1.0, 0.05, 200, 20, 16
 
 @dataclass(frozen=True)
 class People:
-    """Records of which some are present: who is absent keeps a place, so that all other draws stay as they are."""
+    """Records, of which some are present. An absent record keeps its row, so that the random draws of the others stay the same."""
 
     rows: Array
     present: NDArray[np.bool_]
 
 
 def pair(rng: np.random.Generator) -> tuple[People, People]:
-    """The first record pulls hard against all others, which pull one way."""
+    """Return two datasets whose other records all have gradients in one direction, and the first a large one in the opposite direction."""
     rows = np.zeros((COUNT, WIDTH))
     rows[:, 0] = 1.0 + rng.random(COUNT)
     rows[0] = -50.0 * np.eye(WIDTH)[0]
@@ -32,7 +36,7 @@ def pair(rng: np.random.Generator) -> tuple[People, People]:
 
 
 def broken_pair(rng: np.random.Generator) -> tuple[People, People]:
-    """The first record's gradient is not a number."""
+    """Return two datasets in which the gradient of the first record is NaN."""
     rows = rng.normal(size=(COUNT, WIDTH))
     rows[0] = np.nan
     return _with_and_without(rows)
@@ -45,7 +49,7 @@ def _with_and_without(rows: Array) -> tuple[People, People]:
 
 @dataclass
 class Right:
-    """Poisson sampling, each record clipped, fresh noise in every step, empty batches included."""
+    """The correct program: Poisson sampling, clipped records, fresh noise in every step, and a release for each empty batch too."""
 
     def __call__(self, people: People, rng: np.random.Generator) -> Iterator[Step]:
         for step in range(STEPS):
@@ -132,7 +136,7 @@ class DrawnTwiceAsOften(Right):
 
 
 class NoiseFollowsData(Right):
-    """One draw too many where the record is present: all later draws differ."""
+    """A program that draws one more random number if the record is present, so that all later draws differ."""
 
     def __call__(self, people: People, rng: np.random.Generator) -> Iterator[Step]:
         for step in super().__call__(people, rng):

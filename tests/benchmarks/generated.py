@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is imported
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING
-from tests.generated import COMMANDS, Case, case
+from tests.random_commands import COMMANDS, Case, case
 
 SECONDS, MEGABYTES = 10.0, 1024.0  # what one command may use
 LIMITS = (40, 6 << 30)  # seconds of CPU and bytes of address space at which it is ended

@@ -1,4 +1,4 @@
-"""All commands with their words and formats, and the check of an error report in each format."""
+"""All commands of the command line with their formats, and a check of an error report in each format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcli.cli.main import cli
 
 
 def commands(group: click.Group = cli, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that is no group, with the words that call it."""
+    """Yield every command that is not a group, with the words that call it."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)

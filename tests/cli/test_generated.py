@@ -17,7 +17,7 @@ from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.benchmarks.generated import MEGABYTES, SECONDS, Outcome, measured, report
 from tests.cases import fresh_random, tiered
-from tests.generated import COMMANDS, Case, case
+from tests.random_commands import COMMANDS, Case, case
 
 SEED = "0" if os.environ.get("CI") else str(int.from_bytes(fresh_random().randbytes(4), "big"))
 FILES = 3

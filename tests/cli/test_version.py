@@ -17,7 +17,7 @@ from dpcli.disclosure.documents.disclosure import FORMS
 from dpcli.document.schemas import SCHEMAS
 from dpcli.ledger.stores import postgres_install, sqlite_file
 from tests.command import ROOT, dpcli
-from tests.trees import nodes
+from tests.syntax_trees import nodes
 
 WORDS = {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}
 MACHINE = {

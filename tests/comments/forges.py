@@ -1,4 +1,8 @@
-"""Servers on this machine that play GitHub and GitLab: they keep the comments of one pull request, and every request to them."""
+"""Fake GitHub and GitLab servers on this machine, for tests of `dpcli comment`.
+
+A `FakeForge` keeps the comments of one pull request (7), and records each request. It answers as the real API does, except where a test
+sets `canned_answers`. `serving` runs it at a port of its own; the fixture `fake_forge` (conftest.py) also sets the environment of a CI job.
+"""
 
 from __future__ import annotations
 
@@ -14,30 +18,39 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 TOKEN = "s3cret-t0ken-of-the-job"
-ME, ANOTHER = "ci[bot]", "mallory"
-# Each kind, and GitLab once more as a job sees it; where a test is about something else, a quick run takes one of them.
+ME, ANOTHER = "ci[bot]", "mallory"  # the owner of the token, and another author of comments
+# (kind, whether only the token of a GitLab job is set). A test that is about something else takes one of them (ONE), or one in a quick run.
 FORGES = [("github", False), ("gitlab", False), ("gitlab", True)]
 IDS = ["github", "gitlab", "gitlab-job"]
-ONE = pytest.mark.parametrize("played", FORGES[:1], ids=IDS[:1], indirect=True)
+ONE = pytest.mark.parametrize("fake_forge", FORGES[:1], ids=IDS[:1], indirect=True)
 ONE_QUICK = pytest.mark.parametrize(
-    "played", [FORGES[0], *(pytest.param(forge, marks=pytest.mark.long) for forge in FORGES[1:])], ids=IDS, indirect=True
+    "fake_forge", [FORGES[0], *(pytest.param(forge, marks=pytest.mark.long) for forge in FORGES[1:])], ids=IDS, indirect=True
 )
-NUMBERS = {ME: 41, ANOTHER: 42}  # GitLab knows people by number
+NUMBERS = {ME: 41, ANOTHER: 42}  # GitLab identifies people by numbers
 
 
 @dataclass
-class Played:
-    """A forge. say: what it answers in place of the truth, by method and end of the path: status, body, headers."""
+class FakeForge:
+    """A fake forge.
+
+    kind: "github" or "gitlab".
+    requests: The method and the path of each request.
+    tokens: The tokens in the requests.
+    canned_answers: Answers (status, body, headers) that replace the usual one, by method and end of the path.
+    job: Whether GitLab gets the token of a CI job, with which its API shows only the job.
+    count: The number of comments so far.
+    largest: The largest number of comments on a page, whatever the request asks for.
+    """
 
     kind: str
     comments: list[dict[str, Any]] = field(default_factory=list)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
-    say: dict[tuple[str, str], tuple[int, bytes, dict[str, str]]] = field(default_factory=dict)
+    canned_answers: dict[tuple[str, str], tuple[int, bytes, dict[str, str]]] = field(default_factory=dict)
     job: bool = False
     port: int = 0
     count: int = 0
-    largest: int = 20  # comments of a page, whatever is asked for
+    largest: int = 20
 
     @property
     def api(self) -> str:
@@ -45,7 +58,7 @@ class Played:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a job of it finds."""
+        """The variables that a CI job of this forge sets."""
         if self.kind == "github":
             return {
                 "GITHUB_API_URL": self.api,
@@ -66,9 +79,9 @@ class Played:
     def bodies(self) -> list[str]:
         return [comment["body"] for comment in self.comments]
 
-    def written(self) -> list[str]:
-        """The methods of what changed something."""
-        return [method for method, path in self.asked if method != "GET" and not path.endswith("graphql")]
+    def changes(self) -> list[str]:
+        """Return the method of each request that may change a comment."""
+        return [method for method, path in self.requests if method != "GET" and not path.endswith("graphql")]
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
         found = (self._github if self.kind == "github" else self._gitlab)(method, path.split("/")[3:], query, body)
@@ -117,19 +130,24 @@ class Played:
 
 
 @contextmanager
-def playing(played: Played) -> Iterator[Played]:
-    """The forge, at a port of its own."""
+def serving(fake_forge: FakeForge) -> Iterator[FakeForge]:
+    """Run the forge at a port of its own within this context."""
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             parts = urlsplit(self.path)
             read = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            played.asked.append((self.command, parts.path))
-            header = {"github": "Authorization", "gitlab": "JOB-TOKEN" if played.job else "PRIVATE-TOKEN"}[played.kind]
+            fake_forge.requests.append((self.command, parts.path))
+            header = {"github": "Authorization", "gitlab": "JOB-TOKEN" if fake_forge.job else "PRIVATE-TOKEN"}[fake_forge.kind]
             token = (self.headers.get(header) or "").removeprefix("Bearer ")
-            played.tokens.add(token)
+            fake_forge.tokens.add(token)
             canned = next(
-                (said for (method, end), said in played.say.items() if self.command == method and parts.path.endswith(end)), None
+                (
+                    said
+                    for (method, end), said in fake_forge.canned_answers.items()
+                    if self.command == method and parts.path.endswith(end)
+                ),
+                None,
             )
             if canned is not None:
                 self._send(*canned)
@@ -137,7 +155,7 @@ def playing(played: Played) -> Iterator[Played]:
                 self._send(401, b'{"message": "Bad credentials"}', {})
             else:
                 path = "/api/v3/graphql" if parts.path == "/api/graphql" else parts.path
-                status, found = played.answer(self.command, path, parse_qs(parts.query), json.loads(read or b"null"))
+                status, found = fake_forge.answer(self.command, path, parse_qs(parts.query), json.loads(read or b"null"))
                 self._send(status, b"" if found is None else json.dumps(found).encode(), {})
 
         def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
@@ -150,15 +168,15 @@ def playing(played: Played) -> Iterator[Played]:
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    played.port = server.server_address[1]
+    fake_forge.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield played
+        yield fake_forge
     finally:
         server.shutdown()
         server.server_close()

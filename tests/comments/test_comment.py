@@ -1,4 +1,4 @@
-"""The comment on a pull request, written to a forge that is played (forges.py), and its order where there is no room for all."""
+"""The comment on a pull request, written to a fake forge (forges.py), and its order where there is no room for all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.comments import comment_text as comment_module
 from dpcli.exam.subjects import SEED
 from tests.cases import of_each
 from tests.command import Result, dpcli
-from tests.comments.forges import ANOTHER, FORGES, ME, ONE, ONE_QUICK, TOKEN, Played
+from tests.comments.forges import ANOTHER, FORGES, ME, ONE, ONE_QUICK, TOKEN, FakeForge
 from tests.gate.repositories import git
 from tests.gate.samples import GATE, OVER
 
@@ -24,7 +24,7 @@ RISEN = GATE.replace("= 400.0\n", "= 380.0\n")  # still within its cap
 MARK = "<!-- dpcli:gate -->"
 
 
-def comment(forge: Played, folder: Path, *arguments: str, base: tuple[str, ...] = ("--base-ref", "main")) -> Result:
+def comment(forge: FakeForge, folder: Path, *arguments: str, base: tuple[str, ...] = ("--base-ref", "main")) -> Result:
     """dpcli comment in the repository; the token is nowhere in what it says, and went nowhere else."""
     files = [path.name for path in sorted(folder.glob("*.toml"))]
     result = dpcli("comment", forge.kind, *files, *base, *arguments, folder=folder)
@@ -35,38 +35,38 @@ def comment(forge: Played, folder: Path, *arguments: str, base: tuple[str, ...] 
 
 
 @pytest.mark.long
-def test_a_rise_is_told_once_and_kept_up_to_date(played: Played, pipeline: Path) -> None:
+def test_a_rise_is_told_once_and_kept_up_to_date(fake_forge: FakeForge, pipeline: Path) -> None:
     pipeline.write_text(RISEN)
-    first = comment(played, pipeline.parent)
+    first = comment(fake_forge, pipeline.parent)
     assert (first.code, first.err) == (0, "")
     assert first.out.endswith(": written\n") and first.out.startswith("comment on ")
-    (body,) = played.bodies()
+    (body,) = fake_forge.bodies()
     assert body.startswith(f"{MARK}\n\n**gate: pass (1 pass)**")
-    assert comment(played, pipeline.parent).out.endswith(": unchanged\n")
-    assert played.written() == ["POST"]
+    assert comment(fake_forge, pipeline.parent).out.endswith(": unchanged\n")
+    assert fake_forge.changes() == ["POST"]
     pipeline.write_text(OVER)
-    failed = comment(played, pipeline.parent)
+    failed = comment(fake_forge, pipeline.parent)
     assert failed.code == 1
     assert "gate/budget" in failed.err
     assert failed.out.endswith(": updated\n")
-    (body,) = played.bodies()
+    (body,) = fake_forge.bodies()
     assert "**gate: FAIL" in body
     pipeline.write_text(CALM)
-    calmed = comment(played, pipeline.parent)
+    calmed = comment(fake_forge, pipeline.parent)
     assert (calmed.code, calmed.out[-10:]) == (0, ": updated\n")
-    (body,) = played.bodies()
+    (body,) = fake_forge.bodies()
     assert "**gate: pass (1 pass)**" in body  # a comment of a failure that is mended does not stay
 
 
 @pytest.mark.sampled(1)
 @ONE_QUICK
 @pytest.mark.parametrize("text", [GATE, CALM, GATE.replace("= 400.0\n", "= 420.0\n")], ids=["same", "renamed", "less"])
-def test_nothing_is_written_where_nothing_rises(played: Played, pipeline: Path, text: str) -> None:
+def test_nothing_is_written_where_nothing_rises(fake_forge: FakeForge, pipeline: Path, text: str) -> None:
     pipeline.write_text(text)
-    result = comment(played, pipeline.parent)
+    result = comment(fake_forge, pipeline.parent)
     assert (result.code, result.err) == (0, "")
     assert result.out.endswith(": not written: nothing rises\n")
-    assert played.bodies() == []
+    assert fake_forge.bodies() == []
 
 
 NEWS = {
@@ -83,107 +83,109 @@ NEWS = {
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("news", NEWS)
-def test_what_a_reviewer_must_hear_of_is_told(played: Played, pipeline: Path, news: str) -> None:
+def test_what_a_reviewer_must_hear_of_is_told(fake_forge: FakeForge, pipeline: Path, news: str) -> None:
     NEWS[news](pipeline)
-    assert comment(played, pipeline.parent).out.endswith(": written\n")
-    assert len(played.bodies()) == 1
+    assert comment(fake_forge, pipeline.parent).out.endswith(": written\n")
+    assert len(fake_forge.bodies()) == 1
 
 
 @ONE_QUICK
-def test_only_a_comment_of_the_same_author_is_its_own(played: Played, pipeline: Path) -> None:
+def test_only_a_comment_of_the_same_author_is_its_own(fake_forge: FakeForge, pipeline: Path) -> None:
     """A marker is no secret: whoever writes it into a comment of his own has it not overwritten, and hides nothing by it."""
     pipeline.write_text(OVER)
     theirs = f"{MARK}\n\nlooks good"
-    played.add(ANOTHER, theirs)
-    played.add(ME, f"as I said: {MARK}")  # the same author, about something else
-    assert comment(played, pipeline.parent).code == 1
-    assert played.bodies()[:2] == [theirs, f"as I said: {MARK}"]
-    assert "**gate: FAIL" in played.bodies()[2]
-    assert played.written() == ["POST"]
+    fake_forge.add(ANOTHER, theirs)
+    fake_forge.add(ME, f"as I said: {MARK}")  # the same author, about something else
+    assert comment(fake_forge, pipeline.parent).code == 1
+    assert fake_forge.bodies()[:2] == [theirs, f"as I said: {MARK}"]
+    assert "**gate: FAIL" in fake_forge.bodies()[2]
+    assert fake_forge.changes() == ["POST"]
 
 
-def test_a_comment_without_an_author_is_nobodys(played: Played, pipeline: Path) -> None:
+def test_a_comment_without_an_author_is_nobodys(fake_forge: FakeForge, pipeline: Path) -> None:
     pipeline.write_text(OVER)
-    gone = played.add(ANOTHER, MARK)
-    gone["user" if played.kind == "github" else "author"] = None
-    comment(played, pipeline.parent)
-    assert played.written() == ["POST"]
+    gone = fake_forge.add(ANOTHER, MARK)
+    gone["user" if fake_forge.kind == "github" else "author"] = None
+    comment(fake_forge, pipeline.parent)
+    assert fake_forge.changes() == ["POST"]
 
 
 @pytest.mark.sampled(1)
 @ONE_QUICK
 @pytest.mark.parametrize(("before", "largest"), [(19, 20), (20, 20), (45, 20), (7, 3)])
-def test_pages_are_walked_to_their_end(played: Played, pipeline: Path, before: int, largest: int) -> None:
+def test_pages_are_walked_to_their_end(fake_forge: FakeForge, pipeline: Path, before: int, largest: int) -> None:
     """Also where the server's pages are smaller than what was asked for."""
-    played.largest = largest
+    fake_forge.largest = largest
     for number in range(before):
-        played.add(ANOTHER, f"comment {number}")
-    played.add(ME, f"{MARK}\n\nold")
+        fake_forge.add(ANOTHER, f"comment {number}")
+    fake_forge.add(ME, f"{MARK}\n\nold")
     for number in range(3):
-        played.add(ANOTHER, f"later {number}")
+        fake_forge.add(ANOTHER, f"later {number}")
     pipeline.write_text(RISEN)
-    assert comment(played, pipeline.parent).out.endswith(": updated\n")
-    assert len(played.bodies()) == before + 4
-    assert "gate: pass" in played.bodies()[before]
+    assert comment(fake_forge, pipeline.parent).out.endswith(": updated\n")
+    assert len(fake_forge.bodies()) == before + 4
+    assert "gate: pass" in fake_forge.bodies()[before]
 
 
-def test_pages_without_an_end_are_an_error(played: Played, pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_without_an_end_are_an_error(fake_forge: FakeForge, pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcli.comments.forge.MOST_PAGES", 3)
-    played.say["GET", "comments" if played.kind == "github" else "notes"] = (200, b'[{"id": 1, "body": ""}]', {})
-    result = comment(played, pipeline.parent)
+    fake_forge.canned_answers["GET", "comments" if fake_forge.kind == "github" else "notes"] = (200, b'[{"id": 1, "body": ""}]', {})
+    result = comment(fake_forge, pipeline.parent)
     assert result.code == 2
     assert "expected at most 3 pages of comments, found more" in result.err
 
 
-def test_of_two_comments_that_are_its_own_the_oldest_stays(played: Played, pipeline: Path) -> None:
+def test_of_two_comments_that_are_its_own_the_oldest_stays(fake_forge: FakeForge, pipeline: Path) -> None:
     for text in ("one", "two", "three"):
-        played.add(ME, f"{MARK}\n\n{text}")
-    played.add(ANOTHER, f"{MARK}\n\nfour")
+        fake_forge.add(ME, f"{MARK}\n\n{text}")
+    fake_forge.add(ANOTHER, f"{MARK}\n\nfour")
     pipeline.write_text(RISEN)
-    comment(played, pipeline.parent)
-    first, other = played.bodies()
+    comment(fake_forge, pipeline.parent)
+    first, other = fake_forge.bodies()
     assert "gate: pass" in first and other.endswith("four")
-    assert played.comments[0]["id"] == 1001
+    assert fake_forge.comments[0]["id"] == 1001
 
 
 @ONE_QUICK
-def test_names_keep_comments_apart(played: Played, pipeline: Path) -> None:
+def test_names_keep_comments_apart(fake_forge: FakeForge, pipeline: Path) -> None:
     pipeline.write_text(RISEN)
     for name in ("ads", "ads-2", "ads"):
-        assert comment(played, pipeline.parent, "--name", name).code == 0
-    assert [body.partition("\n")[0] for body in played.bodies()] == ["<!-- dpcli:gate ads -->", "<!-- dpcli:gate ads-2 -->"]
-    assert "**`ads` gate: pass (1 pass)**" in played.bodies()[0]
+        assert comment(fake_forge, pipeline.parent, "--name", name).code == 0
+    assert [body.partition("\n")[0] for body in fake_forge.bodies()] == ["<!-- dpcli:gate ads -->", "<!-- dpcli:gate ads-2 -->"]
+    assert "**`ads` gate: pass (1 pass)**" in fake_forge.bodies()[0]
 
 
 @ONE
 @of_each("name", ["", "a b", "a--b", "-->", "x" * 65, "ä", "a-"])
-def test_a_name_cannot_end_the_marker(played: Played, pipeline: Path, name: str) -> None:
-    assert comment(played, pipeline.parent, "--name", name).code == 2
-    assert played.asked == []
+def test_a_name_cannot_end_the_marker(fake_forge: FakeForge, pipeline: Path, name: str) -> None:
+    assert comment(fake_forge, pipeline.parent, "--name", name).code == 2
+    assert fake_forge.requests == []
 
 
 @pytest.mark.long
 @ONE_QUICK
 @pytest.mark.parametrize(("text", "code", "news"), [(OVER, 1, True), (CALM, 0, False)])
-def test_a_dry_run_prints_the_comment_and_asks_nobody(played: Played, pipeline: Path, text: str, code: int, news: bool) -> None:
+def test_a_dry_run_prints_the_comment_and_asks_nobody(
+    fake_forge: FakeForge, pipeline: Path, text: str, code: int, news: bool
+) -> None:
     pipeline.write_text(text)
-    dry = comment(played, pipeline.parent, "--dry-run")
+    dry = comment(fake_forge, pipeline.parent, "--dry-run")
     assert dry.code == code
-    assert played.asked == []
+    assert fake_forge.requests == []
     assert dry.out.startswith(f"{MARK}\n\n**gate: ")
     assert ("nothing rises" in dry.err) is not news
-    played.add(ME, MARK)
-    comment(played, pipeline.parent)
-    assert played.bodies() == [dry.out]
+    fake_forge.add(ME, MARK)
+    comment(fake_forge, pipeline.parent)
+    assert fake_forge.bodies() == [dry.out]
 
 
 @pytest.mark.long
 @ONE_QUICK
-def test_the_exit_code_is_the_gates(played: Played, pipeline: Path) -> None:
+def test_the_exit_code_is_the_gates(fake_forge: FakeForge, pipeline: Path) -> None:
     for text in (RISEN, OVER, "x", GATE.replace("400.0", "1e-300")):
         pipeline.write_text(text)
         gate = dpcli("gate", pipeline.name, "--base-ref", "main", folder=pipeline.parent)
-        found = comment(played, pipeline.parent)
+        found = comment(fake_forge, pipeline.parent)
         assert (found.code, found.err) == (gate.code, gate.err)
 
 
@@ -197,33 +199,33 @@ STOPS = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("stop", STOPS)
-def test_an_earlier_pass_does_not_stay_where_nothing_can_be_judged(played: Played, pipeline: Path, stop: str) -> None:
-    played.add(ME, f"{MARK}\n\n**gate: pass (1 pass)**\n")
+def test_an_earlier_pass_does_not_stay_where_nothing_can_be_judged(fake_forge: FakeForge, pipeline: Path, stop: str) -> None:
+    fake_forge.add(ME, f"{MARK}\n\n**gate: pass (1 pass)**\n")
     (pipeline.parent / "bad`policy.toml").write_text("epsilon = [\n@all")
-    result = dpcli("comment", played.kind, "train.toml", *STOPS[stop], folder=pipeline.parent)
+    result = dpcli("comment", fake_forge.kind, "train.toml", *STOPS[stop], folder=pipeline.parent)
     gate = dpcli("gate", "train.toml", *STOPS[stop], folder=pipeline.parent)
     assert (result.code, result.err) == (2, gate.err)
-    (body,) = played.bodies()
+    (body,) = fake_forge.bodies()
     assert body.startswith(f"{MARK}\n\n**gate: INVALID (nothing was judged)**\n\n### findings\n\n- error `.` `dpcli/stopped`: `")
     assert body.count("\n") == 7
 
 
-def test_a_ledger_that_cannot_be_asked_comes_before_a_comment_that_cannot_be_written(played: Played, pipeline: Path) -> None:
-    played.say["GET", "comments" if played.kind == "github" else "notes"] = ANSWERS["broken"]
-    assert comment(played, pipeline.parent, "--ledger", "none.db").code == 4
+def test_a_ledger_that_cannot_be_asked_comes_before_a_comment_that_cannot_be_written(fake_forge: FakeForge, pipeline: Path) -> None:
+    fake_forge.canned_answers["GET", "comments" if fake_forge.kind == "github" else "notes"] = ANSWERS["broken"]
+    assert comment(fake_forge, pipeline.parent, "--ledger", "none.db").code == 4
 
 
-def test_something_to_compare_with_is_required(played: Played, pipeline: Path) -> None:
-    result = comment(played, pipeline.parent, base=())
+def test_something_to_compare_with_is_required(fake_forge: FakeForge, pipeline: Path) -> None:
+    result = comment(fake_forge, pipeline.parent, base=())
     assert (result.code, result.err) == (2, "dpcli: needs --base-ref or --baseline, the base of the comparison\n")
-    assert played.asked == []
+    assert fake_forge.requests == []
 
 
-def test_a_baseline_is_compared_with_too(played: Played, pipeline: Path) -> None:
+def test_a_baseline_is_compared_with_too(fake_forge: FakeForge, pipeline: Path) -> None:
     dpcli("gate", pipeline.name, "-o", "json=base.json", folder=pipeline.parent)
-    assert comment(played, pipeline.parent, base=("--baseline", "base.json")).out.endswith("nothing rises\n")
+    assert comment(fake_forge, pipeline.parent, base=("--baseline", "base.json")).out.endswith("nothing rises\n")
     pipeline.write_text(RISEN)
-    assert comment(played, pipeline.parent, base=("--baseline", "base.json")).out.endswith("written\n")
+    assert comment(fake_forge, pipeline.parent, base=("--baseline", "base.json")).out.endswith("written\n")
 
 
 ANSWERS = {
@@ -246,54 +248,54 @@ ANSWERS = {
 }
 
 
-def told_in_one_line(played: Played, pipeline: Path, method: str, answer: str) -> None:
+def told_in_one_line(fake_forge: FakeForge, pipeline: Path, method: str, answer: str) -> None:
     """What the server says in place of the truth is told, with exit code 2, and nothing is written."""
     if method == "POST" and ANSWERS[answer][0] == 200 and b"html" not in ANSWERS[answer][1]:
         method = "GET"  # what it says of a comment that it has taken is not read
     pipeline.write_text(RISEN)
-    played.say = {(method, "comments" if played.kind == "github" else "notes"): ANSWERS[answer]}
-    result = comment(played, pipeline.parent, "--timeout", "60")
+    fake_forge.canned_answers = {(method, "comments" if fake_forge.kind == "github" else "notes"): ANSWERS[answer]}
+    result = comment(fake_forge, pipeline.parent, "--timeout", "60")
     assert (result.code, result.out) == (2, ""), (method, answer)
     assert result.err.count("\n") == 1 and result.err.startswith(f"dpcli: {method} http://127.0.0.1:"), (method, answer)
     assert result.err[:-1].isprintable(), (method, answer)
-    assert played.bodies() == [], (method, answer)
+    assert fake_forge.bodies() == [], (method, answer)
 
 
 @pytest.mark.long
-def test_what_a_server_says_amiss_is_one_line_and_exit_2(played: Played, pipeline: Path) -> None:
+def test_what_a_server_says_amiss_is_one_line_and_exit_2(fake_forge: FakeForge, pipeline: Path) -> None:
     """Each answer of one of the servers."""
-    place = FORGES.index((played.kind, played.job))
+    place = FORGES.index((fake_forge.kind, fake_forge.job))
     for number, answer in enumerate(ANSWERS):
         if number % len(FORGES) == place:
-            told_in_one_line(played, pipeline, ("GET", "POST")[number % 2], answer)
+            told_in_one_line(fake_forge, pipeline, ("GET", "POST")[number % 2], answer)
 
 
 @ONE_QUICK
-def test_a_failure_of_the_gate_is_told_where_the_comment_fails_too(played: Played, pipeline: Path) -> None:
+def test_a_failure_of_the_gate_is_told_where_the_comment_fails_too(fake_forge: FakeForge, pipeline: Path) -> None:
     pipeline.write_text(OVER)
-    played.say["GET", "comments" if played.kind == "github" else "notes"] = ANSWERS["broken"]
-    result = comment(played, pipeline.parent)
+    fake_forge.canned_answers["GET", "comments" if fake_forge.kind == "github" else "notes"] = ANSWERS["broken"]
+    result = comment(fake_forge, pipeline.parent)
     assert result.code == 2
     assert "gate/budget" in result.err and ": 500" in result.err
 
 
 @pytest.mark.long
 @ONE_QUICK
-def test_an_author_who_cannot_be_told_is_an_error(played: Played, pipeline: Path) -> None:
+def test_an_author_who_cannot_be_told_is_an_error(fake_forge: FakeForge, pipeline: Path) -> None:
     """And no reason to write a second comment, or over somebody else's."""
-    who = {"github": "graphql", "gitlab": "job" if played.job else "user"}[played.kind]
-    method = "POST" if played.kind == "github" else "GET"
+    who = {"github": "graphql", "gitlab": "job" if fake_forge.job else "user"}[fake_forge.kind]
+    method = "POST" if fake_forge.kind == "github" else "GET"
     pipeline.write_text(OVER)
-    played.add(ANOTHER, MARK)
+    fake_forge.add(ANOTHER, MARK)
     for answer in [
         (403, b"{}", {}),
         (200, b"{}", {}),
         (200, b'{"data": null}', {}),
         (200, b'{"data": {"viewer": {"login": ""}}}', {}),
     ]:
-        played.say[method, who] = answer
-        assert comment(played, pipeline.parent).code == 2
-        assert played.bodies() == [MARK]
+        fake_forge.canned_answers[method, who] = answer
+        assert comment(fake_forge, pipeline.parent).code == 2
+        assert fake_forge.bodies() == [MARK]
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:

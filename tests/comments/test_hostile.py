@@ -21,14 +21,16 @@ from dpcli.comments.client import ApiClient, SecretToken, checked_api
 from dpcli.comments.forge import Forge, github_pull, gitlab_merge, update_comment
 from dpcli.exam.subjects import SEED
 from tests.cases import of_each
-from tests.comments.forges import ME, ONE, Played
+from tests.comments.forges import ME, ONE, FakeForge
 
 MARK = "<!-- dpcli:gate -->"
 WRONG: list[Any] = [None, True, 5, -1, 1.5, 1e400, "x", "", [], {}, [1], {"a": 1}, [[]], [None]]
 
 
-def forge_of(played: Played, patience: float = 30.0) -> Forge:
-    forge: Forge = github_pull(None, None, None, patience) if played.kind == "github" else gitlab_merge(None, None, None, patience)
+def forge_of(fake_forge: FakeForge, patience: float = 30.0) -> Forge:
+    forge: Forge = (
+        github_pull(None, None, None, patience) if fake_forge.kind == "github" else gitlab_merge(None, None, None, patience)
+    )
     return forge
 
 
@@ -42,38 +44,38 @@ def changed(value: Any, at: tuple[Any, ...], now: Any) -> Any:
     return found[0]
 
 
-def author_of(played: Played) -> tuple[tuple[str, str], Any]:
-    if played.kind == "github":
+def author_of(fake_forge: FakeForge) -> tuple[tuple[str, str], Any]:
+    if fake_forge.kind == "github":
         return ("POST", "graphql"), {"data": {"viewer": {"login": ME}}}
-    return ("GET", "job" if played.job else "user"), {"id": 5, "user": {"id": 41}} if played.job else {"id": 41}
+    return ("GET", "job" if fake_forge.job else "user"), {"id": 5, "user": {"id": 41}} if fake_forge.job else {"id": 41}
 
 
-def test_the_author_is_told_by_an_answer_of_the_right_shape_alone(played: Played) -> None:
-    question, answer = author_of(played)
-    own = ("data", "viewer", "login") if played.kind == "github" else ("user", "id") if played.job else ("id",)
-    kind = str if played.kind == "github" else int
+def test_the_author_is_told_by_an_answer_of_the_right_shape_alone(fake_forge: FakeForge) -> None:
+    question, answer = author_of(fake_forge)
+    own = ("data", "viewer", "login") if fake_forge.kind == "github" else ("user", "id") if fake_forge.job else ("id",)
+    kind = str if fake_forge.kind == "github" else int
     for depth in range(len(own) + 1):
         for now in WRONG:
-            played.say = {question: (200, json.dumps(changed(answer, own[:depth], now)).encode(), {})}
+            fake_forge.canned_answers = {question: (200, json.dumps(changed(answer, own[:depth], now)).encode(), {})}
             if depth == len(own) and type(now) is kind and now != "":
                 continue
-            forge = forge_of(played)
+            forge = forge_of(fake_forge)
             with pytest.raises(InputError) as error:
                 forge.whoami(forge.client)
             assert str(error.value).startswith(f"{question[0]} http://127.0.0.1:"), now
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_comment_on_two_pages_is_one(played: Played, count: int) -> None:
+def test_a_comment_on_two_pages_is_one(fake_forge: FakeForge, count: int) -> None:
     """A comment before it that goes while pages are read moves it to the page before; its own is never deleted for that."""
     draw = random.Random(f"{SEED} {count}")
-    mine = [played.add(ME, f"{MARK}\n\n{number}") for number in range(count)]
-    whole = list(played.comments)
+    mine = [fake_forge.add(ME, f"{MARK}\n\n{number}") for number in range(count)]
+    whole = list(fake_forge.comments)
     pages = [draw.sample(whole, draw.randint(1, count)) for _ in range(6)] + [whole]
-    played._page = lambda query: pages[page - 1] if (page := int(query["page"][0])) <= len(pages) else []  # type: ignore[method-assign]
-    assert update_comment(forge_of(played), MARK, "new", has_news=True) == "updated"
-    assert played.bodies() == ["new"], SEED
-    assert played.comments[0] in mine
+    fake_forge._page = lambda query: pages[page - 1] if (page := int(query["page"][0])) <= len(pages) else []  # type: ignore[method-assign]
+    assert update_comment(forge_of(fake_forge), MARK, "new", has_news=True) == "updated"
+    assert fake_forge.bodies() == ["new"], SEED
+    assert fake_forge.comments[0] in mine
 
 
 def drawn_token(draw: random.Random) -> str:
@@ -104,13 +106,13 @@ def refusal(client: ApiClient) -> str:
 
 @ONE
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 4))])
-def test_no_part_of_the_token_is_repeated(number: int, played: Played) -> None:
+def test_no_part_of_the_token_is_repeated(number: int, fake_forge: FakeForge) -> None:
     draw = random.Random(f"{SEED} {number}")
     token = drawn_token(draw)
-    client = ApiClient(played.api, SecretToken("TOKEN", "X-Token", token), 30.0, "a hint")
+    client = ApiClient(fake_forge.api, SecretToken("TOKEN", "X-Token", token), 30.0, "a hint")
     parts = [token[at : at + 8] for at in range(len(token) - 7)]
     for answer in echoes(token, draw):
-        played.say = {("GET", "/x"): answer}
+        fake_forge.canned_answers = {("GET", "/x"): answer}
         said = refusal(client)
         assert not any(part in said for part in parts), (SEED, token, answer, said)
         assert said.isprintable()
@@ -139,7 +141,7 @@ def test_no_range_has_not_a_number_in_it() -> None:
                 parameter.type.convert(text, parameter, click.Context(cli, info_name=" ".join(words)))
 
 
-def refusing(answers: list[tuple[int, dict[str, str]]], played: Played) -> tuple[ApiClient, list[str]]:
+def refusing(answers: list[tuple[int, dict[str, str]]], fake_forge: FakeForge) -> tuple[ApiClient, list[str]]:
     """A client of a server that answers so first, and [] afterwards, and what it is told."""
 
     class Once(dict):  # type: ignore[type-arg]
@@ -147,19 +149,19 @@ def refusing(answers: list[tuple[int, dict[str, str]]], played: Played) -> tuple
             status, headers = answers.pop(0) if answers else (200, {})
             return [(("POST", "/x"), (status, b"[]" if status == 200 else b'{"message": "slow down"}', headers))]
 
-    played.say = Once()
+    fake_forge.canned_answers = Once()
     said: list[str] = []
-    return ApiClient(played.api, SecretToken("TOKEN", "X-Token", "secret-token"), 30.0, "a hint", said.append), said
+    return ApiClient(fake_forge.api, SecretToken("TOKEN", "X-Token", "secret-token"), 30.0, "a hint", said.append), said
 
 
 @ONE
 @of_each("code", [*range(400, 430), *range(500, 505)])
 def test_a_server_that_is_asked_too_often_is_asked_again_when_it_says(
-    code: int, played: Played, monkeypatch: pytest.MonkeyPatch
+    code: int, fake_forge: FakeForge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr(waiting, "sleep", slept.append)
-    client, said = refusing([(code, {"Retry-After": "7"}), (code, {"Retry-After": "0"})], played)
+    client, said = refusing([(code, {"Retry-After": "7"}), (code, {"Retry-After": "0"})], fake_forge)
     if code in waiting.RATE_LIMITED:
         assert client.call("POST", "/x", {}) == []
         assert slept == [7.0, 1.0]
@@ -181,10 +183,10 @@ def test_a_time_that_is_none_is_not_waited_for(after: str) -> None:
 @pytest.mark.long
 @ONE
 @of_each("after", ["0", "1", "50", "121", "999999999"])
-def test_no_server_is_waited_for_without_end(after: str, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_server_is_waited_for_without_end(after: str, fake_forge: FakeForge, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(waiting, "sleep", slept.append)
-    client, said = refusing([(429, {"Retry-After": after})] * 1000, played)
+    client, said = refusing([(429, {"Retry-After": after})] * 1000, fake_forge)
     with pytest.raises(InputError, match=r"429: slow down; it asks to wait [\d,]+ s, and \d+ s are left to wait"):
         client.call("POST", "/x", {})
     assert sum(slept) <= waiting.LONGEST_WAITS and len(said) == len(slept) == waiting.LONGEST_WAITS // max(

@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.command import ROOT
-from tests.comments.forges import ME, TOKEN, Played, playing
+from tests.comments.forges import ME, TOKEN, FakeForge, serving
 from tests.gate.repositories import HARMLESS, changed, git, merge_request, shell
 from tests.gate.samples import GATE, OVER
 
@@ -53,7 +53,7 @@ def test_github_pins_what_it_uses_and_gives_each_job_what_it_needs() -> None:
     assert set(jobs[0]["permissions"]) == {"contents", "pull-requests"}
 
 
-def action(clone: Path, forge: Played, **inputs: str) -> Ran:
+def action(clone: Path, forge: FakeForge, **inputs: str) -> Ran:
     """The steps of the action but for the installation, with the inputs' defaults."""
     stated = yaml(ACTION)["inputs"]
     given = {name: inputs.get(name, {"base": "origin/main", "token": TOKEN}.get(name, stated[name]["default"])) for name in stated}
@@ -74,7 +74,7 @@ def action(clone: Path, forge: Played, **inputs: str) -> Ran:
 def steps(path: Path) -> Callable[..., Ran]:
     """The steps of a workflow that judge and comment, each whatever the one before it said; a failure of one is the job's."""
 
-    def run(clone: Path, forge: Played, **inputs: str) -> Ran:
+    def run(clone: Path, forge: FakeForge, **inputs: str) -> Ran:
         given = {"files": "", "policy": "", **inputs}
         codes, out, err = [], "", ""
         for step in yaml(path)["jobs"]["gate"]["steps"]:
@@ -113,7 +113,7 @@ def runner(request: pytest.FixtureRequest) -> Callable[..., Ran]:
 @pytest.mark.parametrize(("text", "code", "count"), [(HARMLESS, 0, 0), (RISEN, 0, 1), (OVER, 1, 1), ("x", 2, 1)])
 def test_github_judges_and_comments(clone: Path, runner: Callable[..., Ran], text: str, code: int, count: int) -> None:
     changed(clone, text)
-    with playing(Played("github")) as forge:
+    with serving(FakeForge("github")) as forge:
         result = runner(clone, forge)
     assert result.returncode == code, result.stderr
     assert "title=dpcli" in result.stdout
@@ -130,15 +130,15 @@ def test_a_pull_request_from_a_fork_is_judged_and_not_commented(clone: Path, kin
         str(step.get("if")) for path in (CALLED, EXAMPLE) for step in yaml(path)["jobs"]["gate"]["steps"] if "comment" in str(step)
     ]
     assert all("head.repo.full_name == github.repository" in one for one in conditions) and len(conditions) == 2
-    with playing(Played("github")) as forge:
+    with serving(FakeForge("github")) as forge:
         assert RUNNERS[kind](clone, forge, fork="true").returncode == 1
-    assert forge.asked == []
+    assert forge.requests == []
 
 
 @pytest.mark.parametrize("comment", ["false", pytest.param("true", marks=pytest.mark.long)])
 def test_the_action_comments_unless_it_is_told_not_to(clone: Path, comment: str) -> None:
     changed(clone, RISEN)
-    with playing(Played("github")) as forge:
+    with serving(FakeForge("github")) as forge:
         assert action(clone, forge, comment=comment).returncode == 0
     assert len(forge.bodies()) == (comment == "true")
 
@@ -146,7 +146,7 @@ def test_the_action_comments_unless_it_is_told_not_to(clone: Path, comment: str)
 @pytest.mark.long
 def test_a_comment_that_fails_fails_the_job(clone: Path, runner: Callable[..., Ran]) -> None:
     changed(clone, RISEN)
-    with playing(Played("github", say={("POST", "comments"): (403, b"{}", {})})) as forge:
+    with serving(FakeForge("github", canned_answers={("POST", "comments"): (403, b"{}", {})})) as forge:
         assert runner(clone, forge).returncode == 2
 
 
@@ -158,7 +158,7 @@ def test_a_policy_and_patterns_are_inputs(clone: Path, kind: str) -> None:
     (clone / "other" / "b c.toml").write_text(GATE.replace("ads-ranking", "b").replace("400.0", "401.0"))
     git(clone, "add", ".")
     changed(clone, HARMLESS)
-    with playing(Played("github")) as forge:
+    with serving(FakeForge("github")) as forge:
         patterns = "pipelines/**/*.toml\nother/*.toml\nnone/*.toml\n"
         result = RUNNERS[kind](clone, forge, files=patterns, policy="HEAD:policy.toml")
     assert result.returncode == 1
@@ -182,7 +182,7 @@ QUICK = {("action", HOSTILE[2]), ("workflow", HOSTILE[0]), ("action", "--help")}
 )
 def test_no_input_is_a_command(clone: Path, kind: str, hostile: str) -> None:
     changed(clone, HARMLESS)
-    with playing(Played("github")) as forge:
+    with serving(FakeForge("github")) as forge:
         RUNNERS[kind](clone, forge, files=hostile, policy=hostile)
     assert all("gate: INVALID" in body for body in forge.bodies())
     assert not (clone.parent / "owned").exists() and not (clone / "owned").exists()
@@ -193,13 +193,13 @@ def test_gitlab_comments_after_the_verdict(clone: Path) -> None:
     """With the exit code of the verdict: a server does not look at that of what comes after."""
     job = yaml(ROOT / "dpcli" / "templates" / "ci-gitlab.yml")["privacy-budget"]
     changed(clone, OVER)
-    with playing(Played("gitlab")) as forge:
+    with serving(FakeForge("gitlab")) as forge:
         variables = {**forge.environment, **merge_request(clone)}
         assert shell(clone, "\n".join(job["script"]), **variables).returncode == 1
-        assert forge.asked == []
+        assert forge.requests == []
         shell(clone, "\n".join(job["after_script"]), **variables)
         (body,) = forge.bodies()
         assert "**gate: FAIL" in body and forge.comments[0]["author"]["username"] == ME
-        forge.asked.clear()
+        forge.requests.clear()
         assert shell(clone, "\n".join(job["after_script"]), **{**variables, "GITLAB_TOKEN": ""}).returncode == 0
-        assert forge.asked == []
+        assert forge.requests == []

@@ -34,7 +34,7 @@ def toml(tables: Mapping[str, Any]) -> str:
 
 
 def without(tables: Mapping[str, Any], table: str, *keys: str) -> dict[str, Any]:
-    """The tables less some keys of one table; less the whole table where no key is named."""
+    """Return the tables without some keys of one table, or without the whole table if no key is given."""
     if not keys:
         return {name: item for name, item in tables.items() if name != table}
     return {**tables, table: {key: item for key, item in tables[table].items() if key not in keys}}
@@ -53,7 +53,7 @@ def statements(text: str) -> tuple[Statement, Statement]:
 
 
 def silent(text: str) -> tuple[set[str], set[str]]:
-    """The items of both forms that are not stated; a quick accountant will do for that."""
+    """Return the items of both forms that the file does not state. A fast accountant suffices for this."""
     found = Facts(account(parse(text.encode(), "-"), ("basic",)), None, None)
     first, second = disclosure(found), registry_entry(found)
     return {answer.item.id for answer in first.silent}, {answer.item.id for answer in second.silent}

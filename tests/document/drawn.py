@@ -1,4 +1,4 @@
-"""Geometry and lightness of a drawn chart, for the tests of pictures: the boxes of words, and how light colours are."""
+"""Geometry and colours of charts, for tests of pictures: the boxes of words, and the luminance of colours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def boxes(found: list[Words]) -> list[Box]:
-    """What the words cover, a little inside their estimated size."""
+    """Return the boxes that the words cover, slightly smaller than their estimated size."""
     covered = []
     for words in found:
         width = 0.8 * text_width(words.text, words.size)

@@ -21,7 +21,7 @@ from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import allowance
 from tests.cases import of_each
-from tests.generated import Files
+from tests.random_commands import Files
 
 FILES = 20  # in each of the parts
 SCALES = ((-300.0, 300.0), (-12.0, 12.0))  # exponents of the numbers in a file

@@ -1,4 +1,4 @@
-"""A good pipeline file from which tests start, and the reader's report about a bad one."""
+"""A valid pipeline file from which tests start, and the diagnostics of the reader about an invalid one."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ learning_rate = 0.5
 
 
 def changed(old: str, new: str, text: str = GOOD) -> str:
-    """`text` with the first `old` made `new`; fails where there is none."""
+    """Return `text` with its first `old` replaced by `new`. It must contain `old`."""
     assert old in text
     return text.replace(old, new, 1)
 
 
 def refused(text: str | bytes) -> tuple[Diagnostic, ...]:
-    """Every diagnostic of a file that must not be accepted."""
+    """Return the diagnostics of a file that the reader must refuse."""
     try:
         parse(text if isinstance(text, bytes) else text.encode(), "train.toml")
     except InvalidFile as error:
@@ -80,11 +80,11 @@ def refused(text: str | bytes) -> tuple[Diagnostic, ...]:
 
 
 def said(text: str | bytes) -> list[str]:
-    """The diagnostics of a bad file as `rule line:column key: message`."""
+    """Return the diagnostics of an invalid file as `rule line:column key: message`."""
     return [in_words(diagnostic) for diagnostic in refused(text)]
 
 
 def in_words(diagnostic: Diagnostic) -> str:
-    """`rule line:column key: message`."""
+    """Return a diagnostic as `rule line:column key: message`."""
     key = f"{diagnostic.key}: " if diagnostic.key else ""
     return f"{diagnostic.rule} {diagnostic.line}:{diagnostic.column} {key}{diagnostic.message}"

@@ -1,4 +1,7 @@
-"""A pipeline that states every term, changes of it, and the gate's verdict on a change."""
+"""A pipeline (`BASE`) that states every term of the gate, changes of it, and the gate's verdict on a change (`judged`).
+
+A term is a value of [privacy], [budget] or [gate], such as a cap.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,14 @@ TYPES: dict[str, dict[str, Any]] = {kind: dict(load(target).example) for kind, t
 
 
 def put(document: Document, path: tuple[str, ...], value: Any) -> Document:
+    """Return the document with this value at the path."""
     head, *rest = path
     inner = document.get(head, {})
     return {**document, head: put(inner, tuple(rest), value) if rest else value}
 
 
 def with_mechanism(kind: str, keys: dict[str, Any]) -> Document:
-    """The pipeline with a mechanism of this type, and with the part that it names."""
+    """Return `BASE` with a mechanism of this type instead of its own, and with the part that the mechanism names."""
     part = [{"name": "part", "type": "gaussian", "noise_multiplier": 50.0}] if "mechanism" in "".join(keys) else []
     adjacency = "replace-one" if kind in ("randomized-response", "shuffled-reports") else "add-remove"
     return {**put(BASE, ("privacy", "adjacency"), adjacency), "mechanism": [*part, {"name": "train", "type": kind, **keys}]}
@@ -54,17 +58,17 @@ def text_of(document: Document) -> str:
     return written(document).decode()
 
 
-_held: dict[Path, str] = {}  # what a repository's main holds, which need not be committed again
+_committed: dict[Path, str] = {}  # the file on the main branch of each repository, so that an equal file is not committed again
 
 
 def judged(folder: Path, before: Document, after: Document | str, format_: str = "jsonl") -> tuple[int, str]:
-    """What the gate says of a change in a repository that has no other file."""
+    """Return the exit code and the output of the gate on a change of the only file of a repository, from `before` to `after`."""
     file, text = folder / "train.toml", text_of(before)
-    if _held.get(folder) != text:
+    if _committed.get(folder) != text:
         file.write_text(text)
         git(folder, "add", ".")
         git(folder, "commit", "-qm", "base")
-        _held[folder] = text
+        _committed[folder] = text
     file.write_text(after if isinstance(after, str) else text_of(after))
     result = dpcli("gate", "train.toml", "--base-ref", "main", "-f", format_, "--as-of", "2030-01-01", folder=folder)
     return result.code, result.out + result.err

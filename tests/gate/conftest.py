@@ -1,4 +1,4 @@
-"""A git repository with one pipeline that passes, and the command line run inside it."""
+"""Fixtures for tests of the gate: git repositories, copied from ones that are made once."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tests.gate.samples import GATE
 
 @pytest.fixture(scope="session")
 def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `repository` is a copy of: made once."""
+    """Make the repository of which `repository` is a copy."""
     return committed(tmp_path_factory.mktemp("first"), train=GATE)
 
 
 @pytest.fixture
 def repository(first_commit: Path, tmp_path: Path) -> Path:
-    """A git repository whose first commit, on main, holds a passing train.toml."""
+    """Return a git repository whose first commit, on main, has a train.toml that passes the gate."""
     return copied(first_commit, tmp_path)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository without a commit."""
+    """Return a git repository without a commit."""
     git(tmp_path, "init", "-q", "--template=", "-b", "main")
     return tmp_path
 
 
 @pytest.fixture(scope="session")
 def first_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `clone` is a copy of: its remote and itself."""
+    """Make the folder of which `clone` is a copy, with a bare remote repository and a clone of it."""
     folder = tmp_path_factory.mktemp("clone")
     remote, work = folder / "remote.git", folder / "work"
     subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "main", str(remote)], check=True)
@@ -49,7 +49,7 @@ def first_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(first_clone: Path, tmp_path: Path) -> Path:
-    """A clone, on a branch, of a bare remote whose main holds a passing pipeline."""
+    """Return a clone, on the branch `change`, of a bare remote repository whose main has a pipeline that passes the gate."""
     work = copied(first_clone, tmp_path) / "work"
     git(work, "remote", "set-url", "origin", str(tmp_path / "remote.git"))
     return work

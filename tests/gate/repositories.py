@@ -1,4 +1,4 @@
-"""Git repositories for the tests of the gate: with an author, with submodules, and a clone in which a CI system runs."""
+"""Git repositories for the tests of the gate, and calls of git, of the gate and of a CI script in them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ HARMLESS = GATE.replace('name = "ads-ranking"', 'name = "ads"')
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """git in a folder, as somebody."""
+    """Run git in a folder, with a fixed author, and return its output."""
     who = ("-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "commit.gpgsign=false")
     return subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def committed(folder: Path, **files: str) -> Path:
-    """A repository with these files ("/" is "__", ".toml" is left out) committed on main; the work tree is then a change's."""
+    """Make a repository with these .toml files committed on main. In a name, "__" stands for "/", and ".toml" is left out."""
     folder.mkdir(exist_ok=True)
     git(folder, "init", "-q", "--template=", "-b", "main")
     for name, text in files.items():
@@ -34,7 +34,7 @@ def committed(folder: Path, **files: str) -> Path:
 
 
 def copied(source: Path, folder: Path) -> Path:
-    """A repository as another one is, which costs less than making it."""
+    """Copy a repository to a folder, which is faster than making it."""
     shutil.copytree(source, folder, symlinks=True, dirs_exist_ok=True)
     return folder
 
@@ -44,7 +44,7 @@ def submodule(root: Path, source: Path, name: str) -> None:
 
 
 def gate(root: Path, *arguments: str, folder: str = ".") -> Result:
-    """The gate of a day of 2030, in the repository or a folder of it, one line for each finding."""
+    """Run the gate in the repository or a folder of it, as of a day in 2030, with one line of output for each finding."""
     return dpcli("gate", *arguments, "--as-of", "2030-06-01", "-f", "text", folder=root / folder)
 
 
@@ -60,7 +60,7 @@ def changed(clone: Path, text: str) -> None:
 
 
 def merge_request(clone: Path, project: str = "remote") -> dict[str, str]:
-    """The variables that GitLab sets for a request to the remote of a clone, from it or from another project beside it."""
+    """Return the variables that GitLab sets for a merge request to the remote of a clone. `project` is the source, such as a fork."""
     return {
         "CI_REPOSITORY_URL": str(clone.parent / f"{project}.git"),
         "CI_PROJECT_PATH": project,
@@ -70,7 +70,7 @@ def merge_request(clone: Path, project: str = "remote") -> dict[str, str]:
 
 
 def shell(clone: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The script as a runner would run it, with this package as the installed one."""
+    """Run a script in the clone as a CI runner does, with this package as the installed dpcli."""
     programs = clone.parent / "bin"
     programs.mkdir(exist_ok=True)
     program = programs / "dpcli"

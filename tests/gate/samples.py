@@ -1,4 +1,4 @@
-"""Pipeline files that the tests of the gate edit, and the gate's JSON about them."""
+"""Pipeline files that the tests of the gate edit, and the JSON of the gate about files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tests.command import ROOT, dpcli
 
 SAMPLED = (ROOT / "examples" / "gate.toml").read_text()
-# The same without sampling, which is quick to add up: epsilon 1.3740 of 3.
+# The same file without sampling, whose epsilon is computed faster: 1.3740, with a cap of 3.
 GATE = SAMPLED.replace('sampling = { scheme = "poisson", batch_size = 1_024 }\n', "").replace("= 0.8\n", "= 400.0\n")
 OVER = GATE.replace("steps = 5_000", "steps = 200_000")  # epsilon 6.921, cap 3
 NO_BUDGET = GATE.replace("[budget]\nepsilon = 3.0\nwarn_at = 0.9\n", "")
@@ -17,28 +17,28 @@ LARGE_DELTA = GATE.replace("delta = 1e-8", "delta = 1e-5").replace("epsilon = 3.
 
 
 def waiver(rule: str, expires: str = "2030-06-30", **keys: str) -> str:
-    """One [[gate.waiver]] table; `keys` in TOML."""
+    """Return a [[gate.waiver]] table. `keys` are further keys, with values in TOML."""
     stated = {"rule": f'"{rule}"', "reason": '"launch"', "approver": '"ada"', "expires": expires, **keys}
     return "\n[[gate.waiver]]\n" + "".join(f"{key} = {value}\n" for key, value in stated.items())
 
 
 def judged(*arguments: str | Path) -> dict[str, Any]:
-    """The machine form of a gate, its exit code compared with the process's."""
+    """Return the JSON of the gate. Its exit code must be that of the command."""
     result = dpcli("gate", *map(str, arguments), "-f", "json")
     assert result.out, result.err
-    found: dict[str, Any] = json.loads(result.out)
-    assert found["exit_code"] == result.code
-    return found
+    document: dict[str, Any] = json.loads(result.out)
+    assert document["exit_code"] == result.code
+    return document
 
 
 def conditions(*arguments: str | Path) -> list[dict[str, Any]]:
-    """The conditions of the one file; that another one was not given is left out."""
+    """Return the conditions of the only judged file. The warning about files that were not given to the gate is left out."""
     (file,) = [file for file in judged(*arguments)["files"] if [one["name"] for one in file["conditions"]] != ["missed"]]
-    found: list[dict[str, Any]] = file["conditions"]
-    return found
+    result: list[dict[str, Any]] = file["conditions"]
+    return result
 
 
 def named(name: str, *arguments: str | Path) -> dict[str, Any]:
-    """The one condition of a name."""
-    (found,) = [condition for condition in conditions(*arguments) if condition["name"] == name]
-    return found
+    """Return the only condition of this name."""
+    (result,) = [condition for condition in conditions(*arguments) if condition["name"] == name]
+    return result

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpcli.document.formats.facts import renderable
 from dpcli.file.pipeline.gate_keys import Caps, Gate, Waiver
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.gate_terms import GateTerms, checked_terms
+from dpcli.gate.gate_terms import GateFlags, GateTerms, checked_terms
 from dpcli.gate.judge import gate
 from dpcli.gate.policy import NO_POLICY
 from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, worst_verdict
@@ -122,4 +122,4 @@ def test_the_worst_decides(pair: tuple[str, str]) -> None:
 
 
 def test_today_is_the_default() -> None:
-    assert checked_terms().as_of == datetime.datetime.now(datetime.UTC).date()
+    assert checked_terms(GateFlags()).as_of == datetime.datetime.now(datetime.UTC).date()

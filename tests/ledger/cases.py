@@ -1,4 +1,4 @@
-"""Many small cases in one test, each of which is the arguments of a check; and the ledgers that the last version wrote."""
+"""Helpers of the ledger's tests: a check of many small cases in one test, and the folder of ledgers that the last version wrote."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ VECTORS = ROOT / "tests" / "vectors" / "ledgers"  # ledgers that the last versio
 
 
 def every(cases: Iterable[object], check: Callable[..., object]) -> None:
-    """Assert that the check raises for none of the cases; a tuple is its arguments."""
+    """Assert that the check raises for none of the cases. A case is the argument of the check, or a tuple of its arguments."""
     require_each(cases, lambda case: check(*case) if isinstance(case, tuple) else check(case), repr)

@@ -1,4 +1,8 @@
-"""Fixtures: ledgers in a file and in a PostgreSQL database (`Place`), so that a test runs on both."""
+"""Fixtures of the ledger's tests: places for a ledger, in a file and in a PostgreSQL database, so that a test runs on both.
+
+`File` and `Database` are a `Place`, with which a test can change the rows of a ledger without dpcli. Most tests share one database, which
+is emptied after each of them. *Guards* are triggers that refuse such changes.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,16 @@ import pytest
 from dpcli.ledger.stores import postgres
 from tests.ledger.postgres.cluster import OWNER, Cluster
 
-GUARDED = ("dpcli.entry", "dpcli.dataset")
+GUARDED = ("dpcli.entry", "dpcli.dataset")  # tables with guards
+# Statements that empty the tables of a ledger, with the trigger `never`, which refuses this, switched off meanwhile.
 NEVER = [f"ALTER TABLE dpcli.{table} %s TRIGGER never" for table in ("entry", "dataset", "checkpoint")]
 EMPTIED = (
     *(statement % "DISABLE" for statement in NEVER),
     "TRUNCATE dpcli.entry, dpcli.dataset, dpcli.checkpoint, dpcli.copying",
     *(statement % "ENABLE ALWAYS" for statement in NEVER),
 )
-# Each row of the catalogue that says something of the schema, and the transaction that wrote it.
+# A query of PostgreSQL's catalogue for all parts of a ledger's schema, each with the transaction that wrote it. Equal answers mean that no
+# test has changed the schema.
 WRITTEN = """
 WITH class AS (SELECT oid, xmin FROM pg_class WHERE relnamespace = 'dpcli'::regnamespace)
 SELECT 'class', oid, xmin::text FROM class
@@ -35,6 +41,7 @@ UNION ALL SELECT 'column', attrelid, a.xmin::text FROM pg_attribute a JOIN class
 UNION ALL SELECT 'version', version, xmin::text FROM dpcli.format
 ORDER BY 1, 2, 3
 """
+# A statement that ends the other connections to the database.
 OTHERS = (
     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
@@ -81,7 +88,10 @@ class File:
 
 @dataclass(frozen=True)
 class Database:
-    """A ledger in a database of a cluster, opened by a user who owns nothing else. installed: `WRITTEN`, of a new one."""
+    """A place for a ledger in a database of a server, opened by a user who owns nothing else.
+
+    installed: The answer to `WRITTEN` when the schema was new.
+    """
 
     cluster: Cluster
     name: str
@@ -104,16 +114,16 @@ class Database:
         self.cluster.run(OTHERS, "DROP SCHEMA IF EXISTS dpcli CASCADE", database=self.name)
 
     def without_datasets(self) -> None:
-        """Leave the schema of a ledger, and no entry. It is made again only where it was changed, which takes longer than most tests."""
+        """Empty the ledger but keep its schema. A schema that a test has changed is made again, which takes longer than most tests."""
         import psycopg
 
         with self.cluster.connect(self.name) as connection:
             connection.execute(OTHERS)
             try:
-                untouched = connection.execute(WRITTEN).fetchall() == self.installed
+                is_unchanged = connection.execute(WRITTEN).fetchall() == self.installed
             except psycopg.Error:  # there is no such schema
-                untouched = False
-            if not untouched:
+                is_unchanged = False
+            if not is_unchanged:
                 connection.execute("DROP SCHEMA IF EXISTS dpcli CASCADE")
                 postgres.create(self.url, lambda store: None)
             connection.execute("; ".join(EMPTIED))
@@ -122,7 +132,7 @@ class Database:
 
 @contextmanager
 def made(cluster: Cluster) -> Iterator[Database]:
-    """A new database, in which the owner of ledgers may make one."""
+    """Make a new database, in which the role OWNER may make a ledger, and remove it at the end."""
     name = cluster.database()
     cluster.run(f"GRANT CREATE ON DATABASE {name} TO {OWNER}")
     yield Database(cluster, name)
@@ -131,34 +141,34 @@ def made(cluster: Cluster) -> Iterator[Database]:
 
 @contextmanager
 def installed(cluster: Cluster) -> Iterator[Database]:
-    """A new database with the schema of a ledger, which `without_datasets` makes fit for the next test."""
+    """Make a new database with the schema of a ledger. `without_datasets` empties it between tests."""
     with made(cluster) as database:
         database.without_datasets()
         yield database
 
 
 @pytest.fixture(scope="session")
-def used_again(cluster: Cluster) -> Iterator[Database]:
-    """One database for most tests, because creating one takes longer than most of them."""
+def shared_database(cluster: Cluster) -> Iterator[Database]:
+    """Make one database for most tests, as making a database takes longer than most of them."""
     with installed(cluster) as database:
         yield database
 
 
 @pytest.fixture
-def database(used_again: Database) -> Iterator[Database]:
-    """A database with the schema of a ledger and without a dataset. No other test uses it meanwhile."""
-    yield used_again
-    used_again.without_datasets()
+def database(shared_database: Database) -> Iterator[Database]:
+    """Return a database with the schema of a ledger and without a dataset. No other test uses it at the same time."""
+    yield shared_database
+    shared_database.without_datasets()
 
 
 @pytest.fixture
 def bare(database: Database) -> Database:
-    """A database without the schema of a ledger."""
+    """Return a database without the schema of a ledger."""
     database.without_schema()
     return database
 
 
-# For what a store itself does: in a quick run on both. What the ledger does is the same code, whatever keeps its rows.
+# For tests of the stores themselves, which run on both in a quick run. Other code of the ledger is the same for both.
 ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
 
 
@@ -166,5 +176,5 @@ ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return File(str(tmp_path / "ledger.db"))
-    found: Place = request.getfixturevalue("database")
-    return found
+    result: Place = request.getfixturevalue("database")
+    return result

@@ -26,7 +26,7 @@ name = "count"
 type = "pure-dp"
 epsilon = 0.1
 """
-# What the parameters that a command requires are given, by name.
+# The values of the parameters that a command requires, by name.
 VALUES = {
     **dict(zip((flag.strip("-") for flag in TERMS[::2]), TERMS[1::2], strict=True)),
     "filter": "approx-dp",

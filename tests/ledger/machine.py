@@ -22,7 +22,8 @@ from tests.ledger.filters.folding import KEYS, NOW, alike, begin_alike, folded
 from tests.ledger.filters.setting import charge
 
 PEOPLE = ("ada", "eve", "bob")
-FRESH, FIRST, SECOND = "fresh", "first", "second"  # who asks: see `play`
+FRESH, FIRST, SECOND = "fresh", "first", "second"  # readers of a ledger (`play`)
+# Random steps: (request, person, key, amount, positions of the blocks, reader).
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -38,7 +39,7 @@ STEPS = st.lists(
             ]
         ),
         st.sampled_from(PEOPLE),
-        st.sampled_from([*KEYS[:4], *KEYS]),  # few keys are asked for often
+        st.sampled_from([*KEYS[:4], *KEYS]),  # a few keys occur often, so that requests repeat
         st.sampled_from(["0", "0.1", "0.1", "0.25", "0.5", "0.070000000000000001", "1E-30", "1E-300"]),
         st.sets(st.integers(0, 2), min_size=1).map(sorted),
         st.sampled_from([FRESH, FRESH, FIRST, SECOND]),
@@ -50,13 +51,15 @@ Step = tuple[str, str, str, str, list[int], str]
 
 
 @dataclass
-class Known:
+class ModelRun:
+    """A run in the model of a ledger. `brief`: whether its reservation expires."""
+
     kind: str
     who: str
     cost: Fraction
     window: tuple[str, ...]
     status: str
-    brief: bool = False  # it expires
+    brief: bool = False
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -68,11 +71,14 @@ class Model:
     cap: Fraction = Fraction(1)
     entries: int = 1
     retired: set[str] = field(default_factory=set)
-    runs: dict[str, Known] = field(default_factory=dict)
+    runs: dict[str, ModelRun] = field(default_factory=dict)
     quotas: dict[tuple[str, str], tuple[tuple[str, ...], Fraction]] = field(default_factory=dict)
 
     def spent(self, members: Sequence[str], block: str, *statuses: str) -> Fraction:
-        """Sum up what the members spent on a block ("": a dataset without blocks), of runs with one of the statuses, or that count."""
+        """Return the sum of the costs of the members' runs on a block; "" for a dataset without blocks.
+
+        Only runs with one of the statuses count or, if none is given, all runs that are not void.
+        """
         runs = [run for run in self.runs.values() if run.who in members and (not block or block in run.window)]
         return sum((run.cost for run in runs if (run.status in statuses if statuses else run.status != "void")), Fraction(0))
 
@@ -93,7 +99,7 @@ class Model:
             return (same and run.status != "void" and (kind == "spend" or run.status == "reserved")) or LedgerError
         if not self.fits(cost, window, [quota for quota in self.quotas.values() if who in quota[0]]):
             return Denied
-        self.runs[key] = Known(kind, who, cost, window, "reserved" if kind == "reserve" else "committed", brief)
+        self.runs[key] = ModelRun(kind, who, cost, window, "reserved" if kind == "reserve" else "committed", brief)
         return False
 
     def move(self, kind: str, key: str, is_late: bool) -> type[DpcliError] | bool:
@@ -199,12 +205,13 @@ def agrees(ledger: Ledger, model: Model) -> None:
 
 
 def play(open_as: Callable[[str, str], Ledger], model: Model, steps: Sequence[Step], quotas: bool, own_clock: bool = False) -> None:
-    """Ask a new ledger for every step, and check now and then that what is noted beside its entries is what these add up to.
+    """Make each step as a request to a new ledger, and check after every fourth step that its stored sums are those of its entries.
 
     Args:
-        open_as: Opens the ledger for a person and a reader: FRESH has read nothing yet, FIRST and SECOND go on with what they know.
-        quotas: Ask for quotas too; a ledger without them notes no persons.
-        own_clock: The store has a clock, so that nothing expires.
+        open_as: Function that opens the ledger for a person and a reader. FRESH has read nothing, and FIRST and SECOND continue from the
+            state that they have read.
+        quotas: Whether to make requests about quotas. A ledger without them stores no sums of persons.
+        own_clock: Whether the store has its own clock, which a test cannot move, so that nothing expires.
     """
     for at, (what, who, key, amount, places, reader) in enumerate(steps):
         if (what in ("person", "team") and not quotas) or (what in ("brief", "late void") and own_clock):

@@ -1,4 +1,4 @@
-"""Small pipelines for the ledger's tests."""
+"""Small pipelines for the ledger's tests, with users as the unit of privacy."""
 
 from __future__ import annotations
 

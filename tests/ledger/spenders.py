@@ -1,4 +1,8 @@
-"""Processes that spend from one ledger until it denies a run, while the test kills some of them."""
+"""Processes that spend from one ledger until it denies a run, while the test kills some of them (`struggle`).
+
+Each worker notes on disk which keys it has sent and which were acknowledged. `judged` then checks that the ledger has lost no acknowledged
+charge, has charged no key twice, and has spent exactly its cap.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,9 @@ COST = Decimal("0.001")
 
 @dataclass(frozen=True, slots=True)
 class Diary:
-    """The notes of one worker on disk: the keys that it asked for, and those that were acknowledged. It syncs each before it goes on."""
+    """The notes of one worker on disk: the keys that it has sent, and those that were acknowledged. Each note is synced at once."""
 
-    asked: Path
+    sent: Path
     acknowledged: Path
 
     def note(self, path: Path, text: str) -> None:
@@ -34,11 +38,11 @@ class Diary:
 
     def next_key(self) -> str:
         """Return the last key if it got no answer, and else a new one."""
-        asked, answered = lines(self.asked), {line.split()[0] for line in lines(self.acknowledged)}
-        if asked and asked[-1] not in answered:
-            return asked[-1]
-        key = f"{self.asked.stem}-{len(asked)}"
-        self.note(self.asked, key)
+        sent, answered = lines(self.sent), {line.split()[0] for line in lines(self.acknowledged)}
+        if sent and sent[-1] not in answered:
+            return sent[-1]
+        key = f"{self.sent.stem}-{len(sent)}"
+        self.note(self.sent, key)
         return key
 
 
@@ -54,8 +58,8 @@ def nowhere(key: str) -> Sequence[str]:
 
 
 def work(url: str, folder: Path, name: str, windows: Windows = nowhere) -> None:
-    """Spend under new keys until denied. A key without an answer is asked for again."""
-    diary, ledger = Diary(folder / f"{name}.asked", folder / f"{name}.acknowledged"), None
+    """Spend under new keys until a request is denied. A request without an answer is repeated with the same key."""
+    diary, ledger = Diary(folder / f"{name}.sent", folder / f"{name}.acknowledged"), None
     while True:
         try:
             ledger = ledger or open_ledger(url, DATASET)
@@ -65,14 +69,14 @@ def work(url: str, folder: Path, name: str, windows: Windows = nowhere) -> None:
         except Denied:
             diary.note(folder / f"{name}.denied", key)
             return
-        except LedgerError as error:  # a server that is gone for a moment
+        except LedgerError as error:  # the server may be restarting
             diary.note(folder / f"{name}.errors", str(error))
             ledger = None
             time.sleep(0.02)
 
 
 def started(task: Callable[[], None]) -> int:
-    """Start a child process that calls `act`, and return its id. Its exit status is 0, or 1 after an exception."""
+    """Start a child process that calls `task`, and return its id. Its exit status is 0, or 1 after an exception."""
     child = os.fork()
     if child:
         return child
@@ -86,6 +90,8 @@ def started(task: Callable[[], None]) -> int:
 
 @dataclass(slots=True)
 class Struggle:
+    """The result of `struggle`: how long it took, how many workers were killed or failed, and what the workers noted."""
+
     seconds: float = 0.0
     kills: int = 0
     failed: int = 0
@@ -106,16 +112,20 @@ def struggle(
     windows: Windows = nowhere,
     least: int = 2,
 ) -> Struggle:
-    """Workers spend. One of them is killed every `pause` seconds on average and started again, for `seconds` and until `least` were killed.
+    """Let workers spend until all are denied, and return what happened.
 
-    Then all go on to the end.
+    For `seconds`, and until `least` workers were killed, one of them is killed every `pause` seconds on average and started again.
+
+    Args:
+        midway: Function that is called once, after an eighth of `seconds`.
+        windows: Function that returns the blocks of the run with a key.
     """
-    found, chance, begin = Struggle(), random.Random(7), time.monotonic()
+    result, chance, begin = Struggle(), random.Random(7), time.monotonic()
     running = {started(lambda name=f"w{i}": work(url, folder, name, windows)): f"w{i}" for i in range(workers)}  # type: ignore[misc]
     done: set[str] = set()
     while len(done) < workers:
         now = time.monotonic() - begin
-        killing = now < seconds or found.kills < least
+        killing = now < seconds or result.kills < least
         time.sleep(chance.expovariate(1.0 / pause) if killing else 0.01)
         if midway is not None and now > seconds / 8:
             midway()
@@ -128,30 +138,30 @@ def struggle(
                 continue
             name = running.pop(pid)
             if os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
-                found.kills += 1
+                result.kills += 1
                 running[started(lambda name=name: work(url, folder, name, windows))] = name  # type: ignore[misc]
             else:
-                found.failed += status != 0
+                result.failed += status != 0
                 done.add(name)
-    found.seconds = time.monotonic() - begin
-    assert midway is None, "all was spent before it came to that"
+    result.seconds = time.monotonic() - begin
+    assert midway is None, "the budget was spent before `midway` was called"
     answers = [line.split() for path in folder.glob("*.acknowledged") for line in lines(path)]
-    found.acknowledged, found.repeated = [key for key, _ in answers], sum(word == "repeated" for _, word in answers)
-    found.denied = sum(len(lines(path)) for path in folder.glob("*.denied"))
-    found.errors = [line for path in folder.glob("*.errors") for line in lines(path)]
-    return found
+    result.acknowledged, result.repeated = [key for key, _ in answers], sum(word == "repeated" for _, word in answers)
+    result.denied = sum(len(lines(path)) for path in folder.glob("*.denied"))
+    result.errors = [line for path in folder.glob("*.errors") for line in lines(path)]
+    return result
 
 
-def judged(url: str, found: Struggle, cap: Decimal) -> int:
+def judged(url: str, result: Struggle, cap: Decimal) -> int:
     """Check that the ledger has all acknowledged charges, and return the number of its charges."""
     ledger = open_ledger(url, DATASET)
     state, entries = ledger.state(), ledger.entries()
     assert ledger.store.check() == ()
-    assert found.failed == 0
+    assert result.failed == 0
     assert state.caps["epsilon"] == cap
     assert state.spent["epsilon"] == cap  # never above, and nothing is left that somebody was denied
     assert len(state.runs) == len(entries) - 1 == cap / COST  # each key once
-    assert len(found.acknowledged) == len(set(found.acknowledged))
-    assert set(found.acknowledged) <= set(state.runs), "an acknowledged spend was lost"
+    assert len(result.acknowledged) == len(set(result.acknowledged))
+    assert set(result.acknowledged) <= set(state.runs), "an acknowledged spend was lost"
     ledger.store.close()
     return len(state.runs)

@@ -17,7 +17,7 @@ from dpcli.lint.mend import is_slip, mended
 from dpcli.lint.run import lint_bytes
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.lint.slips import spoiled
+from tests.lint.typos import text_with_typo
 
 ROOT = Path(__file__).parents[2]
 GOOD = rule("DP101").good
@@ -43,7 +43,7 @@ def mendable(code: str) -> bool:
 def test_a_slip_anywhere_is_mended_or_left(name: str, slips: int) -> None:
     draw, text = random.Random(f"{SEED} {name} {slips}"), files()[name]
     for _ in range(slips):
-        bad = spoiled(draw, text)
+        bad = text_with_typo(draw, text)
         after, done = mended(bad.encode(), name)
         if not any(one.rule in {mend.rule for mend in done} for one in lint_bytes(bad.encode(), name)):
             assert after == bad.encode(), SEED
@@ -55,7 +55,7 @@ def test_a_slip_anywhere_is_mended_or_left(name: str, slips: int) -> None:
 def test_most_slips_in_files_of_the_catalogue_are_mended() -> None:
     draw = random.Random(5)
     texts = [text for name, text in files().items() if name.startswith("DP")]
-    pairs = [(text, spoiled(draw, text)) for text in texts for _ in range(10)]
+    pairs = [(text, text_with_typo(draw, text)) for text in texts for _ in range(10)]
     wrong = [(text, bad) for text, bad in pairs if any(one.rule < "DP006" for one in lint_bytes(bad.encode(), "x"))]
     back = [tables_of(mended(bad.encode(), "x")[0].decode()) == tables_of(text) for text, bad in wrong]
     assert len(wrong) > 100 and sum(back) > 0.8 * len(back)

@@ -21,7 +21,7 @@ from dpcli.lint.mend import mended, only_slip
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE
-from tests.lint.slips import KEY, WORD, slipped
+from tests.lint.typos import KEY, WORD, with_typo
 
 SLIP = GATE.replace("noise_multiplier", "noise_multipler")
 WITHOUT = GATE.replace("format = 1\n", "", 1)
@@ -187,7 +187,7 @@ def test_no_repair_of_a_slip_is_another_key_than_was_written(slips: int) -> None
         text = path.read_text()
         spots = [one.span(1) for pattern in (KEY, WORD) for one in pattern.finditer(text)]
         for first, last in draw.sample(spots, min(slips, len(spots))):
-            bad = text[:first] + slipped(draw, text[first:last]) + text[last:]
+            bad = text[:first] + with_typo(draw, text[first:last]) + text[last:]
             try:
                 wrong = checked_document(bad.encode(), "x").findings.items
             except ValueError:

@@ -1,4 +1,4 @@
-"""One document in the many spellings that TOML allows: order of keys and tables, quotes, forms of numbers, inline or not."""
+"""Random TOML texts of one document, with another order of keys and tables, other quotes and forms of numbers, and inline tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMMENTS = ["", "", "", "  # as agreed", '\t# [not] a = "table"']
 
 
 def spelled(random: Random, document: Mapping[str, Any]) -> str:
-    """The text of a document; top-level scalars come first, as they must, and everything else in any order."""
+    """Return a text of a document. Top-level scalars come first, as TOML requires, and everything else in any order."""
     scalars = {key: value for key, value in document.items() if not isinstance(value, dict | list)}
     blocks = [_table(random, (key,), value) for key, value in document.items() if isinstance(value, dict)]
     runs = [_table(random, ("mechanism",), entry, brackets=2) for entry in document.get("mechanism", [])]
@@ -22,7 +22,7 @@ def spelled(random: Random, document: Mapping[str, Any]) -> str:
 
 
 def _table(random: Random, path: tuple[str, ...], table: Mapping[str, Any], brackets: int = 1) -> str:
-    """A table under its header; some tables within it get headers of their own."""
+    """Return a table under its header. Some of its inner tables get their own headers, and the others are inline."""
     apart = [key for key, value in table.items() if isinstance(value, dict) and random.random() < 0.5]
     head = "[" * brackets + ".".join(_key(random, part) for part in path) + "]" * brackets
     own = _pairs(random, {key: value for key, value in table.items() if key not in apart})

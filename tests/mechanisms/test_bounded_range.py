@@ -22,7 +22,7 @@ from dpcli.mechanisms.choice.exponential import BLOCK, BoundedRange, ChoicesLoss
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from tests.cases import of_each
-from tests.choices import height, tree
+from tests.choice_trees import height, tree
 from tests.strategies import entry, pipeline
 
 

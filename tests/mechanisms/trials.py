@@ -1,6 +1,6 @@
-"""Distributions of the number of runs K in private selection, and the law of the best of K draws, by their definitions.
+"""Private selection (the best of a random number K of runs) by its definition, as an independent check of dpcli's bounds.
 
-`TRIALS` are the distributions that tests of mechanisms and of sweeps go through.
+`TRIALS` are distributions of K for tests of mechanisms and of sweeps. `selected` gives the distribution of the best of K draws.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def generating(trials: Counts, x: np.ndarray) -> np.ndarray:
 
 
 def selected(trials: Counts, one: np.ndarray) -> np.ndarray:
-    """Return the law of the best of K draws from `one`, whose outcomes are ordered from the worst. The first entry is for K = 0."""
+    """Return the probabilities of the best of K draws from `one`, whose outcomes are ordered from the worst. The first is for K = 0."""
     below = np.concatenate(([0.0], np.cumsum(one)))
     below[-1] = 1.0
     return np.concatenate(([generating(trials, np.zeros(1))[0]], np.diff(generating(trials, below))))

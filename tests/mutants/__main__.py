@@ -28,7 +28,7 @@ from queue import SimpleQueue
 from typing import Literal
 
 from tests.mutants.operators import Mutant, mutants
-from tests.trees import nodes
+from tests.syntax_trees import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (

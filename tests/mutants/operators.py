@@ -123,5 +123,5 @@ def changes(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _text(node: ast.expr) -> bool:
-    """Whether a node is a text, so that + joins and % formats."""
+    """Return whether a node is a text, on which + and % do not compute numbers."""
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))

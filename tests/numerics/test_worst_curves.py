@@ -20,7 +20,7 @@ from dpcli.numerics.arrays import Array
 from dpcli.numerics.grid.choice_curve import _one_more, choice_curve
 from dpcli.numerics.grid.hockey_stick import symmetric_pair
 from dpcli.numerics.tails import log_deltas, single_log_delta
-from tests.choices import height, tree
+from tests.choice_trees import height, tree
 
 RANGES = (0.05, 0.4, 1.0, 3.0, 6.0)
 

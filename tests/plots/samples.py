@@ -1,4 +1,4 @@
-"""Pipelines for the tests of charts, which cost little to draw."""
+"""Pipelines for the tests of charts, whose charts are computed fast."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ releases = "outputs"
 
 
 def text(mechanism: str, delta: str = "1e-5", adjacency: str = "add-remove", more: str = "") -> bytes:
-    """A file with one mechanism called m."""
+    """Return a file with one mechanism, which is called m."""
     return (HEAD.format(delta=delta, adjacency=adjacency) + more + f'[[mechanism]]\nname = "m"\n{mechanism}\n').encode()
 
 
@@ -32,7 +32,7 @@ TWO = GAUSSIAN + b'[[mechanism]]\nname = "other"\ntype = "laplace"\nnoise_multip
 
 
 def pipeline(data: bytes) -> Pipeline:
-    """The pipeline in a file's bytes."""
+    """Return the pipeline in the content of a file."""
     return parse(data, "sample.toml")
 
 

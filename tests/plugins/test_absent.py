@@ -11,7 +11,7 @@ import pytest
 from dpcli.base.lazy import load
 from dpcli.base.registry import FOLDERS
 from tests.command import ROOT
-from tests.house import FEATURES
+from tests.layers import FEATURES
 
 REMOVED = [feature for feature in FEATURES if feature in FOLDERS]
 # What is run with a folder absent: the imports of that folder fail as if it were not there, before anything of dpcli is imported.

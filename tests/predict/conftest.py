@@ -1,4 +1,4 @@
-"""Fixtures that the tests of sessions share."""
+"""Fixtures that make tests of private prediction faster: shorter statements, and processes that are forked instead of started."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import pytest
 
 from dpcli.predict import shard_processes
 from dpcli.predict.documents import statements
-from tests.ledger.conftest import database, used_again
+from tests.ledger.conftest import database, shared_database
 
-__all__ = ("database", "used_again")
+__all__ = ("database", "shared_database")
 
-QUICK = "not long and not nightly"
-STARTED = ("test_one_change",)  # files about the processes themselves
+QUICK = "not long and not nightly"  # the marks of a quick run
+STARTED = ("test_one_change",)  # files that test the processes themselves, and so start them
 
 
 @pytest.fixture(autouse=True)
 def short_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the file's disclosure out of statements, which takes a second, but with `@pytest.mark.usefixtures("whole_statements")`."""
+    """Leave the disclosure, which takes a second, out of statements. A test with `usefixtures("whole_statements")` keeps it."""
     if "whole_statements" not in request.fixturenames:
         monkeypatch.setattr(statements, "disclosure_of", lambda priced, answers: "")
 
 
 @pytest.fixture
 def whole_statements() -> None:
-    """Leave statements as a user gets them."""
+    """Keep statements as a user gets them (`short_statements`)."""
 
 
 @pytest.fixture(scope="session")
 def forked_starts() -> Iterator[Any]:
-    """What starts warmed processes without their imports."""
+    """Return a replacement of the module `subprocess` that forks warmed processes (forked_starts.py)."""
     from tests.predict.forked_starts import forking
 
     with forking() as started:
@@ -40,6 +40,6 @@ def forked_starts() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def quick_starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a quick run, fork warmed processes; in a longer one each is a Python of its own, as it is for a user."""
+    """Fork warmed processes in a quick run. In longer runs each is a new Python process, as for a user."""
     if request.config.option.markexpr == QUICK and request.path.stem not in STARTED:
         monkeypatch.setattr(shard_processes, "subprocess", request.getfixturevalue("forked_starts"))

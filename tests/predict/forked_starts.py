@@ -1,7 +1,8 @@
-"""Warmed processes that are forked from one that has imported what each of them imports, where dpcli starts a Python for each of them.
+"""A faster way to start *warmed processes*, the processes of dpcli in which code of one private shard runs, for tests.
 
-A start takes longer than what most tests of sessions ask. Whatever a command does with the process, it does with this one: the process has
-the same arguments, environment, working directory, standard streams and lines, and seeds of its own.
+dpcli starts a new Python for each of them, which takes longer than most tests of sessions. Here they are forked from one process that has
+already imported what they import. A forked process has the same arguments, environment, working directory, standard streams and connections
+as a started one, and fresh random seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-# What they import: no library of an extra, which a user's code alone asks for.
+# What warmed processes import. Libraries of extras are left out, as only a user's code imports them.
 from dpcli.predict.models import ngram  # noqa: F401
 from dpcli.predict.pate import learners, teachers  # noqa: F401
 from dpcli.predict.pmixed import shard_models  # noqa: F401
@@ -31,7 +32,7 @@ from tests.command import ROOT
 
 
 class ForkedProcess:
-    """What is asked of a `subprocess.Popen`: to wait for the end."""
+    """A forked process with the part of `subprocess.Popen` that dpcli uses."""
 
     def __init__(self, line: Connection) -> None:
         self._line = line
@@ -45,7 +46,7 @@ class ForkedProcess:
 
 @contextmanager
 def forking() -> Iterator[SimpleNamespace]:
-    """Yield what stands in for the module `subprocess`, until the end of the block."""
+    """Yield a replacement of the module `subprocess` that forks processes, for use within this context."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         code = f"from tests.predict.forked_starts import serve; serve({theirs.fileno()})"
@@ -68,7 +69,7 @@ def forking() -> Iterator[SimpleNamespace]:
 
 
 def serve(descriptor: int) -> None:
-    """Fork a process for each three descriptors that arrive."""
+    """Fork a process for each message with three descriptors: the connection of the process, its output, and a line to the test."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as control:
@@ -84,15 +85,15 @@ def serve(descriptor: int) -> None:
 
 
 def _watch(line: int, output: int, answers: int) -> NoReturn:
-    """Fork the process, and say when it has ended."""
+    """Fork the process, and report its end to the test."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     answer = Connection(answers)
     try:
-        asked = answer.recv()
+        request = answer.recv()
         process = os.fork()
         if process == 0:
             answer.close()
-            _become(line, output, *asked)
+            _become(line, output, *request)
         os.close(line)
         os.waitpid(process, 0)
         answer.send(None)
@@ -101,7 +102,7 @@ def _watch(line: int, output: int, answers: int) -> NoReturn:
 
 
 def _become(line: int, output: int, folder: str, environment: dict[str, str], path: list[str]) -> Any:
-    """Do as a Python that was just started."""
+    """Give this process the state of a Python that was just started, and run it as a warmed process."""
     nowhere = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nowhere, 0), (output, 1), (output, 2)):
         os.dup2(source, target)

@@ -75,6 +75,6 @@ class Wide(ByteVocabulary):
 
 
 def written(folder: Path) -> str:
-    """The text of the file, whose module is written into the folder."""
+    """Write the module into the folder, and return the text of the pipeline file."""
     (folder / "notes.py").write_text(NOTES)
     return FILE

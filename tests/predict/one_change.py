@@ -1,4 +1,9 @@
-"""Learners that draw from every shared generator, more often the more they learn from, and what each leaves of its shards."""
+"""Learners that use shared random generators and files, for tests that one changed record changes the output of its own shard alone.
+
+A user's learner may draw from a generator that all shards share, and more often for more records. If shards ran one after the other in one
+process, a record of the first shard would then change all later ones. Each learner (LEARNERS) fits all shards of a small plan, with or
+without one more record in the first shard, and returns the output of each shard.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +26,14 @@ from tests.predict.samples import GNMAX, written
 
 SEEDS = "random.seed(0); np.random.seed(0)"
 TORCH = "torch.manual_seed(0)"
-# Where a user's code seeds: as its module is imported, where the public model is built or what learns is called, or nowhere.
+# Where a user's code seeds its generators: when its module is imported, when a model is built or a learner is called, or nowhere.
 HABITS = ("module", "build", "none")
 
 SHARED = """
 import os, random
 from pathlib import Path
 import numpy as np
-from tests.predict.leaving import leave
+from tests.predict.leftovers import leave
 IMPORT
 np.savez("open.npz", a=np.arange(5000.0), b=np.arange(7.0))
 handles = [os.open("open.npz", os.O_RDONLY) for _ in range(2)]  # which nobody closes
@@ -117,16 +122,16 @@ def user_code(body: str, habit: str, torch: bool) -> str:
 
 
 def newcomer(name: str, kind: Callable[[str], str | int] = str) -> str:
-    """Return a name in the first of six shards, after which the others come."""
+    """Return the name of a unit that is assigned to the first of six shards."""
     return next(one for one in map(name.format, range(1000, 2000)) if shard_of(kind(one), 6) == 0)
 
 
 def of_pate(folder: Path, habit: str, changed: bool, model: str = "own_code:learn", torch: bool = True) -> list[bytes]:
-    """Return what each teacher says."""
+    """Return the votes of each teacher of PATE."""
     (folder / "own_code.py").write_text(user_code(PATE, habit, torch))
     random = np.random.default_rng(0)
     inputs, labels, home = random.normal(size=(60, 2)), random.integers(0, 3, 60), np.arange(60) % 6
-    if changed:  # of the first shard, after which the others come
+    if changed:  # one more record in the first shard
         inputs, labels, home = np.vstack((inputs, [[9.0, 9.0]])), np.append(labels, 0), np.append(home, 0)
     np.savez(folder / "private.npz", inputs=inputs, labels=labels, home=home)
     np.savez(folder / "public.npz", inputs=random.normal(size=(40, 2)))
@@ -140,7 +145,7 @@ def of_pate(folder: Path, habit: str, changed: bool, model: str = "own_code:lear
 def of_members(
     folder: Path, code: str, changed: bool, more: str = 'model = "own_code:model"', tokenizer: str = "bytes"
 ) -> PmixedPlan:
-    """A plan whose models are fitted."""
+    """Return a plan of PMixED whose models have been fitted."""
     texts = sentences(60, 2, 5)
     (folder / "texts").write_text("\n".join([*texts, *([newcomer("w1 w2 w3 {}")] if changed else [])]))
     (folder / "own_code.py").write_text(code)
@@ -158,7 +163,7 @@ def _of_pmixed(folder: Path, code: str, more: str, changed: bool) -> list[bytes]
 
 
 def of_pmixed(folder: Path, habit: str, changed: bool, torch: bool = True) -> list[bytes]:
-    """Models of the user's own."""
+    """Return the models of PMixED, which the user's own code fits."""
     return _of_pmixed(folder, user_code(PMIXED, habit, torch), 'model = "own_code:model"', changed)
 
 
@@ -180,7 +185,7 @@ def of_adapters(folder: Path, habit: str, changed: bool) -> list[bytes]:
 
 
 def of_prompt(folder: Path, habit: str, changed: bool) -> list[bytes]:
-    """The labels that each teacher gives."""
+    """Return the labels of each teacher whose private examples stand in a prompt."""
     from dpcli.predict.prompt.prompt_teachers import PromptTeachers
 
     rows = [(f"text {n}", ["no", "yes"][n % 2], n // 2) for n in range(40)]

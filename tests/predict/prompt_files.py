@@ -70,6 +70,6 @@ def labeller(prompt):
 
 
 def written(folder: Path) -> str:
-    """The text of the file, whose module is written into the folder."""
+    """Write the module into the folder, and return the text of the pipeline file."""
     (folder / "stub.py").write_text(STUB)
     return FILE

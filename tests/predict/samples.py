@@ -1,4 +1,4 @@
-"""A file whose votes stand next to it, and votes that stand in a file of reference values by a recipe."""
+"""Pipeline files with [pate] whose votes are in a file, and votes by the recipe that the reference values in vectors/pate.json use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ GRID = np.concatenate((np.arange(2, 101, 0.5), np.logspace(np.log10(100), np.log
 
 
 def votes(count: int, classes: int, teachers: int, agreement: list[float]) -> np.ndarray:
-    """Query i: a share agreement[i] of the teachers for label i, the rest evenly; counts by largest remainders."""
+    """Return the votes on each query: a share agreement[i] of the teachers votes for label i, and the rest is spread evenly.
+
+    Counts are rounded by the largest remainders. `agreement` and the labels begin again when they are used up.
+    """
     result = np.empty((count, classes), dtype=np.int64)
     for i in range(count):
         agreed = agreement[i % len(agreement)]
@@ -72,14 +75,14 @@ def counts(queries: int = 60) -> np.ndarray:
 
 
 def saved(folder: Path, table: Any = None) -> Path:
-    """The votes as votes.npy."""
+    """Write votes to votes.npy, and return its path."""
     path = folder / "votes.npy"
     np.save(path, counts() if table is None else table)
     return path
 
 
 def working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, *modules: str) -> Path:
-    """Make a folder the current one, where the user's modules are, of which none was imported yet."""
+    """Make a folder the working directory and the first place for imports, and forget modules of these names."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     for module in modules:
@@ -88,5 +91,5 @@ def working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, *modules: str)
 
 
 def new_ledger(folder: Path, epsilon: float) -> None:
-    """Open ledger.db for the dataset d of users, in zCDP."""
+    """Make ledger.db with the filter zcdp, for the dataset d with users as units."""
     init(str(folder / "ledger.db"), "d", LedgerTerms("user", "add-remove", epsilon, 1e-6, filter="zcdp")).close()

@@ -22,7 +22,7 @@ from dpcli.predict.pate.teachers import TeacherWork
 from dpcli.predict.pmixed.model_ensemble import ensemble
 from dpcli.predict.shard_processes import ShardProcesses
 from tests.ledger.spenders import started
-from tests.predict.leaving import ROW, left
+from tests.predict.leftovers import ROW, left
 from tests.predict.one_change import HABITS, LEARNERS, OWN_LEARNERS, of_members, of_pate, of_pmixed
 from tests.predict.pmixed.pmixed_files import HEAD
 from tests.predict.samples import working_folder
@@ -342,7 +342,7 @@ ENDS = {
 LEARNS = """
 import os, time
 import numpy as np
-from tests.predict.leaving import leave
+from tests.predict.leftovers import leave
 class Said:
     def predict(self, inputs):
         return np.zeros(len(inputs))

@@ -1,4 +1,8 @@
-"""What is claimed of a statement, and what is true of a use that it does not cover."""
+"""Helpers for tests that a premise is needed: the delta that dpcli claims, and the true delta of a use that breaks a premise.
+
+A *premise* is an assumption under which a mechanism's bounds hold. A *reference* is an entry of a file with the releases that it allows
+(dpcli/exam/enumeration), whose delta is enumerated.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ ADJACENCIES = ("add-remove", "zero-out", "replace-one")
 
 
 def references(kind: str) -> Iterator[Reference]:
-    """Those that can be priced: post-processing, which releases nothing, is a reference of its own."""
+    """Yield the references of a mechanism type."""
     return (reference for reference in REFERENCES if reference.type == kind)
 
 
 def prices(
     reference: Reference, scheme: str = "none", draws: WayOfSampling = PLAIN
 ) -> Iterator[tuple[Situation, tuple[float, ...]]]:
-    """Each adjacency that the statement allows, with the deltas that are claimed at EPSILONS."""
+    """Yield each adjacency that the entry allows, as a situation, with the claimed deltas at EPSILONS."""
     for adjacency in ADJACENCIES:
         situation = Situation(adjacency, draws)
         with suppress(InputError):
@@ -32,10 +36,10 @@ def prices(
 
 
 def laws(release: Release, situation: Situation, changing: int = 1) -> tuple[Array, Array]:
-    """What one pass releases on two datasets of which so many records change."""
+    """Return the probabilities of the outcomes of one pass on two datasets that differ in `changing` records."""
     return pair(situation.draws, release, datasets(situation.adjacency, changing, situation.draws))
 
 
 def exceeds(p: Array, q: Array, claims: tuple[float, ...], passes: int = 1) -> bool:
-    """Whether delta is above what is claimed, by more than cells and rounding make."""
+    """Return whether the true delta is above a claim by more than the division into cells and rounding explain."""
     return any(hockey_stick(p, q, epsilon, passes) > 1.02 * claim + 1e-9 for epsilon, claim in zip(EPSILONS, claims, strict=True))

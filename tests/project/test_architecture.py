@@ -17,7 +17,7 @@ from dpcli.accountants.plugin import SETTLING
 from dpcli.base import registry
 from dpcli.ledger.plugin import FILTERS
 from tests.command import ROOT
-from tests.house import FEATURES, FLOOR
+from tests.layers import FEATURES, LAYER_OF
 
 PACKAGE = ROOT / "dpcli"
 
@@ -54,7 +54,7 @@ def room_of(name: str) -> str:
     """The room of a module: its folder, or the folder in it that has a floor of its own; "" of the package itself."""
     parts = name.split(".")
     inner = ".".join(parts[1:3])
-    return inner if inner in FLOOR or inner in FEATURES else parts[1] if len(parts) > 1 else ""
+    return inner if inner in LAYER_OF or inner in FEATURES else parts[1] if len(parts) > 1 else ""
 
 
 @cache
@@ -87,9 +87,9 @@ def named(text: str) -> Iterator[str]:
 
 def may(own: str, to: str) -> bool:
     """Whether one room may name another."""
-    if own in FLOOR:
-        return to in FLOOR and FLOOR[to] < FLOOR[own]
-    return to in FLOOR or to in FEATURES[own]
+    if own in LAYER_OF:
+        return to in LAYER_OF and LAYER_OF[to] < LAYER_OF[own]
+    return to in LAYER_OF or to in FEATURES[own]
 
 
 def upwards(files: Sources) -> list[str]:
@@ -98,16 +98,16 @@ def upwards(files: Sources) -> list[str]:
     return [
         f"{name} names {each}"
         for name, text in files.items()
-        if name not in ("dpcli.__init__", "dpcli.__main__") and (own := rooms[name]) in {*FLOOR, *FEATURES}
+        if name not in ("dpcli.__init__", "dpcli.__main__") and (own := rooms[name]) in {*LAYER_OF, *FEATURES}
         for each in named(text)
-        if each.startswith("dpcli.") and (to := room_of(each)) in {*FLOOR, *FEATURES} and to != own and not may(own, to)
+        if each.startswith("dpcli.") and (to := room_of(each)) in {*LAYER_OF, *FEATURES} and to != own and not may(own, to)
         if not (name.endswith(".plugin") and each.split(".")[1] == name.split(".")[1])
     ]
 
 
 def homeless(files: Sources) -> list[str]:
     """Modules in no room of the core and in no feature."""
-    return [name for name in files if room_of(name) not in {*FLOOR, *FEATURES, "__init__", "__main__", "file"}]
+    return [name for name in files if room_of(name) not in {*LAYER_OF, *FEATURES, "__init__", "__main__", "file"}]
 
 
 def relative(files: Sources) -> list[str]:

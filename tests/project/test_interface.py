@@ -31,7 +31,7 @@ from tests import json_documents
 from tests.command import ROOT
 from tests.command import dpcli as run
 from tests.json_documents import definition, faults, widened
-from tests.trees import tree
+from tests.syntax_trees import tree
 
 PLACE = ROOT / ".github" / "docs" / "interface.txt"
 

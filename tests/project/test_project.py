@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 import dpcli
 from tests.command import ROOT
-from tests.trees import nodes
+from tests.syntax_trees import nodes
 
 
 def test_hooks_before_a_commit_are_what_ci_runs_besides_the_tests() -> None:

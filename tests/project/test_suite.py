@@ -17,8 +17,8 @@ import pytest
 
 from tests.cases import of_each, require_each
 from tests.command import ROOT
-from tests.conftest import serves
-from tests.trees import nodes, tree
+from tests.conftest import is_usable
+from tests.syntax_trees import nodes, tree
 
 TESTS = ROOT / "tests"
 PATIENT = 30.0  # seconds: a busy machine may need as many for what takes one alone
@@ -259,7 +259,7 @@ def test_temporary_files_are_where_there_is_room_and_programs_may_run(tmp_path: 
     def holds(gigabytes: int, flags: int) -> bool:
         blocks = gigabytes << 18  # of 4 KiB
         monkeypatch.setattr(os, "statvfs", lambda folder: os.statvfs_result((4096, 4096, *[blocks] * 6, flags, 255)))
-        return serves(tmp_path)
+        return is_usable(tmp_path)
 
     assert (holds(5, os.ST_NOSUID), holds(3, 0), holds(5, os.ST_NOSUID | os.ST_NOEXEC)) == (True, False, False)
-    assert not serves(tmp_path / "absent")
+    assert not is_usable(tmp_path / "absent")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import ROOT
-from tests.words import faults, shared_names
+from tests.wording import faults, shared_names
 
 PACKAGE = sorted((ROOT / "dpcli").rglob("*.py"))
 

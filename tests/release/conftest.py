@@ -1,4 +1,4 @@
-"""Fixtures of the three engines, each the real one."""
+"""Fixtures of the engines that answer queries (PostgreSQL, Spark and DuckDB). They are the real engines."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.ledger.postgres.cluster import Cluster
 
 @pytest.fixture(scope="session")
 def release_cluster(cluster: Cluster) -> Cluster:
-    """The server that all tests share."""
+    """Return the PostgreSQL server that all tests share."""
     return cluster
 
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
-    """One JVM for all tests: the engine finds the session that is there."""
+    """Start one Spark session for all tests. dpcli uses a session that already runs."""
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'dpcli[spark]'")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java, and none is installed: apt-get install default-jre-headless")
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # it lives for a minute
+    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts faster
     session = builder.config("spark.sql.shuffle.partitions", "4").config("spark.driver.host", "127.0.0.1").getOrCreate()
     yield session
     session.stop()
@@ -35,7 +35,7 @@ def spark_session() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """DuckDB, of which a test says what its table is."""
+    """Open DuckDB with a table that tests replace."""
     from dpcli.release.data_source import Column, Source
     from dpcli.release.engines.duckdb_engine import DuckDB
     from dpcli.release.engines.source_engine import open_source

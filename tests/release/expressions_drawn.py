@@ -1,4 +1,4 @@
-"""Random expressions, each as SQL and as a function of a row in plain Python."""
+"""Random SQL expressions, each with its meaning as a Python function of a row, for tests of the engines."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Drawn:
 
 
 def rows(draw: random.Random, count: int) -> list[dict[str, Any]]:
-    """Of hostile values; id tells them apart."""
+    """Draw rows of hostile values, each with its own id."""
     return [{"id": number, **{name: draw.choice(VALUES[kind]) for name, kind in TYPES.items()}} for number in range(count)]
 
 
@@ -109,7 +109,7 @@ def expression(draw: random.Random, kind: str, depth: int) -> Drawn:
 
 
 def chosen(draw: random.Random, depth: int, kind: str) -> Drawn:
-    """A case, coalesce or nullif. Of numbers one may be whole, and the result is a decimal."""
+    """Draw a case, coalesce or nullif. One of two numbers may be whole, and the result is then a decimal."""
     mixed = kind == "decimal" and draw.random() < 0.5
     values = [expression(draw, kind, depth - 1), expression(draw, "integer" if mixed else kind, depth - 1)]
     left, right = values
@@ -161,7 +161,7 @@ def literal(value: Any) -> str:
 
 
 def strict(function: Callable[..., Any], *operands: Drawn) -> Callable[[Row], Any]:
-    """None where an operand is."""
+    """Return an expression whose value is None if an operand is None."""
 
     def value(row: Row) -> Any:
         found = [operand.value(row) for operand in operands]
@@ -198,7 +198,7 @@ def whole(draw: random.Random, depth: int) -> Drawn:
 def cast(
     draw: random.Random, depth: int, kinds: list[str], to: str, ways: Mapping[str, Callable[[Any], Any]], other: Any = int
 ) -> Drawn:
-    """A cast from one of some kinds, by its own way or by `other`."""
+    """Draw a cast from one of several types, with the meaning that `ways` gives for the type, or else `other`."""
     kind = draw.choice(kinds)
     own, word = expression(draw, kind, depth - 1), draw.choice(["cast", "try_cast"])
     return Drawn(f"{word}({own.sql} as {to})", strict(ways.get(kind, other), own))
@@ -219,7 +219,7 @@ def truth_of_text(value: str) -> bool | None:
 
 
 def day_of_text(value: str) -> datetime.date | None:
-    """The first ten characters as a date, where the end or the time of day follows."""
+    """Return the first ten characters as a date, if nothing or a time of day follows them."""
     trimmed = value.strip(" ")
     if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", trimmed[:10]) or trimmed[10:11] not in ("", "T", " "):
         return None
@@ -230,7 +230,7 @@ def day_of_text(value: str) -> datetime.date | None:
 
 
 def extreme(draw: random.Random, depth: int, kind: str) -> Drawn:
-    """The least or greatest of what is not null."""
+    """Draw the least or the greatest of several values, of which null ones do not count."""
     way, function = draw.choice([("least", min), ("greatest", max)])
     other = draw.choice(["integer", kind]) if kind == "decimal" else kind
     operands = [expression(draw, kind, depth - 1), expression(draw, other, depth - 1)]
@@ -247,7 +247,7 @@ def fitting(value: int | None) -> int | None:
 
 
 def away_from_zero(value: float) -> int:
-    """The nearest integer, exactly; of two, that further from 0."""
+    """Return the nearest integer, computed exactly. Of two, it is the one further from 0."""
     size = math.floor(abs(Fraction(value)) + Fraction(1, 2))
     return -size if value < 0 else size
 
@@ -399,7 +399,7 @@ def ordered_or_none(value: Any, ordered: Callable[[Any], Any]) -> Any:
 
 
 def between(value: Any, least: Any, most: Any) -> bool | None:
-    """value >= least AND value <= most, with SQL's unknown."""
+    """Return value >= least AND value <= most in SQL's logic, in which None is unknown."""
     above = None if value is None or least is None else value >= least
     below = None if value is None or most is None else value <= most
     return connected("and", above, below)

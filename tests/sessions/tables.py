@@ -1,4 +1,4 @@
-"""Tables of private data in every form that commands read, and pipeline files of commands that read one, for tests."""
+"""Tables of private data in each format that commands read, and pipeline files of commands that read such a table."""
 
 from __future__ import annotations
 

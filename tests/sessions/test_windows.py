@@ -28,12 +28,12 @@ from dpcli.sweep.worker import Job, perform
 from tests.cli.commands import commands
 from tests.command import Result, dpcli
 from tests.inline import text_of
-from tests.ledger.conftest import Place, database, place, used_again  # noqa: F401
+from tests.ledger.conftest import Place, database, place, shared_database  # noqa: F401
 from tests.ledger.filters.families import FAMILIES, family
 from tests.predict import generate_files, prompt_files, samples
 from tests.predict.pmixed import pmixed_files
 from tests.release.tables.files import COLUMNS, document
-from tests.sweep.pretended import InOneProcess, pretended
+from tests.sweep.fake_runs import InOneProcess, fake_runs
 from tests.sweep.samples import HEAD, PRIVATE, PUBLIC, TRAIN
 
 Words = tuple[str, ...]
@@ -171,7 +171,7 @@ def begun(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
         monkeypatch.delitem(__import__("sys").modules, name, raising=False)
     monkeypatch.setattr(sweeping, "Pool", InOneProcess)
     InOneProcess.done = []
-    InOneProcess.work = staticmethod(pretended(lambda job: 0.5))  # type: ignore[assignment]
+    InOneProcess.work = staticmethod(fake_runs(lambda job: 0.5))  # type: ignore[assignment]
 
     def made(words: Words) -> Asked:
         scenario = SCENARIOS[words]

@@ -1,4 +1,4 @@
-"""What most sweeps of these tests solve for is the same noise of the same few files: it is solved for once."""
+"""A cache of training plans for the tests of sweeps. A plan solves for the noise of its target epsilon, mostly for the same few files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _solved: dict[tuple[str, bytes], TrainingPlan] = {}
 
 
 @pytest.fixture(autouse=True)
-def _noise_solved_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _plans_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     plan_of = plans.plan_of
 
-    def once(path: str, data: bytes) -> TrainingPlan:
+    def cached_plan_of(path: str, data: bytes) -> TrainingPlan:
         key = ("" if b'"digits"' in data else os.path.dirname(path), data)
         if key not in _solved:
             _solved[key] = plan_of(path, data)
         return replace(_solved[key], path=path)
 
-    monkeypatch.setattr(plans, "plan_of", once)
+    monkeypatch.setattr(plans, "plan_of", cached_plan_of)

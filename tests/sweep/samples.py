@@ -1,4 +1,4 @@
-"""Small files with a [sweep]."""
+"""Small pipeline files with a [sweep] table, and the parts of which they consist."""
 
 from __future__ import annotations
 

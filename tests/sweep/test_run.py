@@ -34,7 +34,7 @@ from dpcli.sweep.sweep_runs import Pool, measure
 from dpcli.sweep.worker import RESULT, SCHEMA, Job, JobAnswer, saved_answers
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.sweep.pretended import InOneProcess, pretended
+from tests.sweep.fake_runs import InOneProcess, fake_runs
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PUBLIC, SWEEP
 from tests.waiting import PATIENCE, until
 
@@ -43,7 +43,7 @@ from tests.waiting import PATIENCE, until
 def pool(monkeypatch: pytest.MonkeyPatch) -> type[InOneProcess]:
     monkeypatch.setattr(sweep_runs, "Pool", InOneProcess)
     InOneProcess.done = []
-    InOneProcess.work = staticmethod(pretended(lambda job: 0.5))  # type: ignore[assignment]
+    InOneProcess.work = staticmethod(fake_runs(lambda job: 0.5))  # type: ignore[assignment]
     return InOneProcess
 
 
@@ -133,7 +133,7 @@ def test_other_labels_from_the_same_function_are_another_run(tmp_path: Path, poo
 
 
 def test_a_run_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path, pool: type[InOneProcess]) -> None:
-    good = pretended(lambda job: 0.5)
+    good = fake_runs(lambda job: 0.5)
 
     def work(job: Job) -> JobAnswer:
         return JobAnswer({}, "no such luck") if "learning_rate = 0.25" in job.text and job.folder.endswith("/2") else good(job)
@@ -185,7 +185,7 @@ def test_each_run_is_charged_before_it_starts(tmp_path: Path, pool: type[InOnePr
 
     def work(job: Job) -> JobAnswer:
         assert books.state().runs[job.charge].status == "started"
-        return pretended(lambda job: 0.5)(job)
+        return fake_runs(lambda job: 0.5)(job)
 
     pool.work = staticmethod(work)  # type: ignore[assignment]
     swept(plan, ledger=books)

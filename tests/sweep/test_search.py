@@ -28,7 +28,7 @@ from dpcli.sweep.sweep_trials import draw_count, draw_settings
 from dpcli.sweep.worker import RESULT, RUN_FOLDER, Job, JobAnswer
 from tests.command import dpcli
 from tests.mechanisms.trials import Counts
-from tests.sweep.pretended import InOneProcess, pretended
+from tests.sweep.fake_runs import InOneProcess, fake_runs
 from tests.sweep.samples import CUSTOM, PRIVATE, TRAIN
 
 DISTRIBUTIONS = [
@@ -132,7 +132,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> type[InOneProcess]:
     monkeypatch.setattr(private_search, "Pool", InOneProcess)
     monkeypatch.setattr(private_search, "draw_settings", lambda trials, settings: [1, 0, 1])
     InOneProcess.done = []
-    InOneProcess.work = staticmethod(pretended(lambda job: {"1": 0.3, "2": 0.8, "3": 0.6}[Path(job.folder).name]))  # type: ignore[assignment]
+    InOneProcess.work = staticmethod(fake_runs(lambda job: {"1": 0.3, "2": 0.8, "3": 0.6}[Path(job.folder).name]))  # type: ignore[assignment]
     return InOneProcess
 
 
@@ -166,7 +166,7 @@ LOWER = PRIVATE.replace(TRAIN, CUSTOM).replace("[sweep]", '[sweep]\nbetter = "lo
 def test_the_lowest_is_the_best_where_the_file_says_so(tmp_path: Path, pool: type[InOneProcess]) -> None:
     """A name that nobody has a list with: the file decides, and its decision is a part of the search that was begun."""
     values = {"1": 0.3, "2": 0.8, "3": 0.6}
-    pool.work = staticmethod(pretended(lambda job: values[Path(job.folder).name], lambda job: "nll"))  # type: ignore[assignment]
+    pool.work = staticmethod(fake_runs(lambda job: values[Path(job.folder).name], lambda job: "nll"))  # type: ignore[assignment]
     plan = planned(tmp_path, LOWER)
     found = search(plan, 1, None)
     assert (found.metric, found.value, found.variant) == ("nll", 0.3, plan.variants[1])
@@ -177,7 +177,7 @@ def test_the_lowest_is_the_best_where_the_file_says_so(tmp_path: Path, pool: typ
 @pytest.mark.long
 def test_trials_with_different_metrics_are_not_compared(tmp_path: Path, pool: type[InOneProcess]) -> None:
     names = {"1": "nll", "2": "nll", "3": "accuracy"}
-    pool.work = staticmethod(pretended(lambda job: 0.5, lambda job: names[Path(job.folder).name]))  # type: ignore[assignment]
+    pool.work = staticmethod(fake_runs(lambda job: 0.5, lambda job: names[Path(job.folder).name]))  # type: ignore[assignment]
     found = search(planned(tmp_path, LOWER), 1, None)
     assert found.failures == ("expected trials with the same first metric, found several",)
     assert (found.value, found.variant) == (None, None)

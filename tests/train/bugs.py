@@ -1,4 +1,8 @@
-"""Bugs of training that have happened elsewhere, as functions that plant them, each with the check of a replay that must find it."""
+"""Bugs of private training that occurred in other programs, each as a function that plants it by monkeypatching.
+
+BUGS names, for each bug, the check of a replay (`dpcli audit`) that must find it, and the entry of the training file for which it is
+planted.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ def no_clip(patch: pytest.MonkeyPatch) -> None:
 
 
 def clip_per_batch(patch: pytest.MonkeyPatch) -> None:
-    """The sum is clipped, and not each record's gradient: every record then moves all the others'."""
+    """Clip the sum and not each record's gradient, so that a record changes the contribution of all others."""
     real = sums.clipped_sums
 
     def clipped(parts, clip, parameters) -> Sums:
@@ -55,10 +59,10 @@ def clip_per_batch(patch: pytest.MonkeyPatch) -> None:
             def factors(self, norms):
                 return torch.ones_like(norms)
 
-        found = real(parts, Unclipped(1e9), parameters)
-        length = sum(float(value.square().sum()) for value in found.gradients.values()) ** 0.5
+        unclipped = real(parts, Unclipped(1e9), parameters)
+        length = sum(float(value.square().sum()) for value in unclipped.gradients.values()) ** 0.5
         scale = 3.0 * clip.bound / max(length, 1e-9)
-        return Sums({name: value * scale for name, value in found.gradients.items()}, found.norms, found.finite)
+        return Sums({name: value * scale for name, value in unclipped.gradients.items()}, unclipped.norms, unclipped.finite)
 
     patch.setattr("dpcli.train.engine.per_example.clipped_sums", clipped)
 
@@ -97,7 +101,7 @@ def drawn_twice_as_often(patch: pytest.MonkeyPatch) -> None:
 
 
 def drawn_more_often(patch: pytest.MonkeyPatch) -> None:
-    """Each record of a batch brings another one with probability 0.3."""
+    """Add another record to the batch for each of its records, with probability 0.3."""
     real, chance = prepare.sampler, np.random.default_rng(fresh_random().getrandbits(32))
 
     def sampler(scheme, size, stream, count):
@@ -109,7 +113,7 @@ def drawn_more_often(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_by_batch(patch: pytest.MonkeyPatch) -> None:
-    """Noise for the mean of the records that were drawn, added to their sum over the expected number."""
+    """Scale the noise by the number of records drawn, over the expected number."""
     drawn, backward = [1], loop.Trainer.backward
     real = Independent.next
 
@@ -122,7 +126,7 @@ def noise_by_batch(patch: pytest.MonkeyPatch) -> None:
 
 
 def changed(change: Callable[[str, torch.Tensor, int], torch.Tensor]) -> Callable[[pytest.MonkeyPatch], None]:
-    """By the tensor's name, its noise of standard deviation 1, and how many steps were before."""
+    """Return a bug that changes noise of standard deviation 1, by a function of the tensor's name, the noise and the number of the step."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         real, steps = Independent.next, {}

@@ -1,6 +1,7 @@
-"""Fixtures of all tests of training: one thread, a folder of the test's own, and results that most runs would compute again.
+"""Fixtures of all tests of training: one thread, an empty folder for each test, and caches of slow results.
 
-The digits are read once, and the isolation of the same program is checked once.
+The data set of digits is read once. *Isolation* is the check that a model does not mix the records of a batch; it follows the program,
+which is the model with its loss, through one step. The result for an equal program is cached.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _of_configurations: dict[Key, Program] = {}
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
-    """Several tests may run at once, and sums on several threads may round differently."""
+    """Use one thread, as several tests may run at once, and sums on several threads may round differently."""
     import torch
 
     torch.set_num_threads(1)
@@ -31,14 +32,14 @@ def _one_thread() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder of the test, which is empty."""
+    """Make an empty folder the working directory, and return it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _digits_read_once() -> Iterator[None]:
-    """Nobody writes into what was read: it is copied into another number format first."""
+    """Read the digits once for all tests. This is safe, as dpcli copies them before it changes them."""
     from dpcli.train.tasks import array_files as arrays
 
     read = cache(arrays.digits)
@@ -48,8 +49,8 @@ def _digits_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _tasks_followed_once(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Programs of dpcli's own tasks are followed once, but where the engine or the isolation is what is tested."""
+def _isolation_of_tasks_cached(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Cache the isolation of programs of dpcli's own tasks, except in tests of the engine or of the isolation."""
     if request.path.parent.name == "engine" or "isolation" in request.path.name:
         yield
         return
@@ -59,41 +60,43 @@ def _tasks_followed_once(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def followed_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what comes after the isolation: the one program of a test is followed once, however many engines are made of it, and
-    that of a `configuration` once in all tests that ask for this."""
+    """Check the isolation of the test's only program once, however many engines the test makes of it.
+
+    The result for a parameter `configuration` or `name` is shared by all tests that use this fixture. It is for tests of later stages.
+    """
     from dpcli.train.engine import opacus, per_example
     from dpcli.train.isolation.rehearsal import check_isolation
 
     params = getattr(getattr(request.node, "callspec", None), "params", {})
     configuration: Any = params.get("configuration")
     of = (request.path.name, params["name"]) if "name" in params else getattr(configuration, "name", None)
-    found: dict[Key, Program] = {} if of is None else _of_configurations
+    programs: dict[Key, Program] = {} if of is None else _of_configurations
 
     def once(model: Any, loss: Any, draw: Any) -> Program:
         key = (of, next(model.parameters()).dtype, model.training)
-        if key not in found:
-            found[key] = check_isolation(model, loss, draw)
-        return found[key]
+        if key not in programs:
+            programs[key] = check_isolation(model, loss, draw)
+        return programs[key]
 
     monkeypatch.setattr(per_example, "check_isolation", once)
     monkeypatch.setattr(opacus, "check_isolation", once)
 
 
-OURS = ("torch", "dpcli", "transformers", "peft")
+CACHEABLE = ("torch", "dpcli", "transformers", "peft")  # packages whose programs are the same in every test
 
-_found: dict[Any, tuple[Program, tuple[int, ...]]] = {}
+_programs: dict[Any, tuple[Program, tuple[int, ...]]] = {}
 
 
 def key(model: Any, loss: Any, draw: Callable[[int], Any]) -> tuple[object, ...] | None:
-    """What a program is: None where some of it is the user's or a test's, of which nothing is remembered."""
+    """Return the key of a program in the cache; None if a part of it is a user's or a test's code, which is not cached."""
     from torch.utils._pytree import tree_leaves
 
     given = ()
     while isinstance(loss, partial):
         given, loss = (*given, repr(loss.args), repr(loss.keywords)), loss.func
     written = [getattr(loss, "__module__", ""), *(type(module).__module__ for module in model.modules())]
-    if any(module.partition(".")[0] not in OURS for module in written) or getattr(loss, "__closure__", ()) is not None:
-        return None  # a closure may hold a function of the user's
+    if any(module.partition(".")[0] not in CACHEABLE for module in written) or getattr(loss, "__closure__", ()) is not None:
+        return None  # a closure may contain a user's function
     parameters = tuple((name, p.shape, p.dtype, p.requires_grad) for name, p in model.named_parameters())
     leaves = tuple((leaf.shape[1:], leaf.dtype) for leaf in tree_leaves(draw(1)))
     return (
@@ -110,7 +113,7 @@ def key(model: Any, loss: Any, draw: Callable[[int], Any]) -> tuple[object, ...]
 
 @contextmanager
 def following_once() -> Iterator[None]:
-    """Inside, no such program is followed again; as many records are drawn as if it were, so that a seed means the same each time."""
+    """Cache the isolation of programs within this context. A cached check still draws its records, so that later draws do not change."""
     from dpcli.train.engine import per_example
 
     check_isolation = per_example.check_isolation
@@ -119,8 +122,8 @@ def following_once() -> Iterator[None]:
         program = key(model, loss, draw)
         if program is None:
             return check_isolation(model, loss, draw)
-        if program in _found:
-            answer, counts = _found[program]
+        if program in _programs:
+            answer, counts = _programs[program]
             for count in counts:
                 draw(count)
             return answer
@@ -131,7 +134,7 @@ def following_once() -> Iterator[None]:
             return draw(count)
 
         answer = check_isolation(model, loss, counted)
-        _found[program] = answer, tuple(drawn)
+        _programs[program] = answer, tuple(drawn)
         return answer
 
     with mock.patch.object(per_example, "check_isolation", once):

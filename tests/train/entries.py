@@ -1,4 +1,4 @@
-"""Parts of training files for many tests: heads, entries that training performs, [train] tables, and records of users."""
+"""Parts of training files, from which tests compose files: heads, [[mechanism]] entries, [train] tables, and a module with user records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small training file, ledgers that do and do not pay for it, and a way to stop its run."""
+"""A small training file, ledgers with and without enough budget for its run, and a report function that stops the run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ledger(folder: Path, epsilon: float = 3.0, order: float = 12.0, name: str = 
 
 
 def poor_ledger(folder: Path):
-    """A ledger that does not pay for the run."""
+    """Make a ledger whose budget is too small for the run."""
     return ledger(folder, 0.3, 60.0, "poor.db")
 
 

@@ -1,8 +1,7 @@
-"""Valid [train] tables of every task, and the schema that they follow."""
+"""Valid [train] tables of every task, and the JSON Schema of pipeline files."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.key_places import json_schema
 from dpcli.train.plan.settings import Train
 from dpcli.train.plugin import TASKS
+from tests.inline import toml
 
 Table = Mapping[str, Any]
 SCHEMA = Draft202012Validator(json_schema())
@@ -35,21 +35,15 @@ noise_multiplier = 2.0
 """
 BASE = {"learning_rate": 1.0, "clipping": {"norm": 1.0}}
 CLASSES: dict[str, type[Train]] = {task: load(target) for task, target in TASKS.items()}
-PLAIN = {  # what a task cannot do without
+PLAIN = {  # the required keys of each task
     task: {key: value for key, value in cls.examples[0].items() if members_of(cls)[key].required} for task, cls in CLASSES.items()
 }
 
 
 def table(task: str, extra: Table | None = None) -> str:
-    """A valid [train] of a task, with further keys, or others in place of its own."""
+    """Return a valid [train] table of a task, with some keys added or replaced."""
     return lines({"task": task, **PLAIN[task], **BASE, **(extra or {})})
 
 
 def lines(keys: Table) -> str:
     return "".join(f"{key} = {toml(value)}\n" for key, value in keys.items())
-
-
-def toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + " }"
-    return json.dumps(value)

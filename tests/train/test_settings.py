@@ -31,7 +31,8 @@ from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import require_each
 from tests.command import ROOT
-from tests.train.tables import BASE, CLASSES, HEAD, PLAIN, SCHEMA, Table, lines, table, toml
+from tests.inline import toml
+from tests.train.tables import BASE, CLASSES, HEAD, PLAIN, SCHEMA, Table, lines, table
 
 CLIPPING: dict[str, type[Clipping]] = {style: load(target) for style, target in STYLES.items()}
 

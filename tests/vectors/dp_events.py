@@ -16,7 +16,7 @@ RELATIONS = ("ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL")
 
 
 def events(d: Any) -> Iterator[Any]:
-    """One of each class that an accountant prices, and such trees as libraries and people make of them."""
+    """Return an event of each class that an accountant prices, and typical trees of events."""
     gaussian, laplace = d.GaussianDpEvent, d.LaplaceDpEvent
     yield gaussian(2.0)
     yield d.SelfComposedDpEvent(gaussian(4.5), 20)
@@ -47,7 +47,7 @@ def events(d: Any) -> Iterator[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A named tuple of the package as a table with the names of class and fields."""
+    """Return a named tuple of the package as a table with the names of its class and fields."""
     if hasattr(value, "_fields"):
         own = {name: plain(getattr(value, name)) for name in value._fields if name not in ("module_name", "class_name")}
         return {"type": value.class_name, **own}

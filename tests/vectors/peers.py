@@ -18,7 +18,7 @@ SIZES = [(60_000, 256), (50_000, 500), (1_000, 10), (100_000, 64), (4_096, 128)]
 
 
 def tf_privacy() -> Iterator[dict[str, Any]]:
-    """Flags of compute_dp_sgd_privacy, with epsilon of its PLD and its RDP accountant under both of its samplings."""
+    """Return flags of compute_dp_sgd_privacy, with the epsilons of its PLD and RDP accountants under both samplings."""
     vars(sys)["skip_tf_privacy_import"] = True  # it needs tensorflow for its optimizers alone
     from tensorflow_privacy.privacy.analysis import compute_dp_sgd_privacy_lib as lib
 
@@ -36,7 +36,7 @@ def tf_privacy() -> Iterator[dict[str, Any]]:
 
 
 def jax_privacy() -> Iterator[dict[str, Any]]:
-    """Fields of DPKerasConfig, with epsilon of its own accountant at the batch size that is stated."""
+    """Return fields of DPKerasConfig, with the epsilon of its own accountant at the stated batch size."""
     from jax_privacy import keras_api
     from jax_privacy.accounting import analysis
 
@@ -62,7 +62,7 @@ def jax_privacy() -> Iterator[dict[str, Any]]:
 
 
 def opendp() -> Iterator[dict[str, Any]]:
-    """Accountants of Contexts as opendp serialises them, with what they say of the loss at d_in."""
+    """Return accountants of Contexts as opendp serialises them, with the loss that they state at d_in."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib", "honest-but-curious")
@@ -92,7 +92,7 @@ def opendp() -> Iterator[dict[str, Any]]:
 
 
 def tumult() -> Iterator[dict[str, Any]]:
-    """Budgets and protected changes by the names of their classes and fields."""
+    """Return budgets and protected changes by the names of their classes and fields."""
     from tmlt.analytics.privacy_budget import ApproxDPBudget, PureDPBudget, RhoZCDPBudget
     from tmlt.analytics.protected_change import AddMaxRows, AddOneRow, AddRowsWithID
 

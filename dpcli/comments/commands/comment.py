@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpcli.comments.forge import Forge
     from dpcli.document.document import Document
 
-PRECEDENCE = (0, 1, 3, 2, 4)  # exit codes (dpcli explain exit-codes), each before those that matter more
+PRECEDENCE = (0, 1, 3, 2, 4)  # exit codes (dpcli explain exit-codes), from the one that matters least to the one that matters most
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "github": ("dpcli.comments.commands.comment:github", "Comment on a pull request of GitHub."),
     "gitlab": ("dpcli.comments.commands.comment:gitlab", "Comment on a merge request of GitLab."),
@@ -153,15 +153,15 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
 def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
     """Return the comment, and whether it is news, for which a first comment is written.
 
-    A refusal to judge is news, as an earlier comment might still show a pass.
+    An error that prevents any verdict is news, as an earlier comment might still show a pass.
     """
     from dpcli.comments.documents.comment import document, error_document, is_news
     from dpcli.document.document import reason
-    from dpcli.gate.gate_terms import checked_terms
+    from dpcli.gate.gate_terms import GateFlags, checked_terms
     from dpcli.gate.judge import gate
 
     try:
-        result = gate(files, checked_terms(**flags))
+        result = gate(files, checked_terms(GateFlags(**flags)))
     except InternalError:
         raise
     except DpcliError as error:

@@ -1,8 +1,10 @@
 """The document of a comment on a pull request, and the decision whether a first comment is worth writing (`is_news`).
 
-The document is the gate's own (gate/documents/gate.py) in another order: a comment may be too long for the forge, and its last rows are
-then left out, so what fails or changed comes first. A comment is news if a reviewer would want to know: something fails, rises, is new or
-gone, or promises less. If nothing is news, an existing comment is still updated, but none is started.
+commands/comment.py gives these functions the result of the gate (`Gated`), with a verdict on each file (`Judged`) and on each *sum*, the
+joint cost of the files that name one dataset (`JudgedSum`). The document is the gate's own (gate/documents/gate.py) in another order: a
+comment may be too long for the forge, and its last rows are then left out, so what fails or changed comes first. A comment is *news* if a
+reviewer would want to know: something fails, rises, is new or gone, or promises less than at its *base*, the earlier version. If nothing is
+news, an existing comment is still updated, but none is started.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Releases that add noise to a sum, and releases that randomise each record.
 
-A *release* maps the records of a sample, each a letter such as CHANGING (drawing_records.py), to the probability of each outcome.
-Continuous noise is divided into cells. The worst sum of a mechanism is not known beforehand, so `sums` yields several: records that do not
-change may push it up, down, or not at all. references.py chooses the functions for each mechanism type.
+references.py chooses the functions for each mechanism type; nothing here uses dpcli's own mechanisms. A *release* maps the records of a
+sample, each a letter such as CHANGING (drawing_records.py), to its *law*, the probability of each outcome. Continuous noise is divided into
+*cells*, each one outcome; as that hides some of the difference between two datasets, the enumerated delta errs downwards. The worst sum of
+a mechanism is not known beforehand, so `sums` yields several: records that do not change may push it up, down, or not at all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from scipy import stats
 from dpcli.exam.enumeration.drawing_records import BLANK, CHANGING, OTHER, REPLACING, Array, Records, Release, product
 
 Sum = Callable[[Records], float]
+NODES = 100  # nodes of the quadrature of a descent's law; more take longer and are more accurate
+MIXTURE_REACH = 12.0  # the cells of a mixture reach this many sigmas from 0, and two more cells have the rest of its law
 
 
 def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator[Sum]:
@@ -83,6 +86,7 @@ def cut_log_weights(scale: float, bound: int, x: Array) -> Array:
 def lattice(log_weight: Callable[[Array], Array], total: Sum, reach: int) -> Release:
     """Return the release of a sum plus noise on the integers, whose probabilities are proportional to exp(log_weight)."""
     support = np.arange(-reach, reach + 1.0)
+    # The norm covers four times the outcomes, so that the probability beyond `reach` is left out and not spread over the outcomes.
     norm = np.logaddexp.reduce(log_weight(np.arange(-4.0 * reach, 4.0 * reach + 1.0)))
     return lambda records: np.exp(log_weight(support - total(records)) - norm)
 
@@ -92,7 +96,7 @@ def descent(total: Sum, iterations: int, factor: float, sigma: float, width: flo
 
     The law before the last step is one on the nodes of a quadrature and on the ends of the interval, where models gather.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(100)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
     inner, weights = 0.5 * width * (nodes + 1.0), 0.5 * width * weights
     states = np.concatenate(([0.0], inner, [width]))
 
@@ -120,7 +124,7 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
         for drawn in itertools.product(range(len(shifts)), repeat=len(records)):
             weight = math.prod(weights[i] for i in drawn)
             centre = math.fsum(sign[r] * shifts[i] for r, i in zip(records, drawn, strict=True))
-            laws.append(weight * cells(normal(sigma), centre, -12.0 * sigma, 12.0 * sigma, count))
+            laws.append(weight * cells(normal(sigma), centre, -MIXTURE_REACH * sigma, MIXTURE_REACH * sigma, count))
         return np.asarray(sum(laws))
 
     return release

@@ -26,9 +26,9 @@ from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Poisson
 
-EPSILONS = (0.1, 0.9)
+EPSILONS = (0.1, 0.9)  # epsilons at which bounds on delta are compared; arbitrary
 BEYOND = 2.0  # a further epsilon, for questions.py; delta is then mainly the delta of the steps themselves
-SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group)
+SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group), as small as an enumeration can afford
 # Relative error of sums of many floating-point numbers. It also covers the mass of the tails beyond all cells, which adds to delta.
 ROUNDING = 1e-9
 
@@ -45,7 +45,7 @@ class Bracket:
     def holds(self, loss: float) -> bool:
         """Return whether the exact delta lies between the bounds. The cells may hide the share `loss` of delta."""
         below = self.lower is None or self.lower * (1.0 - loss) <= self.exact + ROUNDING
-        return below and self.exact <= self.upper * (1.0 + ROUNDING) + ROUNDING * 1e-3
+        return below and self.exact <= self.upper * (1.0 + ROUNDING) + ROUNDING * 1e-3  # the last term is for deltas near 0
 
 
 @dataclass(frozen=True, slots=True)

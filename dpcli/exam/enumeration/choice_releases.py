@@ -1,8 +1,9 @@
 """Releases of a choice: exponential mechanism, permute-and-flip, noisy maximum, above threshold, and selection among random trials.
 
-Candidates have scores, which the changing records move (`scores`; drawing_records.py explains the letters of records). Where scores have
-noise, the probability of a choice is an integral over the noise of one candidate, computed to about the rounding of doubles by
-`quadrature`.
+references.py uses these functions; nothing here uses dpcli's own mechanisms. A *release* maps the records of a sample, each a letter
+(drawing_records.py), to its *law*, the probability of each outcome. Candidates have scores, which the changing records move (`scores`).
+Where scores have noise, the probability of a choice is an integral over the noise of one candidate, computed to about the rounding of
+doubles by `quadrature`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from scipy import stats
 from dpcli.exam.enumeration.drawing_records import BLANK, CHANGING, OTHER, REPLACING, Array, Records, Release
 
 Scores = Callable[[Records], Array]
-# Scores of three candidates without the changing records.
+# Scores of three candidates without the changing records: equal, close and far apart. The worst are not known beforehand, so all are tried.
 BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(24)  # exact for polynomials of degree 47, which a panel's integrand nearly is
 PANEL = 2.0  # width of a panel in units of the smallest scale of noise

@@ -1,7 +1,10 @@
 """Releases of private prediction, such as noisy votes of teachers, tokens of an ensemble of models, and tokens from clipped logits.
 
-As in additive_noise.py, each function yields several releases, since the worst votes, models or logits of the data that do not change are
-not known beforehand. The teacher or the model of a changing unit says one thing if records of the unit are present, and another if not.
+references.py uses these functions; nothing here uses dpcli's own mechanisms. A *release* maps the records of a sample, each a letter
+(drawing_records.py), to the probability of each outcome. *Teachers* are models, each trained on a part of the data, that vote for a label
+(PATE). A *shard* is a part of the data with a model of its own, and the *public* prediction comes from a model that uses no private data.
+Each function yields several releases, since the worst votes, models or logits of the data that do not change are not known beforehand. The
+teacher or the model of a changing unit says one thing if records of the unit are present, and another if not.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from scipy import stats
 from dpcli.exam.enumeration.choice_releases import quadrature, winners
 from dpcli.exam.enumeration.drawing_records import BLANK, CHANGING, OTHER, REPLACING, Array, Records, Release, Situation
 
-OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes for each label by the teachers whose data do not change
+# Votes for each label by the teachers whose data do not change; arbitrary: without any, one-sided and tied.
+OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))
 # The change of a logit by each record, in units of the logit's sensitivity.
 MOVES = {CHANGING: 1.0, REPLACING: -1.0, BLANK: 0.0, OTHER: 1.0}
 
-# Distance of each of two tokens from the public prediction, without the changing records.
+# Distance of each of two tokens from the public prediction, without the changing records; arbitrary.
 DISTANCES = ((0.3, 0.3), (0.7, 0.2), (0.5, 0.9))
 
 

@@ -1,7 +1,10 @@
 """REFERENCES: for each mechanism type of this package, entries of a file and releases that the entries allow.
 
-The exam enumerates these releases and compares the result with the bounds that accountants claim for the entry. A new mechanism type needs
-at least one reference, whose releases should include one that attains the bound. The functions below return `Releases` for use in several
+The exam enumerates these releases and compares the result with the bounds that accountants claim for the entry (bracket.py). A *release*
+maps the records of a sample, each a letter such as CHANGING (drawing_records.py), to its *law*, the probability of each outcome; a
+*situation* is an adjacency, a sampling scheme, and numbers of records and units. A new mechanism type needs at least one reference, whose
+releases should include one that *attains* the bound, which means that its delta equals the claimed delta. Continuous outcomes are divided
+into cells, which can only lower the enumerated delta (`Reference.loss`). The functions below return `Releases` for use in several
 references. The numbers of the entries are arbitrary, but small enough that the enumeration is fast.
 """
 
@@ -38,7 +41,8 @@ from dpcli.exam.enumeration.matrices import banded, blt, largest_norm, toeplitz,
 Releases = Callable[[Situation], Iterator[Release]]  # yields every release to enumerate in a situation
 Function = Callable[[Array], Array]  # a function of each element
 NoiseLaw = Callable[[float], Function]  # scale of the noise -> its distribution function
-# A release of two numbers has cells^2 joint outcomes. Each number therefore has fewer cells than a release of one number.
+# A release of two numbers has cells^2 joint outcomes. Each number therefore has fewer cells than a release of one number. More cells would
+# take longer, and would let a reference state a smaller loss.
 TWO_OUTCOMES_CELLS = 64
 TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 36
 # The cells reach this many noise scales from 0. It is a whole number, so that edges of cells lie at the kinks of Laplace noise.
@@ -283,6 +287,7 @@ def empty_release(situation: Situation) -> Iterator[Release]:
     yield lambda records: np.ones(1)
 
 
+# A Gaussian mixture: a record moves the sum by one of these shifts, drawn with these probabilities.
 SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
 ADDITIVE_NOISE = (
     Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
@@ -496,7 +501,7 @@ def _drawn_descents(iterations: int, curvature: float, rate: float, sigma: float
     return releases
 
 
-STEP: dict[str, object] = {"learning_rate": 1.0, "smoothness": 1.0}
+STEP: dict[str, object] = {"learning_rate": 1.0, "smoothness": 1.0}  # keys that every descent has
 DESCENTS = (
     _descent(4, 1, 0.2, 5e-3),
     _descent(4, 2, 0.2, 1.0),

@@ -1,5 +1,8 @@
 """Releases based on stability: propose-test-release, and a histogram that shows only keys whose noisy count exceeds a threshold.
 
+references.py uses these functions; nothing here uses dpcli's own mechanisms. A *release* maps the records of a sample, each a letter such
+as CHANGING (drawing_records.py), to its *law*, the probability of each outcome.
+
 Propose-test-release answers only if the data are far from data with another answer: a noisy *distance* (number of changes) must exceed a
 level. `distances` finds it by a search over all small data. Both mechanisms may fail with probability delta: the test passes although it
 should not, or a key is shown although only one unit has it.
@@ -18,14 +21,15 @@ from dpcli.exam.enumeration.additive_noise import cells, laplace
 from dpcli.exam.enumeration.drawing_records import CHANGING, REPLACING, Array, Records, Release, Situation, product
 
 SIDE = 12  # largest count that the search covers; the distances that matter are less than half of it
-Counts = tuple[int, int]
-
-Weight = Callable[[int], float]
+# Discrete noise is summed up to these distances. With scales up to 2, what is left out is far below the rounding of doubles.
+DISTANCE_OF_TEST, DISTANCE_OF_COUNT = 400, 200
+Counts = tuple[int, int]  # numbers of records with each of two values
+Weight = Callable[[int], float]  # noise -> its probability, up to a constant
 
 
 def beyond(scale: float, least: int) -> float:
     """Return P(X > least) for discrete Laplace noise X, by a sum of its terms."""
-    weights = {x: math.exp(-abs(x) / scale) for x in range(-400, 401)}
+    weights = {x: math.exp(-abs(x) / scale) for x in range(-DISTANCE_OF_TEST, DISTANCE_OF_TEST + 1)}
     return math.fsum(weight for x, weight in weights.items() if x > least) / math.fsum(weights.values())
 
 
@@ -62,6 +66,7 @@ def distances(adjacency: str) -> dict[Counts, int]:
 def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator[Release]:
     """Yield releases of the more frequent of two values, which are empty if the test fails. Each record is a unit."""
     level, distance = threshold(epsilon, delta), distances(situation.adjacency)
+    # Counts of the records that do not change: at the edge, near it and farther away.
     for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
 
         def release(records: Records, base: Counts = base) -> Array:
@@ -98,16 +103,16 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
     that replaces the unit's record adds to the same number of other keys. The units of a group share their keys, or each unit has separate
     keys.
     """
-    total = math.fsum(map(weight, range(-200, 201)))
+    total = math.fsum(map(weight, range(-DISTANCE_OF_COUNT, DISTANCE_OF_COUNT + 1)))
     group, replaces = situation.group, situation.adjacency == "replace-one"
-    reach = 10 if keys == 1 else 6
+    reach = 10 if keys == 1 else 6  # few for several keys, as their joint law has (reach + 2)^keys outcomes
 
     @functools.cache
     def distribution(count: int) -> Array:
         """Return the law of one key. The first outcome is a hidden key. The last outcome joins all numbers beyond `reach`."""
         if count == 0:
             return np.array([1.0, *[0.0] * (reach + 1)])
-        law = {x: weight(x - count) / total for x in range(count - 200, count + 201)}
+        law = {x: weight(x - count) / total for x in range(count - DISTANCE_OF_COUNT, count + DISTANCE_OF_COUNT + 1)}
         visible = [law[x] for x in range(least + 1, least + 1 + reach)]
         more = math.fsum(p for x, p in law.items() if x > least + reach)
         return np.array([1.0 - math.fsum(visible) - more, *visible, more])

@@ -11,7 +11,7 @@ import click
 
 from dpcli.cli.options import composed, emit, output_options
 
-# FILES, and the options of `dpcli.gate.gate_terms.checked_terms`.
+# FILES, and one option for each field of GateFlags (gate_terms.py). `dpcli comment` has these options too.
 gate_options = composed(
     click.argument("files", nargs=-1),
     click.option("--max-epsilon", type=float, help="Cap on epsilon; the smallest cap of flag, policy and file applies."),
@@ -86,7 +86,7 @@ def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **fl
     cannot be read. Of several files, 4 comes before 2, 2 before 3, 3 before 1.
     """
     from dpcli.gate.documents.gate import document
-    from dpcli.gate.gate_terms import checked_terms
+    from dpcli.gate.gate_terms import GateFlags, checked_terms
     from dpcli.gate.judge import gate
 
-    return emit(document(gate(files, checked_terms(**flags))), format_, outputs)
+    return emit(document(gate(files, checked_terms(GateFlags(**flags)))), format_, outputs)

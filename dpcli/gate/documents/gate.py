@@ -1,16 +1,23 @@
 """The result of a gate as a document: verdicts on files and sums, the conditions behind them, costs of changes, and waivers in force.
 
-A *condition* is one thing that the gate checked of a file, with its own verdict; the worst verdict of its conditions is that of the file,
-and the worst of all files and sums decides the exit code (verdicts.py). A *waiver* pardons failures of one rule or condition, with a reason
-and an end. This file only words results. It must show every condition that does not pass, and every waiver: a reviewer approves what they
-see. The JSON of a file is read again as the base of a later gate (bases.py).
+`document` turns the result of the gate (`Gated`) into a `Document`, of which each output format shows some parts. `dpcli gate` and
+`dpcli comment` call it. It decides nothing, but must show each condition that does not pass, and each waiver: a reviewer approves what they
+see. Words, most of them from verdicts.py:
+
+* A *condition* is one requirement that the gate checked, with its own verdict. A file has the worst verdict of its conditions, and the
+  worst of all files and sums decides the exit code.
+* A *sum* is the joint cost of all files that name one dataset. It is a bound under a *premise*: all files were fixed before the first ran.
+  Without a cap it can only give a warning, and its account is called *uncapped*.
+* The *base* of a file is its earlier version, with which the gate compared it. The JSON of a file contains the form that a later gate reads
+  as its base (bases.py).
+* A *waiver* pardons the failures of one rule or condition until a day, and a `Pardon` is a waiver in use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.analysis.documents import account as account_report
 from dpcli.analysis.documents.diff import priced_data
@@ -44,7 +51,7 @@ WORDS: dict[Verdict, str] = {
     "invalid": "INVALID",
     "error": "LEDGER ERROR",
 }
-# The columns of the csv output.
+# The columns of the csv output, whose names programs rely on.
 SHEET_COLUMNS = (
     "file",
     "verdict",
@@ -58,7 +65,8 @@ SHEET_COLUMNS = (
     "adjacency",
     "accountant",
 )
-# The verdict by which a document is coloured, and the level of a finding, if they differ from the verdict.
+# The verdict by which a document is coloured, if the verdict is not one of a document; and the level of a finding for each verdict that has
+# one.
 COLOURS: dict[Verdict, Any] = {"waived": "warn", "invalid": "fail", "error": "fail"}
 LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": "error", "error": "error", "warn": "warning"}
 
@@ -136,6 +144,7 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
             conditions.append((file.path, condition.name, WORDS[condition.verdict], condition.message))
             if condition.pardon is not None:
                 waivers.append(_waiver_row(file, condition, condition.pardon))
+    # The sets are the indices of the columns with numbers.
     file_columns = ("", "file", "before", "epsilon", "change", "cap", "at delta")
     yield Table("files", file_columns, tuple(_file_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
     yield Table("conditions", ("file", "condition", "verdict", "why"), tuple(conditions))
@@ -144,13 +153,27 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
     yield Table("waivers in force", waiver_columns, tuple(waivers), frozenset({2, 5}), folded=True)
 
 
-def _file_row(file: Judged) -> tuple[str, ...]:
+class FileRow(NamedTuple):
+    """A row of the table of files and sums. `before` is the epsilon of the base, and "-" stands for a missing number."""
+
+    verdict: str
+    path: str
+    before: str = "-"
+    epsilon: str = "-"
+    change: str = "-"
+    cap: str = "-"
+    delta: str = "-"
+
+
+def _file_row(file: Judged) -> FileRow:
+    """Return the row of a file or a sum. Epsilons are rounded up."""
+    # A file or sum without an account, such as a deleted file, can pass with a warning, and its row would otherwise say "pass" alone.
     has_only_warnings = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
     word = WORDS["warn" if has_only_warnings and file.verdict == "pass" else file.verdict]
     if isinstance(file, JudgedSum) and file.uncapped is not None:
-        return (word, file.path, "-", up(file.uncapped.upper), "-", "-", f"{file.uncapped.delta!r}")
+        return FileRow(word, file.path, epsilon=up(file.uncapped.upper), delta=f"{file.uncapped.delta!r}")
     if file.account is None or file.account.budget is None:
-        return (word, file.path, "-", "-", "-", "-", "-")
+        return FileRow(word, file.path)
     budget = file.account.budget
     before, change = "-", "-"
     if file.base is not None and file.epsilon_at_base_delta is not None:
@@ -160,7 +183,7 @@ def _file_row(file: Judged) -> tuple[str, ...]:
         cap, delta = f"{budget.epsilon.cap!r}", budget.epsilon.delta
     elif budget.rho is not None:
         cap = f"rho {budget.rho.cap!r}"
-    return (word, file.path, before, up(file.account.upper), change, cap, f"{delta!r}")
+    return FileRow(word, file.path, before, up(file.account.upper), change, cap, f"{delta!r}")
 
 
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
@@ -185,7 +208,10 @@ def _sheet_row(file: Judged) -> tuple[Value, ...]:
 
 
 def _change_rows(file: Judged) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a file in the table of changes. A change of a key without an effect is shown only if it is in a mechanism."""
+    """Yield the rows of a file in the table of changes.
+
+    A change that costs nothing because its keys never do (`Change.free`) is shown only if it is in a mechanism.
+    """
     for priced in file.changes:
         if priced.increase or not priced.change.free or priced.change.edits[0].section == "mechanism":
             epsilon = "-" if priced.epsilon is None else up(priced.epsilon)
@@ -248,7 +274,7 @@ def _sum_data(total: JudgedSum) -> dict[str, Any]:
 
 
 def _premise() -> str:
-    """Return the assumption under which a sum over files is a bound. The import is local, because a gate without sums does not need it."""
+    """Return the premise of a sum over files. The import is local, because a gate without sums does not need it."""
     from dpcli.analysis.dataset_sum import FIXED
 
     return FIXED
@@ -277,13 +303,17 @@ def _condition_data(condition: Condition) -> dict[str, Any]:
 
 
 def _check(path: str, condition: Condition) -> Check:
+    """Return a condition as a check, which formats such as junit report as a test case."""
     passed = condition.verdict in ("pass", "warn", "waived")
     is_error = condition.verdict in ("unknown", "invalid", "error")
     return Check(f"{path}: {condition.name}", passed, condition.message, condition.verdict == "waived", is_error)
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
-    """Yield a finding for each condition that does not pass (errors with lines replace the condition "file"), and other lint findings."""
+    """Yield a finding for each condition that does not pass, and for each lint finding that is not a condition.
+
+    The condition "file" repeats the first error in a file that cannot be read, so it is left out if an error has a line of its own.
+    """
     names = {condition.name for condition in file.conditions}
     has_errors = any(
         diagnostic.line > 0 and diagnostic.severity == "error" and diagnostic.rule not in names for diagnostic in file.diagnostics

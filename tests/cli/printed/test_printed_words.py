@@ -32,7 +32,7 @@ from dpcli.release.plugin import MEASURES
 from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.trees import nodes, tree
+from tests.syntax_trees import nodes, tree
 
 EXAMPLES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*.toml"))
 NAMED = {

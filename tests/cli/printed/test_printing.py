@@ -37,7 +37,7 @@ ENCODINGS = ("latin-1", "ascii", "utf-16")
 FORKING = """
 import contextlib, io, json, os, sys
 import dpcli.cli.main
-from tests.remembered import remembering
+from tests.answer_cache import remembering
 once = remembering()
 once.__enter__()
 for line in sys.stdin:

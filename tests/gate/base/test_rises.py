@@ -14,7 +14,7 @@ from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.model import Budget
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.caps import Outside, RiseLimits, caps_in_force, max_rise
+from dpcli.gate.caps import ExternalCaps, RiseLimits, caps_in_force, max_rise
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.cases import of_each
 from tests.command import dpcli
@@ -161,9 +161,9 @@ def test_each_limit_is_a_cap_that_a_rule_may_state_alone(file: Path, key: str) -
 @of_each("change", [math.nan, math.inf])
 def test_what_is_no_number_passes_no_limit(change: float) -> None:
     for limits in (RiseLimits("max_increase", 1.0, None), RiseLimits("max_increase", None, 1.0)):
-        assert limits.passed_by(change, 1.0)
-        assert limits.passed_by(1e-300, 0.0) is (limits.percent is not None)
-    assert not RiseLimits("max_increase", None, None).passed_by(change, 1.0)
+        assert limits.is_exceeded_by(change, 1.0)
+        assert limits.is_exceeded_by(1e-300, 0.0) is (limits.percent is not None)
+    assert not RiseLimits("max_increase", None, None).is_exceeded_by(change, 1.0)
 
 
 PLAIN = GATE.replace("epsilon = 3.0\nwarn_at = 0.9\n", "epsilon = 9.0\n").replace("max_increase = 0.25", "")
@@ -180,10 +180,10 @@ def test_the_tighter_cap_decides_and_is_named(tight: str, loose: str) -> None:
     own = parse(PLAIN.encode(), "it.toml")
     for key in ("epsilon", "rho", "max_increase"):
         values: dict[str, float] = {tight: 1.0, loose: 2.0}
-        outside = Outside(Caps(**{key: values.get("flag")}), Caps(**{key: values.get("policy")}))
+        outside = ExternalCaps(Caps(**{key: values.get("flag")}), Caps(**{key: values.get("policy")}))
         if key == "max_increase":
             limits = max_rise(outside, values.get("file"))
-            value, words = limits.nats, limits.whose
+            value, words = limits.nats, limits.sources
         else:
             caps = caps_in_force(replace(own, budget=Budget(**{key: values.get("file")})), outside)
             (binding,) = caps.epsilon if key == "epsilon" else caps.rho
@@ -198,7 +198,7 @@ def test_every_cap_that_is_stated_holds_at_its_own_delta_and_none_besides() -> N
     values = list(product((None, 1.0, 2.0), (None, 1e-6, 1e-5)))
     for sources in product(values, repeat=3):
         (file, policys, flags) = sources
-        found = caps_in_force(replace(own, budget=Budget(*file)), Outside(Caps(*flags), Caps(*policys))).epsilon
+        found = caps_in_force(replace(own, budget=Budget(*file)), ExternalCaps(Caps(*flags), Caps(*policys))).epsilon
         caps = [(one.cap.value, one.cap.delta) for one in found]
         epsilons, deltas = ({pair[k] for pair in sources if pair[k] is not None} for k in (0, 1))
         assert {value for value, _ in caps} <= epsilons and {at for _, at in caps} <= (deltas or {None})

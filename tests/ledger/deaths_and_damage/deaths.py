@@ -1,4 +1,4 @@
-"""Stores that kill their process at a named point, and child processes that are killed."""
+"""Stores of a ledger that kill their own process at a named point of a write, for tests of crashes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from tests.ledger.spenders import started
 
 
 class Deadly:
-    """A store whose process dies, or stops, at a point: locked, written (before the commit), or committed (before anybody is told)."""
+    """A store that sends a signal to its own process at a point of a write.
+
+    The points are: "locked", "written" (after an entry), "noted" (after a checkpoint), "about to commit", and "committed" (before the
+    caller gets an answer).
+    """
 
     def __init__(self, inner: Store, point: str, by: signal.Signals = signal.SIGKILL) -> None:
         self.inner, self.point, self.by = inner, point, by
@@ -37,6 +41,8 @@ class Deadly:
 
 
 class DeadlyTail:
+    """The rows at the end of a `Deadly` store, within a write."""
+
     def __init__(self, inner: Tail, store: Deadly) -> None:
         self.inner, self.store = inner, store
 
@@ -57,7 +63,7 @@ class DeadlyTail:
 
 
 def killed(task: Callable[[], object]) -> bool:
-    """Return whether a child process that calls `act` was killed. Any end except this and a clean one fails the test."""
+    """Return whether a child process that calls `task` was killed. The test fails if the process ended with an error."""
     _, status = os.waitpid(started(lambda: task() and None), 0)
     code = os.waitstatus_to_exitcode(status)
     assert code in (0, -signal.SIGKILL)

@@ -22,7 +22,7 @@ Names = Mapping[str, bytes]  # what a disk holds
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes at an offset; as a change of a content, they extend it where they must."""
+    """A write of bytes at an offset, which extends the content if necessary."""
 
     offset: int
     data: bytes
@@ -32,14 +32,14 @@ class Write:
         return padded[: self.offset] + self.data + padded[self.offset + len(self.data) :]
 
     def torn(self) -> tuple[Write, ...]:
-        """Its first half without the second, and the other way round."""
+        """Return the first half of the write, and the second half, as a power failure may leave only one of them."""
         half = len(self.data) // 2
         return (Write(self.offset, self.data[:half]), Write(self.offset + half, self.data[half:])) if half else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """A file cut off, or grown with zeros, to a size."""
+    """A change of the size of a file, which cuts it off or fills it with zeros."""
 
     size: int
 
@@ -55,7 +55,7 @@ Change = Write | Truncate
 
 @dataclass(slots=True)
 class File:
-    """What is safe, and what was done since the last sync."""
+    """The content of a file that is safe, and the changes since the last sync, which may be lost."""
 
     safe: bytes = b""
     since: list[Change] = field(default_factory=list)
@@ -64,7 +64,11 @@ class File:
         self.safe, self.since = _applied(self.safe, self.since), []
 
     def contents(self) -> Iterator[bytes]:
-        """What a power failure may leave: no change, all, those before or after each, all but one, only one, one torn, or zeros."""
+        """Yield the contents that a power failure may leave.
+
+        Of the changes since the last sync, the disk may have all those before or after some point, all but one, only one, or a part of one.
+        The last content is the safe one, with the new size.
+        """
         done = self.since
         yield from (_applied(self.safe, done[:i]) for i in range(len(done) + 1))
         yield from (_applied(self.safe, done[i:]) for i in range(1, len(done)))
@@ -84,7 +88,7 @@ def _applied(content: bytes, changes: list[Change]) -> bytes:
 
 @dataclass(slots=True)
 class Disk:
-    """One directory: for each name the files (by number) that it may mean after a power failure, the last being what it means now."""
+    """A directory. Each name may denote one of several files (by number) after a power failure, and denotes the last of them now."""
 
     files: dict[int, File] = field(default_factory=dict)
     names: dict[str, list[int | None]] = field(default_factory=dict)
@@ -96,7 +100,7 @@ class Disk:
         self.names = {name: meanings[-1:] for name, meanings in self.names.items()}
 
     def after_power_failure(self) -> Iterator[Names]:
-        """Every combination of what each name may mean and what each file may hold."""
+        """Yield the contents of the directory that a power failure may leave, for each combination of names and contents of files."""
         for meaning in itertools.product(*(dict.fromkeys(meanings) for meanings in self.names.values())):
             kept = [(name, number) for name, number in zip(self.names, meaning, strict=True) if number is not None]
             held = {number: tuple(dict.fromkeys(self.files[number].contents())) for _, number in kept}
@@ -111,7 +115,7 @@ class Event(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name was given to a file, new or not; None: it was removed."""
+    """An event: a name was given to a file, or removed (None)."""
 
     name: str
     number: int | None
@@ -124,7 +128,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A file was written to or cut off."""
+    """An event: the content of a file was changed."""
 
     number: int
     change: Change
@@ -135,7 +139,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """A file's content is safe."""
+    """An event: a file was synced, so that its content is safe."""
 
     number: int
 
@@ -145,7 +149,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class NamesSynced:
-    """The directory is safe."""
+    """An event: the directory was synced, so that its names are safe."""
 
     def on(self, disk: Disk) -> None:
         disk.sync_names()
@@ -153,7 +157,7 @@ class NamesSynced:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """Somebody was told that a ledger has `seq` entries."""
+    """An event: a caller got the answer that a ledger has `seq` entries, which must not be lost from now on."""
 
     seq: int
 
@@ -163,7 +167,7 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Log:
-    """Everything that happened in one directory, in order."""
+    """All events in one directory, in order."""
 
     events: list[Event] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Ledgers with blocks for tests: each kind of blocks, six blocks of it, and the terms of their opening."""
+"""Ledgers whose dataset is cut into *blocks*, each with its own budget, for tests: each kind of blocks, and terms of a ledger with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcli.ledger.terms import LedgerTerms
 from tests.ledger.filters.folding import NOW, rehearsed
 from tests.ledger.filters.setting import DATASET
 
-# Every kind of block: what an opening says of it, and six blocks.
+# For each kind of blocks: its terms in the opening of a ledger, and six blocks.
 FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "day": ({}, tuple((date(2027, 12, 29) + timedelta(i)).isoformat() for i in range(6))),
     "week": ({}, ("2020-W52", "2020-W53", "2021-W01", "2021-W02", "2021-W03", "2021-W04")),
@@ -33,12 +33,20 @@ def terms(by: str = "day", max_blocks: int = 1, name: str = "approx-dp", delta: 
     )
 
 
-def opening(found: LedgerTerms) -> LedgerState:
-    """Return the state after an opening with these terms, without a store."""
+def opening(opened: LedgerTerms) -> LedgerState:
+    """Return the state of a ledger after an opening with these terms, without a store."""
     state = LedgerState(DATASET)
-    content = {"kind": "open", "terms": found.content(), "caps": found.caps(found.epsilon), "who": "ana", "when": NOW, "dpcli": "0"}
+    content = {
+        "kind": "open",
+        "terms": opened.content(),
+        "caps": opened.caps(opened.epsilon),
+        "who": "ana",
+        "when": NOW,
+        "dpcli": "0",
+    }
     return after(state, content)
 
 
 def after(state: LedgerState, content: dict[str, Any]) -> LedgerState:
+    """Return the state after one more entry."""
     return rehearsed(state, seal({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, state.head))

@@ -1,4 +1,7 @@
-"""The state of a ledger from all of its entries, as the truth for tests, and comparisons of another state with it."""
+"""The true state of a ledger, computed from all of its entries (`folded`), and comparisons of another state with it (`alike`).
+
+A ledger normally reads its state from a *checkpoint*, which stores sums up to some entry, and the entries after it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ STARTS = ("a", "a/", "a/b", "a/b\\", "A/", "b", "z", "late ", 'a"', "a/é", '","
 
 
 def rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
-    """Return a copy of the state after an entry, which must keep the grammar."""
+    """Return a copy of the state after an entry. Raises InputError if the entry breaks the grammar of entries."""
     wrong = wrong_entry(entry.content)
     if wrong is not None:
         raise InputError(wrong)
@@ -39,7 +42,7 @@ def folded(ledger: Ledger) -> LedgerState:
 
 
 def alike(found: LedgerState, truth: LedgerState) -> None:
-    """Assert that two states are equal: every sum as a text, and the run of every key."""
+    """Assert that two states are equal: every stored sum, the run of every key, and what would still fit."""
     assert canonical(checkpoint_content(found)) == canonical(checkpoint_content(truth))
     for name, reserved in found.reserved.items():
         currency, _, block = name.partition("@")
@@ -54,7 +57,7 @@ def alike(found: LedgerState, truth: LedgerState) -> None:
 
 
 def begin_alike(ledger: Ledger, truth: LedgerState) -> None:
-    """Assert that runs are found by the start of their keys as by reading all runs."""
+    """Assert that a search for runs by the start of their keys agrees with a search through all runs."""
     for start in STARTS:
         assert list(ledger.runs_with_prefix(start)) == [run for run in truth.runs.values() if run.key.startswith(start)], start
 
@@ -68,7 +71,7 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def after(self, *asked: Any) -> Any:
-        found = self.inner.after(*asked)
-        self.rows += len(found)
-        return found
+    def after(self, *arguments: Any) -> Any:
+        rows = self.inner.after(*arguments)
+        self.rows += len(rows)
+        return rows

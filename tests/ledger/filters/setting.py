@@ -1,4 +1,4 @@
-"""A small ledger for tests: one dataset, and cheap runs whose cost is stated, so that no accountant computes it."""
+"""A small ledger for tests with one dataset, and runs that state their cost, so that no accountant has to compute it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TABLES = tables_of(run())
 
 
 def past_guards(path: str, *statements: str | tuple[str, tuple[object, ...]]) -> None:
-    """Run statements on a file without its triggers, and create the triggers again, as one can with the sqlite3 shell."""
+    """Run statements on the file of a ledger without its triggers, and restore the triggers, as anybody can with the sqlite3 shell."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in guards:
@@ -65,6 +65,6 @@ def charge(
     expires: str | None = None,
     window: Sequence[str] = (),
 ) -> Receipt:
-    """Charge the stated `epsilon`, a decimal. No accountant computes it."""
+    """Charge `epsilon`, a decimal number, without an accountant."""
     cost = Cost({"epsilon": epsilon, "delta": "0"}, "stated")
     return ledger._append(Charge(kind, key, TABLES, 0.0, cost, ledger.who, why, expires, tuple(window)), key)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the tests, in a temporary folder and on a Unix socket. It is removed at the end in every case."""
+"""A PostgreSQL server for the tests, in a temporary folder and on a Unix socket. Nothing of it remains, however the tests end."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from typing import Any
 from urllib.parse import quote
 
 SUPERUSER = "cluster_owner"
-OWNER = "ledger_owner"  # of ledgers, no superuser: what the owner may not do by himself must work all the same
-SECONDS = 60.0
-# The server dies with whoever holds the pipe to its standard input, and its folder goes with it: even SIGKILL of the tests leaves nothing.
+OWNER = "ledger_owner"  # the owner of ledgers, who is no superuser, as in a real installation
+SECONDS = 60.0  # longest time for the start or the end of the server
+# A shell script that runs the server until its standard input closes, and then removes its folder. The tests hold the other end of this
+# pipe, so that nothing remains even after SIGKILL.
 GUARD = """
 "$1" -D "$2/data" >"$2/log" 2>&1 </dev/null &
 server=$!
@@ -72,7 +73,7 @@ def missing() -> str | None:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running server. databases: names given out."""
+    """A running server. databases: the names of the databases that `database` has made."""
 
     folder: str
     databases: list[str] = field(default_factory=list)
@@ -101,7 +102,7 @@ class Cluster:
         self.run(f"DROP DATABASE {name} WITH (FORCE)")
 
     def login(self, name: str, *roles: str) -> str:
-        """A user who may log in, with roles; there may be one of an earlier test."""
+        """Make a user who may log in, with roles. It may exist from an earlier test."""
         with self.connect() as connection:
             if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone() is None:
                 connection.execute(f'CREATE ROLE "{name}" LOGIN')
@@ -112,7 +113,7 @@ class Cluster:
 
 @contextmanager
 def running() -> Iterator[Cluster]:
-    """A server until the end of the block."""
+    """Run a server within this context."""
     bin_folder = programs()
     assert bin_folder is not None
     account = _account() if os.getuid() == 0 else None

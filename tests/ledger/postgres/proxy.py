@@ -42,7 +42,7 @@ class Proxy(threading.Thread):
         self.start()
 
     def arm(self, way: str, most: int | None, half: bool = False) -> None:
-        """Cut once, in place of the message after `most` in one direction; after half of that message if `half`."""
+        """Cut the connection once, instead of passing on the message after `most` messages in one direction, or after half of it."""
         with self.lock:
             self.way, self.most, self.half, self.cut = way, most, half, False
             self.messages = {UP: 0, DOWN: 0}

@@ -1,4 +1,4 @@
-"""Staircase noise as a package of its own: what somebody writes who adds a mechanism to dpcli from elsewhere."""
+"""Staircase noise in a package outside dpcli, as an example of a plugin that adds a mechanism type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Staircase noise as it is, for the exam: its distribution, of which every release is a sum with noise added."""
+"""The references of staircase noise for the exam: its distribution function, and sums with this noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random tables and aggregations of them, each with its answer in plain Python."""
+"""Random tables with hostile values, and random aggregations of them, with the meaning of each expression in plain Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
 from tests.release.privacy.brute import Asked
 
-# Names that are no words, and two that differ by case alone.
+# Names of columns that need quotes in SQL.
 STATE, WHO, AGE, PAID, VIP = 'state"; DROP TABLE rows; --', "who", "Age", "paid {0} %s", "VIP"
 TYPES = {STATE: "text", WHO: "text", AGE: "integer", PAID: "decimal", VIP: "boolean"}
 KEYS = ("CA", "ca", "é", "e\u0301", "it's", "", " CA")

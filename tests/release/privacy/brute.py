@@ -1,6 +1,7 @@
-"""Aggregations in plain Python, row by row: the oracle that no engine has a part in.
+"""Aggregations in plain Python, row by row, as an independent check of the engines' answers (`totals`).
 
-Expressions are given as functions of a row beside their SQL, so that the reading of the SQL is tested too.
+An aggregation filters rows, limits the rows and groups of each unit, clamps values to integers, and adds them up. Each SQL expression is
+also given as a Python function of a row, so that the engines' reading of SQL is tested too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Function = Callable[[Row], Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """An aggregation, and what its expressions mean."""
+    """An aggregation, with a Python function for each of its SQL expressions."""
 
     aggregation: Aggregation
     meanings: Mapping[str, Function]
@@ -33,7 +34,12 @@ class Asked:
 def totals(
     asked: Asked, rows: Sequence[Row], secret: bytes, block: Callable[[Row], tuple[Any, ...]] = lambda row: ()
 ) -> dict[tuple[Any, ...], Total]:
-    """Filter, bound, clamp, add. block: in which a unit is bounded by itself."""
+    """Return the totals of each group.
+
+    Args:
+        secret: The key of the hash by which rows and groups of a unit are chosen.
+        block: Function from a row to its block. The limits of a unit apply in each block separately.
+    """
     question = asked.aggregation
     units: dict[Any, dict[tuple[Any, ...], list[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(list))
     for number, row in enumerate(rows):
@@ -68,7 +74,7 @@ def totals(
 def different(
     question: Aggregation, units: Mapping[Any, Mapping[tuple[Any, ...], Sequence[tuple[int, ...]]]], secret: bytes
 ) -> dict[tuple[Any, ...], Total]:
-    """How many values of the last part of the keys the units keep, by the other parts; the same value of two units is one."""
+    """Return the number of different values of the last part of the keys, for each group by the other parts."""
     assert question.distinct is not None
     domains = [key.declared for key in question.keys]
     values: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
@@ -82,7 +88,10 @@ def different(
 def bounded(
     question: Aggregation, unit: tuple[Any, ...], groups: Mapping[tuple[Any, ...], Sequence[tuple[int, ...]]], secret: bytes
 ) -> Iterator[tuple[tuple[Any, ...], tuple[int, ...]]]:
-    """The rows of one unit that count: keys, and integers. Steps and counted values are told apart once rows have been chosen."""
+    """Yield the rows of one unit that count after the limits on its groups and rows, as keys and integers.
+
+    Steps and counted values do not form groups here: rows are chosen first, and then separated by them.
+    """
     if question.unit is None:
         yield from ((key, values) for key, rows in groups.items() for values in rows)
         return
@@ -103,7 +112,10 @@ def bounded(
 
 
 def of_unit(question: Aggregation, total: int, count: int, unit: tuple[Any, ...], key: tuple[Any, ...], secret: bytes) -> int:
-    """The sum of a unit in a key as it counts: cut, or max_rows times the mean of its rows, with what is left of it rounded by a hash."""
+    """Return the sum of a unit in a group after its limit.
+
+    It is clipped, or else it is max_rows times the mean of its rows, rounded up or down by a hash.
+    """
     if question.clip is not None:
         least, most = question.clip
         return min(max(total, least), most)
@@ -113,7 +125,7 @@ def of_unit(question: Aggregation, total: int, count: int, unit: tuple[Any, ...]
 
 
 def part_of(asked: Asked, key: GroupKey, row: Row) -> Any:
-    """A part of the key; None where the row is out."""
+    """Return one part of the key of a row; None if the row belongs to no group."""
     if key.steps is not None:
         return integer_of(asked, key.steps, row)
     value = asked.value(key.expression, row)
@@ -124,7 +136,7 @@ def part_of(asked: Asked, key: GroupKey, row: Row) -> Any:
 
 
 def integer_of(asked: Asked, steps: Steps, row: Row) -> int | None:
-    """floor(clamped / step + 1/2), exactly as doubles do it."""
+    """Return floor(clamped / step + 1/2) in floating-point arithmetic, as the engines compute it."""
     value = asked.value(steps.expression, row)
     if value is None:
         value = steps.missing

@@ -1,4 +1,4 @@
-"""Laws of choices by enumeration, and tests of draws against laws and of intervals against their confidence."""
+"""Probabilities of private choices by enumeration, and statistical tests of draws and of confidence intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def softmax(scores: Sequence[int], scale: float) -> list[float]:
 
 
 def peeled(scores: Sequence[int], k: int, scale: float) -> Table:
-    """k choices, each by softmax of what is left."""
+    """Return the probability of each sequence of k choices, each by softmax among the candidates that are left."""
     table: Table = {}
     for order in itertools.permutations(range(len(scores)), k):
         p, left = 1.0, list(range(len(scores)))
@@ -34,7 +34,7 @@ def peeled(scores: Sequence[int], k: int, scale: float) -> Table:
 
 
 def flipped(scores: Sequence[int], scale: float) -> Table:
-    """Permute-and-flip: over all orders of visiting."""
+    """Return the probability of each choice by permute-and-flip, averaged over all orders of the candidates."""
     best, table = max(scores), dict.fromkeys(range(len(scores)), 0.0)
     orders = list(itertools.permutations(range(len(scores))))
     for order in orders:
@@ -47,7 +47,7 @@ def flipped(scores: Sequence[int], scale: float) -> Table:
 
 
 def sparse(counts: Sequence[int], threshold: int, bar: DiscreteLaplaceLaw, query: DiscreteLaplaceLaw, answers: int) -> Table:
-    """What above-threshold says, summed over the noise of its threshold."""
+    """Return the probability of each sequence of answers of above-threshold, by a sum over the noise of the threshold."""
     reach = np.arange(-int(45 * bar.scale) - 5, int(45 * bar.scale) + 6)
     weight = np.exp(-np.abs(reach) / bar.scale)
     weight /= weight.sum()
@@ -65,7 +65,7 @@ def sparse(counts: Sequence[int], threshold: int, bar: DiscreteLaplaceLaw, query
 
 
 def chi_square(draws: Sequence[Hashable], table: Mapping[Hashable, float]) -> float:
-    """The p-value of the draws; outcomes that are expected less than five times are one cell. An impossible outcome: 0."""
+    """Return the p-value of the draws. Outcomes that are expected less than five times are one cell. It is 0 for an impossible outcome."""
     seen, count = Counter(draws), len(draws)
     if any(table.get(outcome, 0.0) == 0.0 for outcome in seen):
         return 0.0
@@ -79,22 +79,22 @@ def chi_square(draws: Sequence[Hashable], table: Mapping[Hashable, float]) -> fl
 
 
 def loss(p: Mapping[Hashable, float], q: Mapping[Hashable, float]) -> float:
-    """max log p / q over the outcomes of both."""
+    """Return the largest log(p / q) over all outcomes."""
     return max(math.log(p[outcome] / q[outcome]) for outcome in p.keys() | q.keys())
 
 
-SURE = 1e-9
-MANY = 10_000  # repetitions from which on 94 to 96 % are asked of 95 %
+SURE = 1e-9  # probability with which a test of a correct interval may fail
+MANY = 10_000  # repetitions from which on the rate of hits must also be within 1 % of the confidence
 
 
 def covered(hits: Sequence[object], confidence: float, wider: float = 0.0) -> None:
-    """Within what chance allows once in 10^9 of the confidence; `wider`: by how much an honest one may be above."""
-    count, held = len(hits), sum(map(bool, hits))
+    """Assert that the rate of hits of an interval agrees with its confidence. A correct interval may exceed it by `wider`."""
+    count, hit_count = len(hits), sum(map(bool, hits))
     law = stats.binom(count, confidence)
-    assert law.cdf(held) > SURE
-    assert stats.binom.sf(held - 1, count, min(confidence + 0.005 + wider, 1.0)) > SURE  # half a percent for the lattice
+    assert law.cdf(hit_count) > SURE
+    assert stats.binom.sf(hit_count - 1, count, min(confidence + 0.005 + wider, 1.0)) > SURE  # half a percent for the lattice
     if count >= MANY:
-        assert confidence - 0.01 <= held / count <= confidence + 0.01 + wider
+        assert confidence - 0.01 <= hit_count / count <= confidence + 0.01 + wider
 
 
 SCALES = (0.3, 1.0, 7.7, 1000.25, 123456789.5)
@@ -102,7 +102,7 @@ LAWS: tuple[Callable[[float], NoiseLaw], ...] = (DiscreteLaplaceLaw, DiscreteGau
 
 
 def p_value(draws: Sequence[int], law: NoiseLaw, cells: int = 40) -> float:
-    """Of the draws under the law. Edges are the law's own: whole numbers, every cell expecting at least five draws."""
+    """Return the p-value of the draws under a law, by a chi-square test whose cells expect at least five draws each."""
     count = len(draws)
     reach = 60.0 * max(law.spread, 1.0)
     grid = np.unique(np.round(np.linspace(-reach, reach, 200_001)))

@@ -1,4 +1,8 @@
-"""Everything of a table that reaches the noise of a query, and whether two neighbouring tables are as near there as was priced."""
+"""A check of sensitivities: how far the exact numbers behind a query's noise move between two neighbouring tables.
+
+`seen_of` answers a query without noise, and records every exact number to which noise would be added. `too_far` compares these records for
+two neighbouring tables with the sensitivities for which the query's mechanisms are priced.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,12 @@ from dpcli.release.query_entries import PricedQuery
 from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
 from dpcli.release.stability.stable_statistics import CountedNumbers, released_mean
 
-Step = tuple[str, Any, Any]  # what is drawn, the exact numbers, and the scale of the noise
+Step = tuple[str, Any, Any]  # kind of draw, exact numbers, noise
 
 
 @dataclass
 class Seen:
-    """Every exact number that met noise, in order; with no noise on it."""
+    """A record of every exact number to which noise would be added, in order. Its methods replace those that draw noise."""
 
     steps: list[Step] = field(default_factory=list)
 
@@ -66,7 +70,7 @@ class Seen:
 
 @contextmanager
 def watched() -> Iterator[Seen]:
-    """Noise is nothing, and what it would have been added to is noted."""
+    """Replace all draws of noise within this context, and return the record."""
     seen = Seen()
     places = {
         "noisy_answers.add_noise": seen.noised,
@@ -90,14 +94,14 @@ def watched() -> Iterator[Seen]:
 
 
 def seen_of(one: PricedQuery, totals: Totals) -> list[Step]:
-    """What an answer to these totals would be drawn from."""
+    """Return the record of an answer to these totals."""
     with watched() as seen:
         one.query.answer(one.setting, totals)
     return seen.steps
 
 
 def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[str]:
-    """What of it moved further than the mechanisms of the query are priced for; and laws that are not those that are priced."""
+    """Return, in words, each number that moved further than its mechanism is priced for, and each noise that is not the priced one."""
     found: list[str] = []
     changed = 0  # choices whose scores move apart
     releases = list(one.mechanisms)
@@ -139,7 +143,10 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
 
 
 def _vector(one: PricedQuery, release: QueryMechanism, before: Any, after: Any, law: NoiseLaw) -> Iterator[str]:
-    """Where keys are not declared, a key that one table lacks counts as 0 there: a sum is told of keys that the histogram has shown."""
+    """Yield the faults of one vector of counts or sums.
+
+    If keys are not declared, a key that one table lacks counts as 0 there, as sums are released only for keys that the histogram has shown.
+    """
     keys = release.keys
     if isinstance(before, dict):
         everywhere = before.keys() | after.keys()
@@ -190,7 +197,7 @@ def _test(one: PricedQuery, before: StableAnswer[Any], after: StableAnswer[Any],
 
 
 def _clustered(one: PricedQuery, before: Any, after: Any, count: int | None) -> Iterator[str]:
-    """Where both have one fullest bin: the sum of what is clamped to three bins, and the number of rows."""
+    """Yield the faults of a mean around the fullest bin, if both tables have the same one: of its clamped sum and number of rows."""
     _, noise = one.mechanisms
     fullest = [_fullest(*each) for each in (before, after)]
     if None in fullest or fullest[0] != fullest[1]:

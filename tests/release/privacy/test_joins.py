@@ -20,7 +20,7 @@ from dpcli.release.engines.source_engine import open_source, require_source
 from dpcli.release.plugin import MEASURES
 from tests.cases import fresh_random
 from tests.release.privacy.neighbours import seen_of, too_far
-from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
+from tests.release.random_queries import TYPES, drawn, literal, neighbour, put, table
 from tests.release.tables.places import MARKS, PLACES, POSTGRES, Table, as_csv, as_parquet, cluster_of, quoted, source_of, written
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")

@@ -25,7 +25,7 @@ from dpcli.release.vectors import Contribution, sensitivity
 from tests.cases import fresh_random
 from tests.release.privacy import brute
 from tests.release.privacy.neighbours import seen_of, too_far
-from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
+from tests.release.random_queries import TYPES, drawn, literal, neighbour, put, table
 from tests.release.tables.files import priced
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")

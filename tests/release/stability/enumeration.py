@@ -1,4 +1,4 @@
-"""All pairs of small neighbouring tables, and the law of a release on each, by every value that its noise may have."""
+"""All pairs of small neighbouring tables, and the probabilities of a release on each, by enumeration of its noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAR = 40  # of the noise on a number
 
 
 def vectors(values: int, most: int, total: int) -> Iterator[Vector]:
-    """All with at most `most` of each and `total` of all."""
+    """Yield all vectors of counts with at most `most` of each value and at most `total` in all."""
     for found in itertools.product(range(most + 1), repeat=values):
         if sum(found) <= total:
             yield found
@@ -28,7 +28,10 @@ def vectors(values: int, most: int, total: int) -> Iterator[Vector]:
 def pairs(
     adjacency: Adjacency, values: int, total: int, units: list[Vector], always_one: bool = False
 ) -> set[tuple[Vector, Vector]]:
-    """Neighbours: a unit comes, or another one takes its place, that may have no rows unless always_one. units: what one may have."""
+    """Return all pairs of neighbours: a unit is added, or replaced by another one.
+
+    units: The counts that one unit may add. A replacing unit may have no rows, unless `always_one`.
+    """
     nothing = (0,) * values
     others = list(vectors(values, total, total))
     versions = units if always_one else [nothing, *units]
@@ -44,14 +47,14 @@ def add(one: Vector, other: Vector) -> Vector:
 
 
 def noise(scale: float, reach: int) -> dict[int, float]:
-    """P(DLap = x) for |x| < reach, and all that is beyond at the ends."""
+    """Return P(DLap = x) for |x| < reach. The probability beyond is added to the two ends."""
     r = math.exp(-1.0 / scale)
     inner = {x: (1.0 - r) / (1.0 + r) * r ** abs(x) for x in range(1 - reach, reach)}
     return {-reach: r**reach / (1.0 + r), **inner, reach: r**reach / (1.0 + r)}
 
 
 def law_after_test(released: Released, scale: float, data: Vector) -> Law:
-    """What is released where the first draw is the test's, and any other one is 0."""
+    """Return the law of a release whose first draw is the noise of the test, if every other draw is 0."""
     law: Law = {}
     for first, probability in noise(scale, REACH).items():
         drawn = itertools.chain([first], itertools.repeat(0))
@@ -61,7 +64,7 @@ def law_after_test(released: Released, scale: float, data: Vector) -> Law:
 
 
 def noised(law: Law, scale: float) -> Law:
-    """With the noise that is drawn after the test."""
+    """Return a law with the noise that is drawn after the test."""
     spread = noise(scale, FAR)
     found: Law = {None: law.get(None, 0.0)}
     for answer, weight in law.items():
@@ -71,11 +74,11 @@ def noised(law: Law, scale: float) -> Law:
 
 
 def excess(one: Mapping[Any, float], other: Mapping[Any, float], epsilon: float) -> float:
-    """The hockey-stick divergence."""
+    """Return the hockey-stick divergence of two laws."""
     return math.fsum(max(p - math.exp(epsilon) * other.get(answer, 0.0), 0.0) for answer, p in one.items())
 
 
 def worst(neighbours: set[tuple[Vector, Vector]], law: Callable[[Vector], Law], epsilon: float) -> float:
-    """The largest divergence over all neighbours and in both directions."""
+    """Return the largest divergence over all neighbours, in both directions."""
     known = functools.cache(law)
     return max(max(excess(known(a), known(b), epsilon), excess(known(b), known(a), epsilon)) for a, b in neighbours)

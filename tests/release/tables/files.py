@@ -1,4 +1,4 @@
-"""Files of queries, made of the examples of every measure."""
+"""Pipeline files with queries, made from the examples of every measure (the statistic of a query)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ BY_UNIT = frozenset({"max_groups", "max_rows"})  # a total is bounded where each
 
 
 def queries() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(measure, table) of every example of every measure, with what tells it apart."""
+    """Yield (name, table) for every example of every measure, as cases with different names."""
     for measure, target in MEASURES.items():
         for place, example in enumerate(load(target).examples):
             yield f"{measure}-{place}", {"name": f"q{place}", "measure": measure, **example}
 
 
 def document(*tables: Mapping[str, Any], adjacency: str = "add-remove", by_unit: bool = True, **more: Any) -> dict[str, Any]:
-    """A whole file. by_unit: whether rows belong to units; without, what only bounds a unit's rows is left out."""
+    """Return a whole file. Without `by_unit`, rows belong to no unit, and keys that only limit a unit's rows are left out."""
     asked = [table if by_unit else {key: value for key, value in table.items() if key not in BY_UNIT} for table in tables]
     return {
         "format": 1,
@@ -44,7 +44,7 @@ def document(*tables: Mapping[str, Any], adjacency: str = "add-remove", by_unit:
 
 
 def priced(tables: Mapping[str, Any], folder: str = "") -> tuple[PricedQuery, ...]:
-    """The queries of a whole file, with their mechanisms."""
+    """Return the queries of a whole file, with their mechanisms."""
     data = text_of(dict(tables))
     pipeline = parse(data, "file.toml")
     source, query = (section(data, "file.toml", name) for name in ("source", "query"))

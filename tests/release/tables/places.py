@@ -39,7 +39,7 @@ class Table:
 
 
 def source_of(place: str, table: Table, folder: Path, cluster: Cluster | None, unit: str | None) -> Source:
-    """The table, in its place, and [source] for it. The file that would have it is in the folder."""
+    """Store the table in a place, and return [source] for it. Paths are relative to a file in the folder."""
     engine, _, ending = place.rpartition("-")
     if ending == "postgres":
         assert cluster is not None
@@ -51,7 +51,7 @@ def source_of(place: str, table: Table, folder: Path, cluster: Cluster | None, u
 
 
 def as_csv(table: Table, path: Path) -> None:
-    """Null is an empty cell without quotes, empty text one with them."""
+    """Write the table as csv. Null is an empty cell without quotes, and empty text is an empty cell with quotes."""
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerow(table.types)
         for row in table.rows:
@@ -71,7 +71,7 @@ def as_parquet(table: Table, path: Path) -> None:
 
 
 def written(folder: Path, name: str, *rows: str) -> None:
-    """A .parquet file of rows, each as SQL."""
+    """Write a .parquet file of rows, each given as SQL."""
     import duckdb
 
     with duckdb.connect() as connection:
@@ -95,7 +95,7 @@ def with_duckdb(table: Table, statement: str, path: str) -> None:
 
 
 def in_postgres(table: Table, cluster: Cluster) -> str:
-    """In a database of its own; its URL."""
+    """Store the table in a new database, and return its URL."""
     name = cluster.database()
     columns = ", ".join(f"{quoted(name)} {POSTGRES[kind]}" for name, kind in table.types.items())
     with cluster.connect(name) as connection:
@@ -111,7 +111,7 @@ def quoted(name: str) -> str:
 
 
 def seen(value: Any) -> Any:
-    """What a value of the table counts as: what is no number is none."""
+    """Return the value as queries see it: NaN, infinities and nearly infinite numbers count as null, and tiny ones as 0."""
     if isinstance(value, float):
         return None if not math.isfinite(value) or abs(value) > 1.79e308 else 0.0 if abs(value) < 1e-300 else value
     if isinstance(value, datetime.date):
@@ -123,7 +123,7 @@ SECRET = bytes(range(32))
 
 
 def everywhere(spark: str) -> list[Any]:
-    """Every place. Spark's are dear: one of them is long, and the other nightly."""
+    """Return all places for `parametrize`. Those of Spark are slow: one of them is long, and the other nightly."""
     dear = {place: pytest.mark.long if place == spark else pytest.mark.nightly for place in PLACES if place.startswith("spark")}
     return [pytest.param(place, marks=[dear[place]] if place in dear else []) for place in PLACES]
 

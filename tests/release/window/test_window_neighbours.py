@@ -20,7 +20,7 @@ from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import RowWindow, row_window
 from tests.release.privacy.neighbours import seen_of, too_far
-from tests.release.searched import TYPES, Row, drawn, literal, put, table
+from tests.release.random_queries import TYPES, Row, drawn, literal, put, table
 from tests.release.window.windows import REGIONS, TOLD, block_of, family
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")

@@ -1,4 +1,4 @@
-"""Families of blocks for the tests of windows: the block of a day or a name in plain Python, and a table with its ledger."""
+"""Blocks of a dataset for the tests of windows: the block of a value in plain Python, and a table with its ledger."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def family(by: str, column: str = "when", max_blocks: int = 1) -> BlockFamily:
 
 
 def block_of(by: str, value: Any) -> str | None:
-    """In plain Python."""
+    """Return the block of a value, computed in plain Python."""
     if by == "region":
         return value if value in REGIONS else None
     found = value if isinstance(value, date) else None
@@ -52,7 +52,7 @@ def block_of(by: str, value: Any) -> str | None:
 
 
 def windows(by: str, draw: random.Random) -> Iterator[tuple[str, ...]]:
-    """One block, a stretch, and blocks with gaps."""
+    """Yield windows of one block, of consecutive blocks, and of blocks with gaps."""
     known = sorted({block for day in DAYS for block in [block_of(by, day)] if block} if by != "region" else set(REGIONS))
     yield (draw.choice(known),)
     yield tuple(known[1:4])
@@ -68,7 +68,7 @@ def ledger(where: str, by: str = "day", unit: str = "visitor", column: str = "wh
 def csv(
     folder: Path, draw: random.Random, keep: Callable[[str], bool] = lambda day: False, before: list[str] | None = None
 ) -> list[str]:
-    """Write the table: the lines of `before` whose day is kept, and other ones."""
+    """Write the table, with the lines of `before` whose day is kept, and random lines for the other days."""
     kept = [line for line in before or [] if keep(line.split(",")[0])]
     fresh = []
     for _ in range(200):

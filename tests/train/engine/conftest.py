@@ -1,4 +1,4 @@
-"""Tests of the engine draw from a fixed seed."""
+"""Fixture of the engine's tests: torch draws from a fixed seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small models, each with a loss and a way to draw batches: the configurations over which every test of the engine runs."""
+"""Small models, each with a loss and random batches (`Configuration`), with which the tests of the engine run."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class Configuration:
     loss: Callable[[nn.Module, Any], Tensor] = classification
 
     def model(self) -> nn.Module:
-        """In double precision, with lazy layers settled and no dropout drawn."""
+        """Return the model in double precision, with initialised lazy layers and without dropout."""
         model = self.build().double().eval()
         with torch.no_grad():
             self.loss(model, self.draw(2))

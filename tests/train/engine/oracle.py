@@ -1,4 +1,4 @@
-"""The simplest correct computation of clipped sums: one example, one backward pass, one factor. It shares no code with the engine."""
+"""The simplest correct computation of clipped sums, with one backward pass for each example. It shares no code with the engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Gradients = dict[str, Tensor]
 
 
 def gradients(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch: Any, size: int) -> list[Gradients]:
-    """Each example's gradient."""
+    """Return the gradient of each example."""
     found = []
     for row in range(size):
         model.zero_grad()
@@ -32,7 +32,7 @@ def gradients(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch:
 
 
 def clipped_sum(per_example: list[Gradients], clip: Clip) -> Gradients:
-    """The sum of clipped gradients of the finite examples."""
+    """Return the sum of the clipped gradients, without examples whose gradients are not finite."""
     total = {name: torch.zeros_like(value) for name, value in per_example[0].items()}
     for one in per_example:
         norms = [torch.stack([one[name].norm() for name in group]).norm() for group in clip.groups(list(total))]
@@ -45,7 +45,7 @@ def clipped_sum(per_example: list[Gradients], clip: Clip) -> Gradients:
 
 
 def distance(a: Gradients, b: Gradients) -> float:
-    """Euclidean distance over all parameters."""
+    """Return the Euclidean distance over all parameters."""
     return float(sum(float((a[name].double() - b[name].double()).square().sum()) for name in a) ** 0.5)
 
 
@@ -59,7 +59,7 @@ def without(batch: Any, row: int, size: int) -> Any:
 
 
 def influence(engine: ClippedGradients, batch: Any, size: int) -> float:
-    """max over examples of |sum(B) - sum(B without x)| / C, after the probe has chosen a method."""
+    """Return the maximum over examples x of |sum(B) - sum(B without x)| / C, after the engine has chosen its method."""
     whole = engine(batch)
     assert all(bool(value.isfinite().all()) for value in whole.gradients.values())
     return max(distance(whole.gradients, engine(without(batch, row, size)).gradients) / engine.clip.bound for row in range(size))

@@ -1,4 +1,4 @@
-"""A small loop of the user's own: a file, a model, records, and a fixture that makes them private."""
+"""A small training loop of a user: a file, a model, records, and a fixture that makes the loop private."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _followed: dict[object, Any] = {}
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own; what the isolation finds of the same model and loss is remembered: other tests are about that."""
+    """Make a folder with own.toml the working directory, and cache the isolation of equal models and losses, which other tests check."""
 
     def once(model: nn.Module, loss: Any, draw: Any) -> Any:
         written = loss.__closure__ and [cell.cell_contents for cell in loss.__closure__]
@@ -80,7 +80,7 @@ Begin = Callable[..., "dpcli.Private"]
 
 @pytest.fixture
 def begin() -> Begin:
-    """A run of the small loop; what is given replaces what it has."""
+    """Return a function that begins a run of the small loop. Its arguments replace parts of the loop."""
 
     def begun(
         model: nn.Module | None = None, data: Any = None, text: str = FILE, lr: float = 1.0, loss: Any = loss_of, **named: Any

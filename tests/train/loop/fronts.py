@@ -1,4 +1,4 @@
-"""Every way to train privately, as a function: `dpcli train` on a file, a loop of the user's own, and the loops of frameworks."""
+"""Each way to train privately as a function: `dpcli train` on a file, a user's own loop, and the loops of frameworks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def sequences() -> tuple[Any, Any, Any]:
 
 
 def by_file(name: str, books: str | None) -> None:
-    """As `dpcli train` does."""
+    """Train as `dpcli train` does."""
     module = f"own_{name.replace(', ', '_')}"
     Path(f"{module}.py").write_text(MODULE.format(name=name))
     Path("own.toml").write_text(CUSTOM.replace("{0}", module))
@@ -138,7 +138,7 @@ FRONTS: dict[str, Callable[[str, str | None], None]] = {
 
 
 def books_of(folder: Path) -> str:
-    """A new ledger that pays for one run."""
+    """Make a ledger with the budget for one run."""
     terms = LedgerTerms("example", "add-remove", 20.0, 1e-5, filter="rdp", parameters={"order": 6.0})
     with init(str(folder / "ledger.db"), "own", terms):
         return str(folder / "ledger.db")

@@ -1,4 +1,4 @@
-"""A run on several processes, started as torchrun starts them."""
+"""A training run on several processes, which are started as torchrun starts them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children
 
 
 def together(folder: Path, *arguments: str, world: int = 2) -> list[subprocess.CompletedProcess[str]]:
-    """What torchrun starts: the same command once for each rank."""
+    """Run the same command once for each rank, as torchrun does."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

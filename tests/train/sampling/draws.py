@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def variance_p(drawn: np.ndarray, variance: float = 1.0) -> float:
-    """p-value of the hypothesis that the numbers are normal with this variance, by their chi-square, two-sided."""
+    """Return the two-sided p-value of the hypothesis that the numbers are normal with this variance, by chi-square."""
     statistic = float(np.square(drawn.astype(float)).sum() / variance)
     return 2.0 * min(chi2.cdf(statistic, drawn.size), chi2.sf(statistic, drawn.size))
 
 
 class Scripted:
-    """A stream that gives the words it was given."""
+    """A random stream that returns given words."""
 
     private = False
 
@@ -35,7 +35,7 @@ class Scripted:
 
 
 def binomial_fit(draws: np.ndarray[tuple[int], np.dtype[np.int64]], trials: int, rate: float) -> float:
-    """p-value of a chi-square test with about 20 classes of expected counts above 5."""
+    """Return the p-value of a chi-square test with about 20 classes of expected counts above 5."""
     edges = np.unique(binom.ppf(np.linspace(0.05, 0.95, 19), trials, rate))
     expected = np.diff(np.concatenate(([0.0], binom.cdf(edges, trials, rate), [1.0]))) * len(draws)
     observed = np.bincount(np.searchsorted(edges, draws), minlength=len(expected))

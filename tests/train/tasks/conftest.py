@@ -1,4 +1,4 @@
-"""Tests of tasks draw from a fixed seed."""
+"""Fixtures of the tests of tasks: a fixed seed, and a folder with a user's module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fixed_seed() -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The path of a training file beside which own_language.py lies."""
+    """Return the path of a training file in a folder that has own_language.py."""
     from tests.train.tasks.language import OWN
 
     (tmp_path / "own_language.py").write_text(OWN)

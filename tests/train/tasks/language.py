@@ -1,4 +1,4 @@
-"""Tiny language models, and [train] tables that adapt them in every way."""
+"""Tiny language models, and [train] tables that fine-tune them in each supported way."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def table(task: str = "causal-lm", **settings: Any) -> Any:
-    """A [train] table of a task on text over bytes."""
+    """Return a [train] table of a task on text with a byte tokenizer."""
     chosen: dict[str, Any] = {"data": "own_language:texts", "model": "own_language:gpt2", "tokenizer": "bytes"}
     chosen |= {"clipping": FlatClipping(norm=0.01), "learning_rate": 0.1, "context": 16, **settings}
     return load(TASKS[task])(**chosen)
 
 
 def awake(model: nn.Module) -> nn.Module:
-    """In double precision, with no weight at zero: behind LoRA's second matrix, which begins there, nothing would show."""
+    """Return the model in double precision and without zero weights. LoRA's second matrix starts at zero, which would hide gradients."""
     with torch.no_grad():
         for parameter in model.double().parameters():
             if parameter.requires_grad:

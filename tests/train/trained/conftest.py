@@ -1,4 +1,4 @@
-"""One small run. Each test gets a copy of its folder."""
+"""Fixtures with one small training run, of whose folder each test gets a copy."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(left: Path, tmp_path: Path) -> Path:
-    """Alone in its folder: without the file that it was trained by."""
+    """Return a copy of the run without the training file."""
     return Path(shutil.copytree(left, tmp_path / "moved"))

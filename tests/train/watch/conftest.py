@@ -1,4 +1,4 @@
-"""Each test of a watch runs in a folder with own.toml, a file that declares Poisson samples of the records of `dataset`."""
+"""Fixtures of the tests of a watch: a folder with own.toml, which declares Poisson samples of the records of `dataset`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def dataset(count: int = N) -> TensorDataset:
 
 
 class PoissonSampler:
-    """What a loader of one's own may draw by."""
+    """A sampler of a user's own data loader."""
 
     def __init__(self, count: int = N, rate: float = BATCH / N) -> None:
         self.count, self.rate = count, rate
