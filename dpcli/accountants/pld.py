@@ -270,12 +270,12 @@ def _curve(
 ) -> tuple[GridCurve, float]:
     """Return the curve that suits `tilt`, `log_delta` and the absolute width `error`, and the grid points that it took."""
     from dpcli.numerics.grid.composed_losses import GridTarget, compose_on_grid, plan_grid
-    from dpcli.numerics.grid.survey import common_unit
+    from dpcli.numerics.grid.survey import GridPart, common_unit
 
-    parts = [(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
+    parts = [GridPart(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
     log_rare = log_delta + effort.log_rare - math.log(len(losses))
     with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
-        unit = common_unit([(loss, surveyed(loss), count) for loss, count in losses])
+        unit = common_unit([GridPart(loss, surveyed(loss), count) for loss, count in losses])
         target = GridTarget(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
         plan = plan_grid(parts, target, max(error, 1e-14), unit, effort.points)
         return compose_on_grid(parts, plan), plan.work

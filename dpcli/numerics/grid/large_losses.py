@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, IndexArray, np
-from dpcli.numerics.grid.composed_losses import edge
+from dpcli.numerics.grid.composed_losses import window_end
 from dpcli.numerics.grid.convolution import convolve, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import TINY, Lattice, discretise, edges
@@ -497,8 +497,8 @@ def _window(parts: list[tuple[Lattice, int]], epsilon: float) -> tuple[float, fl
     spacing = parts[0][0].spacing
     mean, deviation = spacing * mean, spacing * (math.sqrt(variance) + 1.0)
     ends = min(mean - WINDOW_DEVIATIONS * deviation, epsilon), max(mean + WINDOW_DEVIATIONS * deviation, epsilon)
-    low, below = edge(parts, -1.0, ends[0], WINDOW_ORDER / deviation, LOG_OUTSIDE)
-    high, above = edge(parts, 1.0, ends[1], WINDOW_ORDER / deviation, LOG_OUTSIDE)
+    low, below = window_end(parts, -1.0, ends[0], WINDOW_ORDER / deviation, LOG_OUTSIDE)
+    high, above = window_end(parts, 1.0, ends[1], WINDOW_ORDER / deviation, LOG_OUTSIDE)
     return low, high, below + above
 
 
