@@ -16,7 +16,8 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.certified import LOG_CAPPED_SHARE, capped_losses
-from dpcli.numerics.contour.integral import NEGLIGIBLE, log_hockey, saddle, tilt_for
+from dpcli.numerics.contour.integral import NEGLIGIBLE, log_hockey, saddle
+from dpcli.numerics.contour.tilt_search import tilt_for
 from dpcli.numerics.contour.tilted import Loss, Tilted
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import spend
