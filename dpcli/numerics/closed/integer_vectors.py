@@ -2,8 +2,8 @@
 
 `largest_shifts` lists the extreme integer vectors within bounds on their norms. `log_masses` computes the distribution of u . X, where the
 coordinates X_i are independent and P(X_i = x) is proportional to e^{-x^2/(2 sigma^2)}. Let u be an integer vector with k coordinates, none
-of which is 0, and without a common divisor. Let n = |u|^2. The losses of discrete Gaussian noise are such combinations
-(noise/discrete_gaussian.py): u is the change that a record causes, and sigma the noise.
+of which is 0, and without a common divisor. Let n = |u|^2. The privacy loss of discrete Gaussian noise (noise/discrete_gaussian.py) is an
+affine function of u . X, where u is the change that a record causes, and sigma the noise.
 
 If sigma is large enough, u . X is nearly a discrete Gaussian of parameter sigma sqrt(n). The proof has five steps.
 

@@ -21,13 +21,12 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import spend
 
+# Soundness, for equal losses: EQUAL_REACH standard deviations and EQUAL_MORE terms on either side of the mean are kept. The mass beyond is
+# below e^-700, and counts as no error.
+EQUAL_REACH, EQUAL_MORE = 40.0, 1000.0
 # Accuracy: mass beyond the window is bounded and added to delta, and every tilt gives a bound.
 REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
 LARGE = 0.25  # largest delta for which a tilt is chosen; above it Chernoff's bound is useless, and this tilt serves as well
-EQUAL_REACH, EQUAL_LEAST = (
-    40.0,
-    1000.0,
-)  # equal losses: terms that are kept on either side of the mean, in standard deviations and beyond
 FEWEST_BITS, MOST_BITS = 11, 17  # the lattice has 2^11 to 2^17 points
 # Speed and memory.
 MAX_COUNT = 10**9  # largest number of equal steps; the sum then has about a million terms
@@ -74,10 +73,10 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
 def _binomial_masses(epsilon: float, count: int) -> SumMasses:
     """Return the distribution of a sum of `count` equal losses, at the losses (2j - n) epsilon.
 
-    Forty standard deviations on either side of the mean are kept. The mass beyond is below e^-700, and counts as no error.
+    Losses far from the mean are left out (EQUAL_REACH).
     """
     p = 1.0 / (1.0 + math.exp(-epsilon))
-    reach = EQUAL_REACH * math.sqrt(count * p * (1.0 - p)) + EQUAL_LEAST
+    reach = EQUAL_REACH * math.sqrt(count * p * (1.0 - p)) + EQUAL_MORE
     low, high = max(0, math.floor(count * p - reach)), min(count, math.ceil(count * p + reach))
     spend(2.0 * (high - low))
     j = np.arange(low, high + 1, dtype=float)
