@@ -169,9 +169,9 @@ def least_rho(cgf: Callable[[Array], Array], largest: float) -> float:
             break
         last = z[-1] ** 1.5 if z[-1] > 2.0 else 10.0
     for _ in range(MOST):
-        attained = float(np.max(slope / (z + 1.0)))
+        largest_ratio = float(np.max(slope / (z + 1.0)))
         bound = np.concatenate((slope[:1], slope[1:] / (z[:-1] + 1.0)))
-        loose = bound > attained * (1.0 + TIGHT)
+        loose = bound > largest_ratio * (1.0 + TIGHT)
         if not loose.any():
             break
         low = np.concatenate(([0.5 * z[0]], z[:-1]))[loose]

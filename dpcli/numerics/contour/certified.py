@@ -7,7 +7,7 @@ pairs, each with its number of steps. Every interval holds by its own certificat
 Words. K is the CGF, K(z) = log E_P[e^{z L}] of the sum of all losses, and a *tilt* t > 0 the real part of a contour (integral.py). A loss
 with a *far tail* has rare outcomes so large that they dominate K. If they can be divided from the others (cut.py), the loss has the
 attribute `cut`. Losses are *mixed* if only some have it. A *capped* loss lacks a far tail of negligible mass. The *bulk* is the part
-of a loss that alone does not reach epsilon. tilted.py lists the attributes by which losses tell which method suits them.
+of a loss that alone hardly reaches epsilon. tilted.py lists the attributes by which losses tell which method suits them.
 
 The methods are tried in this order:
 
@@ -469,51 +469,51 @@ def _is_narrow(ends: EpsilonBounds, width: float) -> bool:
     return ends.upper - ends.lower <= width * ends.upper < math.inf
 
 
-def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
+def intervals(losses: Losses, log_estimate: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
     """Yield bounds on log delta around `epsilon`, by the methods of `epsilon_between` in turn, each with a width.
 
-    near: about log delta(epsilon). If the bounds at `epsilon` are at most that width apart, the next method would not help.
+    log_estimate: about log delta(epsilon). If the bounds at `epsilon` are at most that width apart, the next method would not help.
     """
-    few = _few_steps(losses, near)
+    few = _few_steps(losses, log_estimate)
     if few is not None:
         yield few, NARROW
-    yield from ((counts, NARROW) for counts in _little_noise(losses, near))
+    yield from ((counts, NARROW) for counts in _little_noise(losses, log_estimate))
     if cuttable(losses):
         cells = FIRST_CELLS if _all_have_far_tails(losses) else FIRST_CELLS_IF_MIXED
-        first = _limited_to(cells, lambda: _unchanged(losses, near).contour(near, epsilon))
+        first = _limited_to(cells, lambda: _unchanged(losses, log_estimate).contour(log_estimate, epsilon))
         if first is not None:
             yield first, NARROW
-        yield from _large(losses, near, epsilon, TINY_LOG_DELTA)
+        yield from _large(losses, log_estimate, epsilon, TINY_LOG_DELTA)
         from dpcli.numerics.contour.jump_levels import jump_to
 
-        by_jump = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
+        by_jump = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, log_estimate))
         if by_jump is not None:
             yield by_jump, NARROW_AFTER_JUMP
-    for attempt in attempts(losses, near):
+    for attempt in attempts(losses, log_estimate):
         for at in (epsilon, None):  # away from the saddle point the integrand may not decay soon enough
-            contour = attempt.contour(near, at)
+            contour = attempt.contour(log_estimate, at)
             if contour is not None:
                 yield contour, NARROW
     if not _any_has_far_tail(losses):
-        yield from _large(losses, near, epsilon, SMALL_LOG_DELTA)
+        yield from _large(losses, log_estimate, epsilon, SMALL_LOG_DELTA)
     sums_first = sum(n for _, n in losses) <= SUMMED_FIRST
     if sums_first:
-        yield from _rounded(losses, near, epsilon)
-    yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
+        yield from _rounded(losses, log_estimate, epsilon)
+    yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, log_estimate, (epsilon,)), MAX_SMOOTHED_PAIRS))
     if not sums_first:
-        yield from _rounded(losses, near, epsilon)
+        yield from _rounded(losses, log_estimate, epsilon)
 
 
-def _large(losses: Losses, near: float, epsilon: float, most: float) -> Iterator[tuple[Interval, float]]:
-    """Yield the bounds by the number of large losses, with their width, if they apply and `near` is below `most`."""
-    large = _large_losses(losses, near, epsilon) if near < most else None
+def _large(losses: Losses, log_estimate: float, epsilon: float, most: float) -> Iterator[tuple[Interval, float]]:
+    """Yield the bounds by the number of large losses, with their width, if they apply and `log_estimate` is below `most`."""
+    large = _large_losses(losses, log_estimate, epsilon) if log_estimate < most else None
     if large is not None:
         yield large[0], NARROW_LOG_IF_TINY
 
 
-def _rounded(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
+def _rounded(losses: Losses, log_estimate: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
     """Yield the bounds by sums of rounded losses, if there are any, with their width."""
-    sums = _rounded_sums(losses, near, epsilon)
+    sums = _rounded_sums(losses, log_estimate, epsilon)
     if sums is not None:
         yield sums, NARROW_SMOOTHED
 
@@ -549,30 +549,31 @@ def cuttable(losses: Losses) -> bool:
     return True
 
 
-def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
+def log_delta_between(losses: Losses, epsilon: float, log_estimate: float) -> tuple[float, float]:
     """Return bounds on log delta(epsilon), which are (-inf, inf) if no method gives any.
 
-    The contours are for log delta near `near`. If their bounds are vague, contours for the log delta of one big loss alone are tried too.
+    The contours are for log delta near `log_estimate`. If their bounds are vague, contours for the log delta of one big loss alone are
+    tried too.
     """
-    low, high = _log_delta_near(losses, epsilon, near)
+    low, high = _log_delta_near(losses, epsilon, log_estimate)
     if not high - low <= WIDE_LOG_DELTA and cuttable(losses):
         from dpcli.numerics.contour.jump_levels import LEAST_LOG_DELTA, log_delta_of_one
 
         with np.errstate(all="ignore"):
-            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST_LOG_DELTA))
+            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), log_estimate), LEAST_LOG_DELTA))
         low, high = max(low, again[0]), min(high, again[1])
     return low, high
 
 
-def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
-    """Return bounds on log delta(epsilon) by contours for log delta near `near`.
+def _log_delta_near(losses: Losses, epsilon: float, log_estimate: float) -> tuple[float, float]:
+    """Return bounds on log delta(epsilon) by contours for log delta near `log_estimate`.
 
     Raises InternalError if two of them contradict each other.
     """
     low, high = -math.inf, math.inf
     with np.errstate(all="ignore"):
         try:
-            for interval, enough in intervals(losses, near, epsilon):
+            for interval, enough in intervals(losses, log_estimate, epsilon):
                 ends = interval.log_delta(epsilon)
                 low, high = max(low, ends[0]), min(high, ends[1])
                 if low > high + CONTRADICTION:

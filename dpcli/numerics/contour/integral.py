@@ -1,12 +1,12 @@
 """delta(epsilon) of a sum of privacy losses as a contour integral of its CGF K, with certified bounds on both sides.
 
-The accountant exact asks for it, through certified.py: with the losses L = log dP/dQ of one direction, each with its count. `build` returns
-a `Contour`, which bounds delta at every epsilon, and `solve` bounds epsilon at a delta. Words:
+certified.py asks for it, for the accountant exact, and so do jump.py and smoothed.py: with the losses log dP/dQ of one direction, each with
+its number of copies. `build` returns a `Contour`, which bounds delta at every epsilon, and `solve` bounds epsilon at a delta. Words:
 
 * CGF: K(z) = log E_P[e^{z L}] of the sum L of all losses. A *tilt* is a real t > 0. The tilted measure is e^{t L - K(t)} dP, and E_t the
-  mean under it. tilt_search.py chooses t. tilted.py says what a loss must provide under a tilt.
+  mean under it. tilt_search.py, or the caller, chooses t. tilted.py says what a loss must provide under a tilt.
 * A *capped* loss lacks its far upper tail (cut.py). A *stack* is the sum of many losses of one family, evaluated together (stacked.py).
-* The *bulk* of a loss is the part of P where the loss is so small that without outcomes beyond it no sum reaches epsilon (tilted.py).
+* The *bulk* of a loss is the part of P where the loss is so small that sums of such losses hardly reach epsilon (tilted.py).
 
 Statement. For t > 0 in the domain of K, Fourier inversion of the hockey-stick function gives
 
@@ -188,9 +188,9 @@ def build(
     far, cumulants = total_cgf_about(losses, t)
     if not math.isfinite(cumulants[0]):
         return None
-    counts = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
+    step_count = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
     tilted = [(_tilted(loss, t), count) for loss, count in (losses if factor is factor_without_bulk else stacked(losses))]
-    cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), counts)
+    cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), step_count)
     if not math.isfinite(error_bound) or t * t == 0.0:
         return None
     if epsilon is None:
@@ -199,10 +199,10 @@ def build(
     step = _node_distance(t, far, log_far - (far - t) * epsilon - log_wanted, log_delta, negligible)
     moments = _moments(tilted)
     width = 1.0 / math.sqrt(moments.variance + 1.0 / (t * t) + 1.0 / ((1.0 + t) * (1.0 + t)))
-    integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
+    integrand = (factor or whole_factor)(tilted, step_count, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if integrand is None or not integrand.log_tail < 700.0:
         return None
-    nodes = _evaluated(integrand, t, step, counts, moments.angle_slope + abs(moments.mean) + abs(epsilon))
+    nodes = _evaluated(integrand, t, step, step_count, moments.angle_slope + abs(moments.mean) + abs(epsilon))
     if nodes is None:
         return None
     capped = (1.0 + t) * math.exp(log_lost)  # most by which K of a capped loss may be too large
@@ -257,14 +257,14 @@ class _Evaluated(NamedTuple):
     error: float
 
 
-def _evaluated(integrand: Factor, t: float, step: float, counts: float, angle_slope: float) -> _Evaluated | None:
-    """Return the integrand at the nodes, or None if it is not a positive double at y = 0. counts, angle_slope: as of `_rounding`."""
+def _evaluated(integrand: Factor, t: float, step: float, step_count: float, angle_slope: float) -> _Evaluated | None:
+    """Return the integrand at the nodes, or None if it is not a positive double at y = 0. step_count, angle_slope: as of `_rounding`."""
     y: Array = np.asarray(step * integrand.multiples, dtype=float)
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
     if not 0.0 < modulus[0] < math.inf:
         return None
-    rounding = _rounding(modulus, y, integrand.faded, counts, angle_slope, step)
+    rounding = _rounding(modulus, y, integrand.faded, step_count, angle_slope, step)
     missing_terms = _missing_terms(integrand, y, t, step)
     if len(y) > LONG:  # an epsilon is found by many sums over the nodes, so negligible ones are left out
         kept = modulus > LIGHT * float(modulus[0])
@@ -284,12 +284,12 @@ def _node_distance(t: float, far: Array, log_bounds: Array, log_delta: float, ne
     return min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / least)
 
 
-def _rounding(modulus: Array, y: Array, faded: float, counts: float, angle_slope: float, step: float) -> float:
+def _rounding(modulus: Array, y: Array, faded: float, step_count: float, angle_slope: float, step: float) -> float:
     """Return a bound on the rounding error of the trapezoidal sum, plus `faded` of a `Factor`.
 
-    counts: the number of steps. angle_slope: a bound on the slope of the terms of an angle in y.
+    step_count: the number of steps. angle_slope: a bound on the slope of the terms of an angle in y.
     """
-    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts  # of a modulus
+    relative = 2e-14 + 3e-15 * math.sqrt(step_count) + 1e-22 * step_count  # of a modulus
     of_moduli = (relative * float(modulus.sum()) + (1.0 + relative) * faded) * step / math.pi
     return of_moduli + 8e-16 * angle_slope * float(product(modulus, y)) * step / math.pi
 
@@ -321,7 +321,7 @@ def total_cgf_about(losses: Losses, t: float) -> tuple[Array, Array]:
     return t * np.array(ALIAS_TILTS), total
 
 
-def _cumulant(tilted: Parts, t: float, bound: float, counts: float) -> tuple[float, float]:
+def _cumulant(tilted: Parts, t: float, bound: float, step_count: float) -> tuple[float, float]:
     """Return an upper bound on K(t), and by how much it may be too large.
 
     bound: the sum of the losses' `cgf`. The result is (NaN, inf) if the parts' own values contradict it.
@@ -332,8 +332,8 @@ def _cumulant(tilted: Parts, t: float, bound: float, counts: float) -> tuple[flo
     own = math.fsum(n * part.cumulant for part, n in tilted)
     sizes = math.fsum(n * abs(part.cumulant) for part, n in tilted)
     means = math.fsum(n * abs(part.mean) for part, n in tilted)
-    deviations = math.sqrt(counts * math.fsum(n * part.variance for part, n in tilted))  # at least the steps' own, added up
-    rounding = SLACK * (counts + sizes) + 1e-14 * (1.0 + t) * (means + deviations)
+    deviations = math.sqrt(step_count * math.fsum(n * part.variance for part, n in tilted))  # at least the steps' own, added up
+    rounding = SLACK * (step_count + sizes) + 1e-14 * (1.0 + t) * (means + deviations)
     if not bound >= own - rounding:
         return math.nan, math.inf
     return (bound, 0.0) if all(part.sharp for part, _ in tilted) else (own + rounding, 2.0 * rounding)
@@ -382,21 +382,21 @@ class Wanted(NamedTuple):
 Method = Callable[[Parts, float, Wanted], Factor | None]  # `whole_factor` or `factor_without_bulk`; the number is that of all steps
 
 
-def whole_factor(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
+def whole_factor(tilted: Parts, step_count: float, wanted: Wanted) -> Factor | None:
     """Return the characteristic function of the whole composition, or None if it does not decay soon enough."""
     most = max(MAX_NODES // len(tilted), ENOUGH_NODES)
     laid_out = most * SIEVED_MORE if any(may_sieve(part, n) for part, n in tilted) else most
-    end = _end(lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y), place, laid_out)
+    end = _end(lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * step_count + 0.0 * y), wanted, laid_out)
     if end is None:
         return None
     last_frequency, log_tail = end
-    count = math.ceil(last_frequency / place.step) + 1
-    index = nodes_left(tilted, place.step, count)
+    count = math.ceil(last_frequency / wanted.step) + 1
+    index = nodes_left(tilted, wanted.step, count)
     if (count if index is None else len(index)) > most + 1:
         return None
-    nodes = _Nodes(place, count, index)
+    nodes = _Nodes(wanted, count, index)
     for part, n in sorted(tilted, key=_by_work):
-        nodes.multiply(part, n, NEGLIGIBLE - math.log(counts))
+        nodes.multiply(part, n, NEGLIGIBLE - math.log(step_count))
     return Factor(
         log_factor=nodes.log_factor,
         log_tail=log_tail,
@@ -432,17 +432,17 @@ class _Nodes:
     faded: a bound on the sum of the moduli of the integrand at the multiples that are left out, without the factor e^{K(t) - t eps}.
     """
 
-    def __init__(self, place: Wanted, count: int, index: IndexArray | None) -> None:
+    def __init__(self, wanted: Wanted, count: int, index: IndexArray | None) -> None:
         """Begin with the nodes of `index`, or with all `count` multiples if it is None."""
-        self._place = place
+        self._wanted = wanted
         hold(count if index is None else len(index))
         self.index: IndexArray = np.arange(count) if index is None else index
-        self.faded = (count - len(self.index)) * LIGHT / (place.t * (place.t + 1.0))
+        self.faded = (count - len(self.index)) * LIGHT / (wanted.t * (wanted.t + 1.0))
         self.log_factor: ComplexArray = np.zeros(len(self.index), dtype=complex)
 
     def multiply(self, part: Tilted, n: int, log_error: float) -> None:
         """Multiply by the characteristic function of `n` copies of a part. log_error: as of `Tilted.centred`."""
-        step, last = self._place.step, int(self.index[-1]) + 1
+        step, last = self._wanted.step, int(self.index[-1]) + 1
         if SPARSE * len(self.index) < last and getattr(part, "pointwise", False):
             values: ComplexArray = part.centred_at(step, self.index, log_error)  # type: ignore[attr-defined]
         else:
@@ -454,7 +454,7 @@ class _Nodes:
 
     def _drop(self) -> None:
         """Leave out the nodes at which the integrand is negligible, except the first one."""
-        t, y = self._place.t, self._place.step * self.index
+        t, y = self._wanted.t, self._wanted.step * self.index
         modulus = np.exp(self.log_factor.real) / (np.hypot(t, y) * np.hypot(t + 1.0, y))
         kept = ~(modulus <= LIGHT * float(modulus[0]))  # NaN is kept, so that it is not taken for a small number
         self.faded += float(modulus[~kept].sum())
@@ -462,7 +462,7 @@ class _Nodes:
 
 
 def factor_without_bulk(
-    tilted: Parts, counts: float, place: Wanted, levels: Sequence[float] = BULK_LEVELS, negligible: float = NEGLIGIBLE
+    tilted: Parts, step_count: float, wanted: Wanted, levels: Sequence[float] = BULK_LEVELS, negligible: float = NEGLIGIBLE
 ) -> Factor | None:
     """Return phi^n - B^n, the characteristic function of the composition without its bulk.
 
@@ -472,39 +472,39 @@ def factor_without_bulk(
     The first of `levels`, which are shares of epsilon, is used at which delta of the bulk alone is at most e^negligible, relative. A part
     with a method `rise` is not divided. Its characteristic function is a factor of both phi^n and B^n, and its modulus is at most 1.
     """
-    if place.epsilon <= 0.0:
+    if wanted.epsilon <= 0.0:
         return None
     undivided: list[tuple[Any, int]] = [(part, n) for part, n in tilted if hasattr(part, "rise")]
     divisible: list[tuple[Any, int]] = [(part, n) for part, n in tilted if not hasattr(part, "rise")]
     if not divisible or not all(hasattr(part, "split") for part, _ in divisible):
         return None
-    spare = np.geomspace(2.0, 3e3, 65) / place.epsilon
+    spare = np.geomspace(2.0, 3e3, 65) / wanted.epsilon
     log_undivided = sum((n * part.rise(spare) for part, n in undivided), 0.0 * spare)
     # One logarithm has an absolute error, which counts as often as the step, however little the step's loss.
     sizes = math.fsum(n * (abs(part.mean) + math.sqrt(part.variance)) for part, n in tilted)
-    rounding = SLACK * (counts + np.abs(log_undivided)) + 1e-14 * (1.0 + place.t + spare) * sizes
+    rounding = SLACK * (step_count + np.abs(log_undivided)) + 1e-14 * (1.0 + wanted.t + spare) * sizes
     for share in levels:
-        divided = [(part.split(share * place.epsilon), n) for part, n in divisible]
+        divided = [(part.split(share * wanted.epsilon), n) for part, n in divisible]
         log_bulk = log_undivided
         for (halves, n), (part, _) in zip(divided, divisible, strict=True):
             log_bulk = log_bulk + n * (halves.bulk_cgf(spare) + spare * part.mean)
         log_spare = log_bulk + rounding
-        if float((log_spare - spare * place.epsilon + log_hockey(place.t + spare)).min()) <= place.log_wanted + negligible:
+        if float((log_spare - spare * wanted.epsilon + log_hockey(wanted.t + spare)).min()) <= wanted.log_wanted + negligible:
             break
     else:
         return None
-    end = _end(lambda y: np.logaddexp.reduce([math.log(n) + halves.decay(y) for halves, n in divided]), place, ENOUGH_NODES)
+    end = _end(lambda y: np.logaddexp.reduce([math.log(n) + halves.decay(y) for halves, n in divided]), wanted, ENOUGH_NODES)
     if end is None:
         return None
     last_frequency, log_tail = end
-    count = math.ceil(last_frequency / place.step) + 1
+    count = math.ceil(last_frequency / wanted.step) + 1
     log_phi, log_ratio = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)  # of phi^n, and of B^n / phi^n
-    log_error = NEGLIGIBLE - math.log(counts)
+    log_error = NEGLIGIBLE - math.log(step_count)
     for halves, n in divided:
-        log_phi_of_one, log_ratio_of_one = halves.centred(place.step, count, log_error, log_error + min(place.log_wanted, 0.0))
+        log_phi_of_one, log_ratio_of_one = halves.centred(wanted.step, count, log_error, log_error + min(wanted.log_wanted, 0.0))
         log_phi, log_ratio = log_phi + n * log_phi_of_one, log_ratio + n * log_ratio_of_one
     for part, n in undivided:
-        log_phi = log_phi + n * part.centred(place.step, count, log_error)
+        log_phi = log_phi + n * part.centred(wanted.step, count, log_error)
     bulk_is_larger = log_ratio.real > 1.0  # there phi decays sooner than B
     log_difference = np.log(-np.expm1(np.where(bulk_is_larger, -log_ratio, log_ratio)))
     return Factor(
@@ -528,17 +528,17 @@ def saddle(cumulant: Array, log_delta: float, t: Array) -> Array:
     return np.asarray((cumulant - log_delta - np.log(t) - np.log1p(t)) / t)
 
 
-def _end(decay: Callable[[Array], Array], place: Wanted, nodes: int) -> tuple[float, float] | None:
+def _end(decay: Callable[[Array], Array], wanted: Wanted, nodes: int) -> tuple[float, float] | None:
     """Return a frequency Y at which the contour may end, and the logarithm of a bound on the sum beyond; None if there is none.
 
     The bound is the integral of e^{decay(Y)} / y^2 over both sides, and one node distance times its first term.
     """
-    ends = place.width * 1.3 ** np.arange(1, 120)
-    ends = ends[ends <= nodes * place.step]
+    ends = wanted.width * 1.3 ** np.arange(1, 120)
+    ends = ends[ends <= nodes * wanted.step]
     for block in np.split(ends, [9, 18]):
         if len(block):
-            log_tail = decay(block) - np.log(math.pi * block) + np.log1p(place.step / block)
-            enough = np.flatnonzero(log_tail <= place.target)
+            log_tail = decay(block) - np.log(math.pi * block) + np.log1p(wanted.step / block)
+            enough = np.flatnonzero(log_tail <= wanted.target)
             if len(enough):
                 return float(block[enough[0]]), float(log_tail[enough[0]])
     return None
