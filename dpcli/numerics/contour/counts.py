@@ -165,7 +165,10 @@ class CountLine:
 
 
 class CountTable:
-    """The integrands of several numbers of steps on one line, with one row for each number."""
+    """The integrands of several numbers of steps on one line, with one row for each number.
+
+    It computes for all rows at once what `Contour`, `solve` and `outside` of integral.py do for one composition.
+    """
 
     def __init__(self, line: CountLine, counts: Array) -> None:
         self.line, self.counts = line, counts

@@ -151,8 +151,9 @@ def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: fl
 
 
 class Halves:
-    """The two halves of the composition, with losses rounded upward or downward to multiples of the spacing.
+    """The two halves of the composition (item 6), with losses rounded upward or downward to multiples of the spacing.
 
+    losses, ranges: the losses with their counts, and the grid of each. log_delta: that for which the factors of item 7 are chosen.
     products: the number of products that were added up. largest: the largest loss on the grid. reach: up to which epsilon the bounds are
     narrow, because every far loss reaches it. Raises NotRepresentable if there would be more products than `most`.
     """

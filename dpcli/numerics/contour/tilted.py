@@ -107,7 +107,7 @@ class Loss(Protocol):
 
     * A false `decays`: the loss is discrete, so its characteristic function does not decay (`any_decays` of integral.py).
     * `tails(at)`: log P(L > l), log P(L <= l), and the same under Q (numerics/tails.py).
-    * `outcomes()`: the pair as atoms and pieces (outcomes.py).
+    * `outcomes()`: the pair as atoms and pieces (`Outcomes` of outcomes.py). A result of another class is not used.
     * `capped(log_mass)`: the loss without its far upper tail, of P-mass e^log_mass at most; the loss itself if it has no such tail.
     * `cut(level, log_mass)`: the loss divided into a small and a big part (cut.py), or None. Only a loss with a far upper tail has it. Such
       a loss also has `line`, `outcome`, `mixture` and `stretch` (`RisingLoss` of grid/large_losses.py).

@@ -123,7 +123,7 @@ def plan_grid(parts: Parts, target: GridTarget, error: float, unit: float, work:
 def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
     """Return the plan of `plan_grid` for this tilt, even if numbers would overflow across a cell."""
     work = min(work, remaining() / PASSES)
-    window = tilted_window([(part.survey, part.count) for part in parts], target.tilt, target.log_negligible)
+    window = tilted_window([(part.survey, part.copies) for part in parts], target.tilt, target.log_negligible)
     ranges = [_range(part, target) for part in parts]
     # If the tilted composition is concentrated on its largest loss, its window has no width. The ranges of single steps give a scale then.
     widest = max((window.high - window.low) / FEWEST, min(high - low for low, high in ranges) / FEWEST)
@@ -132,12 +132,12 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
     variance = error / (WIDTH * (target.tilt + 1.0))
 
     def spacing_of(rounds: tuple[int, ...]) -> float:  # the spacing that has this variance as its dispersion
-        dispersion = math.fsum(_dispersion(part.count, r) for part, r in zip(parts, rounds, strict=True))
+        dispersion = math.fsum(_dispersion(part.copies, r) for part, r in zip(parts, rounds, strict=True))
         return min(math.sqrt(4.0 * variance / dispersion), widest)
 
-    most = max(part.count for part in parts)
+    most = max(part.copies for part in parts)
     dispersions = [_dispersion(most, k) for k in range(1 + min(_most_rounds(most), MOST_ROUNDS))]
-    choices = {tuple(_rounds(part.count, dispersion) for part in parts) for dispersion in dispersions}
+    choices = {tuple(_rounds(part.copies, dispersion) for part in parts) for dispersion in dispersions}
     no_rounds = (0,) * len(parts)
     if unit > 0.0 and spacing_of(no_rounds) <= SNAPPED * unit:
         choices = {no_rounds}
@@ -169,7 +169,7 @@ def _rounds(count: int, dispersion: float) -> int:
 
 def _range(part: GridPart, target: GridTarget) -> tuple[float, float]:
     """Return the range of losses of one step that matter. What it leaves out is rare, or negligible, in all `count` steps together."""
-    log_count = math.log(part.count)
+    log_count = math.log(part.copies)
     return part.survey.range(target.log_rare - log_count, target.tilt, target.log_negligible - log_count)
 
 
@@ -183,7 +183,7 @@ def _step_lattice(part: GridPart, target: GridTarget, spacing: float) -> Lattice
     end = max(math.ceil(high / spacing) + 1, start + 2)
     magnified = math.exp(min(-target.log_negligible - MAGNIFIED_LESS, MOST_MAGNIFIED))
     at = edges(start, end - start + 1, spacing)
-    return discretise(part.loss.tails(at), start, spacing, target.tilt, part.count, magnified)
+    return discretise(part.loss.tails(at), start, spacing, target.tilt, part.copies, magnified)
 
 
 def _snap(spacing: float, unit: float) -> float:
@@ -226,8 +226,8 @@ def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
     log_finite = 0.0  # of the probability that no step's loss is infinite
     for part, rounds in zip(parts, plan.rounds, strict=True):
         step = _step_lattice(part, plan.target, plan.spacing / 2.0**rounds)
-        lattices += _copies_of(step, part.count, rounds, part.survey, plan.target)
-        log_finite += part.count * math.log1p(-min(math.exp(part.survey.log_infinite), 1.0 - 1e-16))  # log1p(-1) would raise
+        lattices += _copies_of(step, part.copies, rounds, part.survey, plan.target)
+        log_finite += part.copies * math.log1p(-min(math.exp(part.survey.log_infinite), 1.0 - 1e-16))  # log1p(-1) would raise
     lattice, outside = _convolve_on_window(lattices, plan)
     return GridCurve(lattice, outside, -math.expm1(log_finite) * (1.0 - 1e-12), plan.coarse)  # a lower bound, so rounded down
 

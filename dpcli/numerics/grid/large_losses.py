@@ -173,7 +173,10 @@ class StepCells(NamedTuple):
 
 
 class RisingStep:
-    """A step whose loss increases with the outcome. Outcomes |x| > X are left out, of P-mass e^log_rare at most."""
+    """A step whose loss increases with the outcome. Outcomes |x| > X are left out, of P-mass e^log_rare at most.
+
+    ends: the least and the largest loss that are kept. shifts: the number of shifts of its mixture.
+    """
 
     def __init__(self, loss: RisingLoss, log_rare: float) -> None:
         self._loss, self._reach, self.shifts = loss, loss.mixture.reach, len(loss.mixture.shifts)
@@ -204,7 +207,8 @@ class RisingStep:
 
 
 class AtomicStep:
-    """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most."""
+    """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most. ends: as of
+    `RisingStep`."""
 
     shifts = 1
 
@@ -311,6 +315,10 @@ class CoarseSurvey:
     """The coarse lattices of all kinds of steps, with the CGFs of their small and large parts at many tilts and cuts.
 
     others: losses that are not divided. Each term has their CGF too.
+
+    spacing, start, size: of the coarse lattice, as in `StepCells`. largest: about the largest loss of the composition.
+    cells: the cells of each kind of step, with the number of steps. tilts, cuts: those that are tried; a cut is the index of a cell.
+    numbers: the combinations of how many losses of each kind are large. slip: that of all steps together.
     """
 
     def __init__(self, steps: Steps, others: Others, log_delta: float) -> None:

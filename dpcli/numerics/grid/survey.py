@@ -159,7 +159,7 @@ class GridPart(NamedTuple):
 
     loss: HasTails
     survey: Survey
-    count: int
+    copies: int
 
 
 Surveys = Sequence[tuple[Survey, float]]  # the survey of each different loss, and how many steps have it
