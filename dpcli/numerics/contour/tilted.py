@@ -1,6 +1,11 @@
 """Privacy losses under an exponential tilt: their characteristic functions by quadrature, and bounds on how fast these decay.
 
-The loss is log r(X), where X has the tilted density Q r^{t+1} on the real line. log Q and log r are analytic in a strip around the line.
+A privacy loss is L = log r with r = dP/dQ, and K(t) = log E_P[e^{t L}]. Under the *tilt* t > 0 the measure is e^{t L - K(t)} dP, which
+moves the mean of L to where delta is decided. integral.py computes delta from the characteristic function phi(y) = E_t[e^{i y L}] under it.
+The protocols `Loss` and `Tilted` say what a loss must provide for this, and what it may provide in addition.
+
+`TiltedQuadrature` is for a loss log r(X) with an outcome X on the real line, such as that of a sampled Gaussian. The tilted density of X is
+Q r^{t+1}, up to a factor. log Q and log r are analytic in a strip around the line.
 
 Decay. On the line at height a, where arg r > 0, oscillation becomes decay: for every v >= 0,
 
