@@ -3,7 +3,8 @@
 A loss is L = log r(X) with r = dP/dQ, for a pair (P, Q) of distributions of an outcome X on the real line, such as a sampled Gaussian. At a
 low sampling rate its upper tail is so long that E_P[e^{t L}] explodes at a tilt t far below the one that suits delta, although the tail is
 very improbable. The CGF K(z) = log E_P[e^{z L}] and contour integrals (integral.py) are then of little use, and the tail is treated apart.
-jump.py asks for `CutLoss` and `UncutLoss`, certified.py for `CappedLoss`. The *level* is the loss at which a loss is divided.
+`CutLoss` and `UncutLoss` are for jump.py, `CappedLoss` is for the contours of certified.py and counts.py. The *level* is the loss at which
+a loss is divided.
 
 `CutLoss` divides each outcome x: the share b(x) = 1 - exp(-e^{k (x - c)}) of it is big, and the remainder is small. b is nearly 0 below c
 and nearly 1 beyond. The CGF of the small part is finite everywhere. Its transform needs few nodes: where the loss grows exponentially,

@@ -2,7 +2,7 @@
 
 contour/certified.py tries this at a delta below about 1e-30. The noise is Gaussian, or has many atoms, as discrete Gaussian noise. A loss
 is L = log dP/dQ, of a pair (P, Q). A *tilt* t multiplies all masses by e^{t L}, which makes the losses near epsilon the likely ones, so
-that numbers of floating point keep the digits of a tiny delta.
+that floating-point numbers keep the digits of a tiny delta.
 
 At a tiny delta, many small losses and one large loss may be about equally likely to reach epsilon. No tilt suits both cases, so a contour
 (contour/integral.py) or a grid at one tilt gives wide bounds. Here the outcomes of each step are divided at a loss c, the *cut*. delta is a
