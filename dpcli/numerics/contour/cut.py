@@ -59,6 +59,7 @@ BLUNT_SHARPNESS = 6.0  # k of a weight that cuts off only a negligible mass
 STEEP = 17.4  # k times the length over which outcomes become big, where e^{k (x - c)} grows from e^-14 to e^3.4
 LAST = 3.4  # k (x - c) at the upper end of that length
 LEAST_K = 3.0  # least k of a weight
+TILT = 150.0  # largest order that matters, times the level (noise/normal_mixture.py)
 SMALL_ORDER = 0.05  # order at which differences of the CGF give the moments, which are estimates
 LOG_LIGHT = -500.0  # weights with a smaller logarithm are left out in the search for a tilt
 # Speed and memory.
