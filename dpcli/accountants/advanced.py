@@ -16,11 +16,14 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, split_delta
 from dpcli.numerics.work import foresee, remaining, shared, spend
 
+# Accuracy and speed: every split of delta gives a sound value.
 ROUNDS = 11  # golden sections of the share; they locate it to 0.1 on the logit scale, and the optimum is flat there
 STEP = 400.0  # cells of a closed form for one step's epsilon; a mechanism that takes more spends the cells itself
 MANY = 64  # most different steps for which both ways to share delta among them are tried; for more only an equal share per run is
 LOGITS = (-9.0, 9.0)  # logits of the theorem's share that are searched: shares from 0.01 % to 99.99 %
 GOLDEN_RATIO = 0.6180339887498949  # (sqrt(5) - 1) / 2, by which a golden section shrinks the interval
+# Soundness: least slack relative to delta. Below it, the rounding of the steps' deltas matters.
+LEAST_SLACK = 1e-15
 
 Groups = tuple[tuple[float, float, int], ...]  # (epsilon, delta, count)
 
@@ -63,7 +66,7 @@ def split(steps: Steps, delta: float, share: float, *, by_step: bool, product: b
     log_kept = math.fsum(n * math.log1p(-d) for _, d, n in groups)
     used = -math.expm1(log_kept) if product else math.fsum(n * d for _, d, n in groups)
     slack = (delta - used) / math.exp(log_kept) if product else delta - used
-    if slack <= 1e-15 * delta:
+    if slack <= LEAST_SLACK * delta:
         raise NotRepresentable(
             f"the steps' own deltas add up to {used:.6g} and leave nothing of delta = {delta:g} for the composition"
         )

@@ -4,6 +4,10 @@ A *composition* is a list of steps, each a mechanism with the number of its runs
 or epsilon as a function of delta; each value is a `Bound`. An accountant that has no answer raises NotRepresentable, and others may have
 one. `checked` refuses a number that cannot be a bound. An accountant that is not `sound` returns an approximation, which is shown and
 decides nothing.
+
+A mechanism (mechanisms/mechanism.py) has several *representations*: its (epsilon, delta), its Renyi curve, its rho, the losses of its
+dominating pairs, and others. Each accountant composes one of them, and `views` asks every mechanism for it. dpcli/analysis/inquiry.py
+decides which accountants are asked, and which number is the *headline*.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ Steps = tuple[tuple[Mechanism, int], ...]
 
 T = TypeVar("T")
 Real = TypeVar("Real", float, Array)
+# Accuracy of deltas that are found by inverting epsilon(delta).
 LOG_TINY = -708.0  # smallest log delta that is searched; e^-708 is about the smallest normal floating-point number
 LOG_DELTAS = (*(LOG_TINY / 2.0**k for k in range(14)), -1e-3, -1e-9)  # trial values for the inversion of epsilon(delta), increasing
 

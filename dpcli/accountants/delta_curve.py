@@ -1,5 +1,6 @@
 """Bounds on delta at many epsilons at once, for plots and for the conversion to a trade-off curve.
 
+The losses are log dP/dQ of dominating pairs, one list for each direction of the neighbouring relation (accountants/directions.py).
 `on_contours` answers as the accountant exact does, by contour integrals, and `on_grids` as pld does, by grids of losses. A contour or a
 grid bounds delta at every epsilon, most tightly at the epsilon that it was built for. Neighbouring epsilons share one as long as its
 interval is narrow, because a new one for each epsilon would take too long.
@@ -25,10 +26,12 @@ from dpcli.numerics.work import TooMuchWork
 if TYPE_CHECKING:
     from dpcli.numerics.grid.grid_curve import GridCurve
 
+# Accuracy and speed: the bounds hold for any of these values.
 MAX_PARTS = 200  # most different losses in one direction; more would take too long for a whole curve
 NARROW = 1e-7  # width of an interval on log delta at which no better contour is built
 GRIDS = (math.log(0.1), -60.0, -5.0)  # log delta that the grids are built for: first, end, step
 NEAR = 1.0  # the grid of the least epsilon replaces that of GRIDS[0] if its log delta is at most this far above
+CHANGED = 1.0  # change of log delta after which new intervals may be built
 
 
 class _GridInterval:
@@ -125,7 +128,7 @@ def _chernoff(losses: Losses, epsilons: Array) -> Array:
 def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upper: Array, log_floor: float) -> tuple[Array, Array]:
     """Return (lower, upper) bounds on delta at increasing epsilons, from intervals that neighbouring epsilons share.
 
-    New intervals are built where the present ones are not narrow and delta has changed by a factor of e since the last were built. When the
+    New intervals are built where the present ones are not narrow and log delta has changed by CHANGED since the last were built. When the
     allowed work ends, the remaining epsilons keep the bounds known before.
 
     build: returns intervals that are narrow at the epsilon with a given index. log_upper: known upper bounds on log delta.
@@ -137,7 +140,7 @@ def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upp
         for i, epsilon in enumerate(epsilons.tolist()):
             ends = _ends(present, epsilon)
             upper = min(float(high[i]), ends[1])
-            if not ends[1] - ends[0] <= NARROW and abs(upper - last_built) >= 1.0 and upper > log_floor:
+            if not ends[1] - ends[0] <= NARROW and abs(upper - last_built) >= CHANGED and upper > log_floor:
                 present = (*present[-1:], *build(i))
                 ends = _ends(present, epsilon)
                 last_built = min(float(high[i]), ends[1])

@@ -1,8 +1,13 @@
 """The exact accountant: contour integrals of the cumulant generating function, with certified bounds on both sides.
 
-Consumes each step's privacy losses in both directions, with their characteristic functions at a tilt. Bounds: lower and upper. They are
-bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. The accountant refuses losses of which
-only the tails are known, more than 10,000 different parts, and delta = 0 or delta above 0.5 after stated deltas are set aside.
+Consumes each step's privacy losses L = log dP/dQ in both directions, with their cumulant generating functions K(z) = log E_P[e^{z L}] and
+their characteristic functions under a tilt, the measure e^{t L - K(t)} dP. Bounds: lower and upper. They are bounds for the dominating
+pairs (P, Q). The lower one is shown only if every mechanism attains its pair, so that some neighbouring datasets really have these two
+laws. The accountant refuses losses of which only the tails are known, more than 10,000 different parts, and delta = 0 or delta above 0.5
+after stated deltas are set aside.
+
+This file takes the larger bound of the two directions, and answers questions that need no contour. numerics/contour/certified.py has the
+methods for the others.
 """
 
 from __future__ import annotations
@@ -31,13 +36,16 @@ from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.tails import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.work import allowance, remembered
 
-MAX_PARTS = 10_000  # most different losses of one direction; more would take too long
+NO_CONTOUR = "no contour certifies an interval closer than 1 %"
+# Accuracy.
 MAX_LOG_DELTA = math.log(0.5)  # logarithm of the largest delta for which a contour is built
 LOG_LEAST = -740.0  # logarithm of about the smallest delta that a floating-point number can hold
-FEW_PARTS = 16  # most losses whose total variation distances are computed first, which is quick and may suffice
-NO_CONTOUR = "no contour certifies an interval closer than 1 %"
 NEAR = 1e-9  # relative distance from the largest loss within which no contour is needed
 WIDE = 0.01  # relative width above which an interval is refused, because it is not exact
+# Speed.
+MAX_PARTS = 10_000  # most different losses of one direction; more would take too long
+FEW_PARTS = 16  # most losses whose total variation distances are computed first, which is quick and may suffice
+DIRECTION_SHARE = 0.6  # share of the work that is left that delta of one direction may take, so that the other one has some too
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ class ExactProfile(PrivacyProfile):
         for losses in self._sides():
             low, high = 0.0, _exp_up(log_chernoff(losses, epsilon))
             try:
-                with allowance(math.inf, share=0.6):
+                with allowance(math.inf, share=DIRECTION_SHARE):
                     low, high = delta_on(losses, epsilon)
             except NotRepresentable as error:  # Chernoff's bound suffices if the other direction is much worse
                 refused = error

@@ -1,8 +1,14 @@
 """The grid accountant: privacy-loss distributions on a grid, composed by the fast Fourier transform.
 
-Consumes the tails of each step's privacy losses in both directions, which are rounded outwards to a grid. Bounds: lower and upper. They are
-bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. A finer grid gives a narrower interval;
-how fine it may be depends on the given tolerance and time.
+Consumes the tails of each step's privacy losses log dP/dQ in both directions, which are rounded outwards to a grid. Bounds: lower and
+upper. They are bounds for the dominating pairs (P, Q). The lower one is shown only if every mechanism attains its pair, so that some
+neighbouring datasets really have these two laws. A finer grid gives a narrower interval; how fine it may be depends on the given tolerance
+and time.
+
+For each direction, a survey of every loss, a rough table of it (numerics/grid/survey.py), gives the *tilt* t: masses are multiplied by
+e^{t L}, which makes the losses L near epsilon the likely ones. Then a grid is planned, and the losses are composed on it
+(numerics/grid/composed_losses.py). What the result shows decides the accuracy of the next grid. The *window* is the range of losses on
+which the composition is computed.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ if TYPE_CHECKING:  # the modules of the grid are imported only when a grid is ma
     from dpcli.numerics.grid.grid_curve import GridCurve
     from dpcli.numerics.grid.survey import Survey
 
+# Accuracy and speed: the bounds hold for any of these values.
 TOLERANCE = 1e-3  # default relative width of the interval at which no finer grid is made
 POINTS_PER_SECOND = 4e7  # assumed speed of the transforms; fixed, so that all machines make the same grids
 PATIENCE = 4.0  # default number of seconds for one answer
@@ -35,8 +42,9 @@ RARE = 2e-3  # share of the tolerance that may be lost by counting very rare los
 LOG_NEGLIGIBLE = -24.0  # logarithm of the share of the tilted mass that a first grid may leave out
 COARSER = 64.0  # factor for the error of the next grid if the window of the last one did not cover all that matters
 MAX_SURVEYS = 4096  # surveys that are cached
-LEAST_PART_CELLS = 1.5e4  # fewest cells for one more part, which needs a survey of its loss and a transform
-
+LEAST_PART_CELLS = 1.5e4  # fewest cells (numerics/work.py) for one more part, which needs a survey of its loss and a transform
+LEAST_WIDTH = 1e-14  # least absolute width of an interval that a grid is made for
+SMALL_SHARE = 0.5  # a width is relative to epsilon, or to SMALL_SHARE / tilt if that is more
 
 Surveys = tuple[tuple["Survey", int], ...]
 
@@ -234,7 +242,7 @@ def curve_at_delta(losses: Losses, log_delta: float, width: float, effort: Effor
         raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
     log_finite = log_delta + math.log1p(-share)
     tilt, reference = best_tilt(surveys, log_finite)
-    return _curve(losses, surveys, tilt, log_finite, width * max(reference, 0.5 / tilt), effort)
+    return _curve(losses, surveys, tilt, log_finite, width * max(reference, SMALL_SHARE / tilt), effort)
 
 
 @remembered(16)
@@ -250,7 +258,7 @@ def curve_at_epsilon(losses: Losses, epsilon: float, width: float, effort: Effor
     for _ in range(2):  # losses are negligible relative to delta, so the second round uses the delta of the first
         tilt, log_delta = tilt_for(surveys, epsilon)
         surveys = _surveys(losses, min(log_delta - 2.0, -1.0) + effort.log_rare)
-    return _curve(losses, surveys, tilt, min(log_delta - 2.0, -1.0), width * max(epsilon, 0.5 / tilt), effort)
+    return _curve(losses, surveys, tilt, min(log_delta - 2.0, -1.0), width * max(epsilon, SMALL_SHARE / tilt), effort)
 
 
 def _surveys(losses: Losses, log_rare: float) -> Surveys:
@@ -270,14 +278,14 @@ def _curve(
 ) -> tuple[GridCurve, float]:
     """Return the curve that suits `tilt`, `log_delta` and the absolute width `error`, and the grid points that it took."""
     from dpcli.numerics.grid.composed_losses import GridTarget, compose_on_grid, plan_grid
-    from dpcli.numerics.grid.survey import common_unit
+    from dpcli.numerics.grid.survey import GridPart, common_unit
 
-    parts = [(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
+    parts = [GridPart(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
     log_rare = log_delta + effort.log_rare - math.log(len(losses))
     with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
-        unit = common_unit([(loss, surveyed(loss), count) for loss, count in losses])
+        unit = common_unit([GridPart(loss, surveyed(loss), count) for loss, count in losses])
         target = GridTarget(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
-        plan = plan_grid(parts, target, max(error, 1e-14), unit, effort.points)
+        plan = plan_grid(parts, target, max(error, LEAST_WIDTH), unit, effort.points)
         return compose_on_grid(parts, plan), plan.work
 
 

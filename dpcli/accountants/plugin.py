@@ -1,7 +1,7 @@
 """Registry of the accountants, and two lists of accountants that the order of questions depends on.
 
 A name is what `--accountant` takes and what reports print; its target is imported when the accountant is first asked. The lists are read by
-dpcli/analysis/inquiry.py.
+dpcli/analysis/inquiry.py. Both name accountants that certify a lower bound together with the upper one: an interval.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from dpcli.numerics.orders import DEFAULT_PLACES, FEW_PLACES, FINE_PLACES, SHORT
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion
 
-ROUNDED = 1e-15  # relative rounding of a CGF at an order near 1
+# Soundness: relative rounding of a CGF, z times the divergence of order 1 + z, at an order near 1.
+ROUNDED = 1e-15
 # With more different steps, each order costs more work, so the search over orders starts at fewer places.
 SEVERAL = 8  # most different steps for which the search starts at FINE_PLACES
 MANY = 500  # most different steps for which it starts at DEFAULT_PLACES; for more it starts at FEW_PLACES

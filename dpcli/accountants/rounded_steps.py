@@ -25,6 +25,7 @@ from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussia
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import shared
 
+# Accuracy and speed: any rounding gives an upper and a lower bound.
 FEW = 500  # most different sampled Gaussians after the rounding
 LOG_RATIOS = tuple(2.0**-k for k in range(16, 0, -1))  # logarithms of the ratio between neighbouring rounded values, finest first
 KINDS: tuple[type[Mechanism], ...] = (SampledGaussian, SampledGaussianReplaced)

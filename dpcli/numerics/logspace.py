@@ -13,12 +13,14 @@ from dpcli.numerics.work import spend
 
 _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+# Accuracy: callers allow for errors of a few rounding units, which these keep.
 FAR = -20.0  # below this x, the logarithm of the normal distribution function is computed by the series of Mills' ratio
-SCALAR_ELEMENTS = 16  # largest array that is computed element by element, which is faster there than a call of array functions
+MILLS_TERMS = 10  # terms of this asymptotic series; below FAR the first omitted term is under 1e-17
 NEARLY_X = 36.0  # above this x, log(e^x - 1) differs from x by less than 3e-16
 FRACTION_FROM, FRACTION_TERMS = 3.0, 60  # the fraction's error falls with x and the number of terms; here it is below an ulp
 EXACT_RECORDS = 64  # largest number of records whose binomial probabilities are computed as ratios of integers
-MILLS_TERMS = 10  # terms of the asymptotic series of Mills' ratio; below FAR the first omitted term is under 1e-17
+# Speed: largest array that is computed element by element, which is faster there than a call of array functions.
+SCALAR_ELEMENTS = 16
 
 
 def log1mexp(x: float) -> float:

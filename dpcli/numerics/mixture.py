@@ -1,5 +1,9 @@
 """Mixtures of unit normal distributions on the line, given by their density ratio m to N(0, 1).
 
+For example, Gaussian noise on a Poisson sample: the weight of shift s_j is the probability that the sampled records move the sum by s_j
+standard deviations of the noise. The privacy loss of such a step is log r with r = dP/dQ = m or 1/m (noise/normal_mixture.py), and
+K(z) = log E_Q[r^{z+1}] is its CGF.
+
 `Mixture` is one mixture with any number of shifts. `Shifted` is a table of mixtures with one shift each, one mixture in each row:
 m_i(x) = 1 - q_i + q_i e^{s_i x - s_i^2/2}. A composition may have a thousand different mixtures. Calls of array functions for each of them
 would then cost more than the arithmetic, so a table evaluates all its rows in one call.
@@ -24,10 +28,12 @@ from dpcli.numerics.work import hold, spend
 
 Line = TypeVar("Line", Array, ComplexArray)
 FAR = 30.0  # largest exponent at which log m is log1p(m - 1); above it log m is summed from logarithms, which cannot overflow
+# Accuracy and speed: fewer shifts give a mixture that dominates by more. A group is the records of one unit of privacy.
 EXACT = EXACT_RECORDS  # largest group whose weights are all kept; a larger group's are rounded up to this many shifts
 MIDDLE = 48  # number of the EXACT shifts that are near the mean, where nearly all of the weight is
 DEVIATIONS = 8.0  # half-width in standard deviations of the range that counts as near the mean
 MOST_RECORDS = 100_000  # larger groups are bounded by one record of their total size
+# Speed and memory.
 BLOCK = 1 << 17  # numbers of a table that are computed at a time, so that they stay in the processor's cache
 LEAST = 6  # fewest rows for which one table is faster than separate losses
 NODE_RATIO = 1.2  # largest ratio between the node counts of rows in one block, because each row gets as many nodes as the longest

@@ -1,8 +1,9 @@
 """Searches over Renyi orders: `least_over_orders` minimises a bound, and `least_rho` finds the smallest rho (zCDP) of a bounded loss.
 
-Renyi divergences give a bound on epsilon at every order a > 1; z is a - 1 here. Any order gives a valid bound, so `least_over_orders` may
-miss the best one, at the cost of tightness alone. rho must hold at every order, so `least_rho` bounds the ratio between the orders that it
-evaluates. A bound that combines several theorems can have several local minima, here called valleys.
+The accountant rdp and several mechanisms ask for the first, prediction/ensemble.py for the second. Renyi divergences give a bound on
+epsilon at every order a > 1; z is a - 1 here. Any order gives a valid bound, so `least_over_orders` may miss the best one, at the cost of
+tightness alone. rho must hold at every order, so `least_rho` bounds the ratio between the orders that it evaluates. A bound that combines
+several theorems can have several local minima, here called valleys.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import pairwise
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
 
+# Accuracy and speed: every order that is tried gives a valid bound.
 OCTAVE = 4**7  # lattice points between z and 2 z; at a smooth minimum the best of them is 1e-9 above the least value
 # Places of z from 1/64 to 1.1e12, where the search for a pure mechanism ends.
 FEW_PLACES = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))
@@ -167,9 +169,9 @@ def least_rho(cgf: Callable[[Array], Array], largest: float) -> float:
             break
         last = z[-1] ** 1.5 if z[-1] > 2.0 else 10.0
     for _ in range(MOST):
-        attained = float(np.max(slope / (z + 1.0)))
+        largest_ratio = float(np.max(slope / (z + 1.0)))
         bound = np.concatenate((slope[:1], slope[1:] / (z[:-1] + 1.0)))
-        loose = bound > attained * (1.0 + TIGHT)
+        loose = bound > largest_ratio * (1.0 + TIGHT)
         if not loose.any():
             break
         low = np.concatenate(([0.5 * z[0]], z[:-1]))[loose]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.work import TABLE, hold, spend
 
+# Speed and memory: these change results by rounding alone.
 TILE = 1 << 16  # most multiplications in one tile of a product of two matrices
 LINE = 2000  # most multiplications in one tile of a product with a vector
 BLOCK = 1 << 20  # most entries of a table of coarse rotations that are in memory at a time

@@ -1,7 +1,8 @@
 """Upper bounds on the Renyi moments log E_Q[r^{z+1}] of sampled Gaussian mechanisms, by the trapezoidal rule.
 
-r = dP/dQ is the likelihood ratio of a dominating pair (P, Q). `power_moment` computes the bounds at many z > 0. The node distances that
-keep its error below e^-40 are derived in `step_size` and `step_below`.
+r = dP/dQ is the likelihood ratio of a dominating pair (P, Q). The moment is K(z) = log E_P[e^{z L}] of the loss L = log r, and z times the
+Renyi divergence of order z + 1. `power_moment` computes the bounds at many z > 0. The node distances that keep its error below e^-40 are
+derived in `step_size` and `step_below`. The *window* is the interval of outcomes that the nodes cover.
 
 Because E_Q[r] = 1, the moment is E_Q[r^p] = 1 + E_Q[B_p(r - 1)] with B_p(d) = (1+d)^p - 1 - p d. Bernoulli's inequality says that
 B_p(d) >= 0 for p > 1 and for p < 0. The rule therefore adds non-negative terms only, so nothing cancels: a moment of 1 + 1e-18 keeps
@@ -19,14 +20,18 @@ from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.products import product
 from dpcli.numerics.work import hold
 
+# Soundness: SLACK must exceed what the other values leave as errors.
+SLACK = 1e-12  # relative increase of a result; it far exceeds the rounding of MAX_NODES terms and the errors of TAIL and DIGITS
 TAIL = 10.0  # standard deviations by which a window extends beyond the outermost peak; e^-50 of the mass is outside
 DIGITS = 40.0  # accuracy in nats: the relative error of the rule is below 2 e^-40
-MAX_NODES = 16384  # most nodes of one integral; beyond that an upper bound in closed form is used instead
-MAX_HEIGHT = 6.0  # greatest height of a line above the real axis in `step_below`, in standard deviations
 MAX_EXPONENT = 500.0  # largest (z+1) |log r| for which powers of r are computed without logarithms; e^709 would be the last one
 LEAST_SUM = 1e-60  # smallest sum that is trusted; terms whose weight underflows, times e^MAX_EXPONENT, are far below it
 SERIES = 0.01  # largest |(z+1) (r - 1)| and |r - 1| for which `bernoulli` is computed from its power series
-SLACK = 1e-12  # relative increase of a result; it far exceeds the rounding of MAX_NODES terms and the errors of TAIL and DIGITS
+# Speed.
+MAX_NODES = 16384  # most nodes of one integral; beyond that an upper bound in closed form is used instead
+MAX_HEIGHT = (
+    6.0  # greatest height of a line above the real axis in `step_below`, in standard deviations; every height gives a distance
+)
 
 
 def power_moment(

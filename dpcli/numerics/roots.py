@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from dpcli.numerics.arrays import Array, np
 
+# Accuracy and speed.
 ITERATIONS = 200  # most evaluations of `bracket_root`; it returns the bracket that it has by then
 ROUNDS = 200  # most evaluations of `increasing_root`; bisection alone shrinks a bracket by 2^-200
 CLOSE = 1e-14  # relative length of a Newton step, or of a bracket, at which the search stops

@@ -1,6 +1,9 @@
 """Tail probabilities of a privacy loss L, and the privacy curve of one step: delta(eps) = P(L > eps) - e^eps Q(L > eps).
 
-L = log dP/dQ is the loss of a pair (P, Q). All four tails are kept as logarithms, since differences from 1 would lose every digit where
+L = log dP/dQ is the loss of a pair (P, Q), a step one run of a mechanism whose loss is L. An *atom* is a value of L that has a positive
+probability. The accountants and the mechanisms ask for tails at many l, and for delta and epsilon of a single step.
+
+All four tails are kept as logarithms, since differences from 1 would lose every digit where
 delta is small. Bounds on delta allow for the rounding of the tails (ROUNDING) and of the losses of atoms (ATOM). A tail that is NaN raises
 InternalError where bounds or cells are computed, because it would pass for 0.
 """
@@ -17,8 +20,11 @@ from dpcli.numerics.logspace import log_normal_ends, log_sub
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import spend
 
+# Soundness: errors that the bounds allow for.
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
 ATOM = 1e-15  # relative error of the loss at which an atom lies
+# Largest epsilon that is looked for, far above any of use. A loss that is larger with too much probability counts as infinite.
+LARGEST_EPSILON = 1e15
 
 
 class Tails(NamedTuple):
@@ -61,7 +67,7 @@ def cells_between(above: Array, below: Array) -> Cells:
     """
     if np.isnan(above).any() or np.isnan(below).any():
         raise InternalError("a tail of a privacy loss is NaN: this is a bug in dpcli, and no number")
-    use_below = below[1:] < -0.7  # e^-0.7 is about 1/2
+    use_below = below[1:] < -0.7  # e^-0.7 is about 1/2; the smaller tail has more digits
     outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
     inner = np.minimum(inner, outer)  # rounding may exchange them
     share = np.where(np.isneginf(outer), 0.0, -np.expm1(inner - outer))
@@ -207,14 +213,14 @@ def _crossing(excess: Callable[[float], float], first_high: float = 1e-6) -> tup
     """Return (low, high) with excess(low) > 0 >= excess(high), of a decreasing function on [0, inf).
 
     The bracket is (0, 0) if the function is not positive at 0. Its upper end is first tried at `first_high` > 0, and then at four times
-    the previous value; the bracket is (inf, inf) once that exceeds 1e15, far above any epsilon of use.
+    the previous value; the bracket is (inf, inf) once that exceeds LARGEST_EPSILON.
     """
     if excess(0.0) <= 0.0:
         return 0.0, 0.0
     low, high = 0.0, first_high
     while excess(high) > 0.0:
         low, high = high, 4.0 * high
-        if high > 1e15:
+        if high > LARGEST_EPSILON:
             return math.inf, math.inf
     return bracket_root(excess, low, high, rtol=1e-14)  # the tails allow about 1e-15; a narrower bracket would show rounding only
 

@@ -37,7 +37,8 @@ from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure, approx
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 from dpcli.numerics.contour.certified import UNKNOWN, other_direction
-from dpcli.numerics.contour.integral import _tilt_by_parabolas, log_hockey, tilt_for, total_cgf
+from dpcli.numerics.contour.integral import log_hockey, total_cgf
+from dpcli.numerics.contour.tilt_search import _tilt_by_parabolas, tilt_for
 from dpcli.numerics.work import limited
 from tests import oracles
 from tests.accountants.one_step import KNOWN, Known

@@ -39,7 +39,7 @@ from dpcli.mechanisms.stated.pure_and_approx import Free, Pure, approx
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.grid.composed_losses import GridTarget, plan_grid
-from dpcli.numerics.grid.survey import common_unit, survey
+from dpcli.numerics.grid.survey import GridPart, common_unit, survey
 from dpcli.numerics.work import allowance
 from tests import oracles
 from tests.accountants.one_step import KNOWN, Known
@@ -324,7 +324,7 @@ def test_what_a_grid_loses_in_very_many_steps_is_counted(draws: int) -> None:
 def test_an_atom_beside_which_all_else_is_large_sets_no_grid(place: float) -> None:
     """Most of the mass at one loss next to 0: many steps are composed on a grid that coarsens, as they are without it."""
     loss = AtomicLoss((math.log(0.03), math.log(0.05), math.log(0.92)), (0.011, -0.0123, place))
-    parts = [(loss, survey(loss), 1024)]
+    parts = [GridPart(loss, survey(loss), 1024)]
     assert abs(place) > 1e-12 or common_unit(parts) == 0.0
     target = GridTarget(20.0, math.log(1e-5), math.log(1e-8), -24.0)
     assert plan_grid(parts, target, 1e-4, common_unit(parts), 2e7).rounds[0] > 0

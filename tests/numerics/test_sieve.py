@@ -1,5 +1,5 @@
-"""Blocks of nodes that a contour integral leaves out (`_sieved` of numerics/contour/integral.py), because many copies of a discrete loss
-have a negligible characteristic function there. The function is summed plainly at every node that was left out.
+"""Blocks of nodes that a contour integral leaves out (numerics/contour/sieve.py), because many copies of a discrete loss have a negligible
+characteristic function there. The function is summed plainly at every node that was left out.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import random
 import numpy as np
 import pytest
 
-from dpcli.numerics.contour import integral
-from dpcli.numerics.contour.integral import LIGHT, LONG, SIEVED, _sieved
+from dpcli.numerics.contour import sieve
+from dpcli.numerics.contour.sieve import LIGHT, LONG, SIEVED, sieved
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.products import FINE_ROTATIONS, characteristic_less_one, decaying_characteristic_less_one, less_one
 from tests.cases import fresh_random
@@ -44,8 +44,8 @@ def test_only_negligible_nodes_are_left_out() -> None:
         first, second = drawn_atoms(source), drawn_atoms(source)
         n, count = round(SIEVED * 10.0 ** source.uniform(0.0, 6.0)), source.randint(LONG + 1, 9 * LONG)
         step = 10.0 ** source.uniform(-3.0, 0.0) / max(math.sqrt(first.variance), 1e-9)
-        index = _sieved(first, n, step, count, None)
-        both = _sieved(second, n, step, count, index)
+        index = sieved(first, n, step, count, None)
+        both = sieved(second, n, step, count, index)
         if index is None or both is None or len(index) == count:
             continue
         shortened, fewest = shortened + 1, min(fewest, len(both) / count)
@@ -58,7 +58,7 @@ def test_only_negligible_nodes_are_left_out() -> None:
 
 
 def test_a_sieve_that_overlooks_how_fast_the_distance_changes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integral, "_least_distance", lambda left, right, change: np.maximum(left, right))
+    monkeypatch.setattr(sieve, "_least_distance", lambda left, right, change: np.maximum(left, right))
     # Without the first node there is no contour, which is found too.
     with pytest.raises((AssertionError, IndexError)):  # noqa: PT012
         for _ in range(5):

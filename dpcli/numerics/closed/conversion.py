@@ -16,9 +16,10 @@ from dpcli.numerics.work import spend
 if TYPE_CHECKING:
     Conversion = Callable[[Array, Array, float], Array]
 
+ROUNDING = 4e-15  # absolute rounding error of an epsilon from logarithms near 1 (soundness of `optimal`)
+# Accuracy and speed: every order gives an upper bound.
 SEARCH = 1000.0  # work of a search over the orders, in cells
 ROUNDS = 100  # most steps of Newton's method
-ROUNDING = 4e-15  # absolute rounding error of an epsilon from logarithms near 1
 HALVINGS = 44  # steps of each bisection, which leave 1e-10 in the logarithm of a logarithm; the end on the safe side is taken
 
 

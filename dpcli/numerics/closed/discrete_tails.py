@@ -13,9 +13,11 @@ from fractions import Fraction
 from dpcli.numerics.arrays import np
 from dpcli.numerics.logspace import log_factorials
 
-LARGEST_SUMMED = 2000.0  # largest sigma for which the tail of the discrete Gaussian is added up term by term
-BEYOND = 60.0  # a sum ends at terms below e^-60 times the first one; all later terms together are below the rounding error
+# Soundness.
 ROUNDING = 1e-12  # absolute increase of a logarithm, which exceeds its rounding error
+BEYOND = 60.0  # a sum ends at terms below e^-60 times the first one; all later terms together are below the rounding error
+# Accuracy and speed: beyond these, a closed upper bound is used.
+LARGEST_SUMMED = 2000.0  # largest sigma for which the tail of the discrete Gaussian is added up term by term
 TERMS = 4096  # most terms of a binomial tail that are added up; a geometric series bounds the rest
 FEW = 1024  # largest number of trials for which every term of the tail is added up
 

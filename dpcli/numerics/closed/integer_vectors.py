@@ -2,7 +2,8 @@
 
 `largest_shifts` lists the extreme integer vectors within bounds on their norms. `log_masses` computes the distribution of u . X, where the
 coordinates X_i are independent and P(X_i = x) is proportional to e^{-x^2/(2 sigma^2)}. Let u be an integer vector with k coordinates, none
-of which is 0, and without a common divisor. Let n = |u|^2.
+of which is 0, and without a common divisor. Let n = |u|^2. The privacy loss of discrete Gaussian noise (noise/discrete_gaussian.py) is an
+affine function of u . X, where u is the change that a record causes, and sigma the noise.
 
 If sigma is large enough, u . X is nearly a discrete Gaussian of parameter sigma sqrt(n). The proof has five steps.
 
@@ -28,10 +29,12 @@ from collections.abc import Iterator
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
 
-MOST_EXAMINED = 2000  # the search for extreme vectors gives up after this many candidates
+# Soundness.
 REACH = 40.0  # masses are computed up to this many standard deviations of u . X; less than e^-790 of the mass is beyond
 WINDOW = 13.0  # a coordinate is summed up to this many standard deviations from its mean given u . X; less than e^-84 is beyond
 LOG_DIFFERENCE = -60.0  # logarithm of the relative difference that counts as equality; it is far below rounding
+# Speed: the search for extreme vectors gives up after this many candidates.
+MOST_EXAMINED = 2000
 
 
 class TooManyShifts(Exception):

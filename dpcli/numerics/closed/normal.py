@@ -16,8 +16,8 @@ from dpcli.numerics.logspace import log_ndtr, log_sub
 from dpcli.numerics.roots import bracket_root, expand_until
 from dpcli.numerics.work import spend
 
-PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this
-LEAST = 1e-6  # smallest ratio of noise to sensitivity that `analytic_sigma` returns
+PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this, by the source above
+LEAST = 1e-6  # smallest ratio of noise to sensitivity that `analytic_sigma` returns; far below any of use
 
 
 def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:

@@ -1,5 +1,9 @@
 """Sensitivity of a matrix mechanism's encoded stream if a record takes part in several steps (L2 norm, per unit contribution).
 
+A matrix mechanism adds correlated noise to a stream of sums: it releases B (C x + z) for factors B (decoder) and C (encoder), with
+independent noise z. Its privacy depends on how far one record moves C x, which is the sensitivity here. Binary trees, whose nodes are sums
+over 2^l steps, and Toeplitz encoders are covered.
+
 A participation pattern has at most k steps, and any two of them are at least b apart. All entries of the encoder are non-negative, so the
 worst contributions are all equal and add up (Choquette-Choo et al. 2022, arXiv:2211.06530).
 
@@ -17,7 +21,8 @@ import math
 
 from dpcli.numerics.arrays import Array, np
 
-SEARCHED = 100  # largest product of participations and trees for which the worst pattern is searched for, and not just bounded
+# Speed: largest product of participations and trees for which the worst pattern is searched for, and not just bounded.
+SEARCHED = 100
 
 Points = tuple[tuple[int, int], ...]  # pairs of a sum of squares and a wait, both increasing
 

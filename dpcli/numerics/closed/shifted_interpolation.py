@@ -1,5 +1,10 @@
 """The privacy of the last iterate of noisy gradient descent, if no earlier iterate is seen: one Gaussian, by shifted interpolation.
 
+noise/last_iterate.py asks. Two runs on neighbouring datasets, X and X', use the same updates but for the record that differs. If the
+updates bring points together, the noise hides old differences, so that the last iterate costs less than the composition of all steps.
+`last_iterate_norm` is for batches that come in turn, `hidden_steps` for batches that are drawn afresh. "Dominated by Gaussian noise with
+mu" means: no easier to tell apart than N(0, 1) and N(mu, 1). All results are upper bounds.
+
 Setting. For k = 1, ..., t, from the same X_0,
 
     X_k = P(f_k(X_{k-1}) + Z_k)   and   X'_k = P(f'_k(X'_{k-1}) + Z'_k).
@@ -57,12 +62,14 @@ from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, np
 
-# Numbers of uses after tau that are tried. Every number gives an upper bound, and next to the best one it is larger by less than 1e-6.
+# Accuracy: every number of uses after tau, and every share h of the noise, gives an upper bound.
+# The numbers that are tried: all up to ALL_UP_TO, then in the ratio RATIO. Next to the best one, the bound is larger by less than 1e-6.
 ALL_UP_TO, RATIO, MOST = 1000, 1.001, 1e18
-LEAST_SHARE, MOST_SHARE, SHARES = 0.002, 0.9, 60  # the shares h of the noise that are tried
+LEAST_SHARE, MOST_SHARE, SHARES = 0.002, 0.9, 60  # the shares h that are tried, and how many
 LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
+# Soundness: a smaller gap 1 - c, or a larger c, only raises the bound.
 LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, as its powers lose digits
-LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53, which is an upper bound
+LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53
 
 
 def last_iterate_norm(gap: float, batches: int, iterations: int, diameter: float) -> float:

@@ -19,8 +19,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.roots import bracket_root, expand_until
 
-SMALLEST_MU = 1e-9  # smallest mu that is returned for a positive delta; a smaller one is rounded up to it
-ROUNDING = 2.0**-50  # more than the rounding error of a sum of three terms of at most 1
+ROUNDING = 2.0**-50  # more than the rounding error of a sum of three terms of at most 1 (soundness)
+SMALLEST_MU = 1e-9  # smallest mu that is returned for a positive delta; a smaller one is rounded up to it (accuracy)
 
 
 def false_negatives(epsilons: Array, deltas: Array, alphas: Array) -> Array:

@@ -1,4 +1,8 @@
-"""Sums of two-point losses: the epsilon of a composition of randomised responses, which optimal composition needs.
+"""Sums of two-point losses: the epsilon of a composition of randomised responses.
+
+The accountant optimal (accountants/optimal.py) asks: of all mechanisms with given epsilons, randomised responses lose most when they are
+composed (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776). It needs the epsilon at which the hockey-stick divergence of the sum S of their
+losses, E[(1 - e^{epsilon - S})+], is at most delta. The result is an upper bound.
 
 A two-point loss is +e with probability e^e/(1+e^e), and -e otherwise: the privacy loss of randomised response. If all losses in a sum have
 the same size e, the sum is binomial. If the sizes differ, the distribution of the sum is computed by an exponentially tilted Fourier
@@ -17,10 +21,16 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import spend
 
+# Soundness, for equal losses: EQUAL_REACH standard deviations and EQUAL_MORE terms on either side of the mean are kept. The mass beyond is
+# below e^-700, and counts as no error.
+EQUAL_REACH, EQUAL_MORE = 40.0, 1000.0
+# Accuracy: mass beyond the window is bounded and added to delta, and every tilt gives a bound.
+REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
+LARGE = 0.25  # largest delta for which a tilt is chosen; above it Chernoff's bound is useless, and this tilt serves as well
+FEWEST_BITS, MOST_BITS = 11, 17  # the lattice has 2^11 to 2^17 points
+# Speed and memory.
 MAX_COUNT = 10**9  # largest number of equal steps; the sum then has about a million terms
 WORK = 1 << 23  # largest product of the number of lattice points and the number of sizes
-LARGE = 0.25  # largest delta for which a tilt is chosen; above it Chernoff's bound is useless, and this tilt serves as well
-REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
 
 Sizes = tuple[tuple[float, int], ...]  # pairs of a size epsilon and the number of losses of that size
 
@@ -63,10 +73,10 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
 def _binomial_masses(epsilon: float, count: int) -> SumMasses:
     """Return the distribution of a sum of `count` equal losses, at the losses (2j - n) epsilon.
 
-    Forty standard deviations on either side of the mean are kept. The mass beyond is below e^-700, and counts as no error.
+    Losses far from the mean are left out (EQUAL_REACH).
     """
     p = 1.0 / (1.0 + math.exp(-epsilon))
-    reach = 40.0 * math.sqrt(count * p * (1.0 - p)) + 1000.0
+    reach = EQUAL_REACH * math.sqrt(count * p * (1.0 - p)) + EQUAL_MORE
     low, high = max(0, math.floor(count * p - reach)), min(count, math.ceil(count * p + reach))
     spend(2.0 * (high - low))
     j = np.arange(low, high + 1, dtype=float)
@@ -84,7 +94,10 @@ def _cgf(sizes: Sizes, t: float) -> float:
 
 
 def _tilt(sizes: Sizes, delta: float) -> float:
-    """Return a t that nearly minimises Chernoff's bound on epsilon, (K(t) - log delta + t log t - (1+t) log(1+t))/t."""
+    """Return a t that nearly minimises Chernoff's bound on epsilon, (K(t) - log delta + t log t - (1+t) log(1+t))/t.
+
+    Masses are multiplied by e^{t S}, so that sums near epsilon become the likely ones and keep their digits in the Fourier transform.
+    """
 
     def bound(t: float) -> float:
         return (_cgf(sizes, t) - math.log(delta) + t * math.log(t) - (1.0 + t) * math.log1p(t)) / t
@@ -119,7 +132,7 @@ def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
     e, n = np.array([size for size, _ in sizes]), np.array([float(count) for _, count in sizes])
     t = _tilt(sizes, min(delta, LARGE))
     slope = np.minimum((t + 0.5) * e, 300.0)
-    points = 1 << max(11, min(17, int(math.log2(WORK / len(sizes)))))
+    points = 1 << max(FEWEST_BITS, min(MOST_BITS, int(math.log2(WORK / len(sizes)))))
     spend(1.5 * points * len(sizes))
     step = (2.0 * REACH * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
     up, down = _split_atoms(e, -np.log1p(np.exp(-e)), step), _split_atoms(-e, -e - np.log1p(np.exp(-e)), step)

@@ -1,6 +1,15 @@
 """Certified intervals for a composition in one direction: methods are tried in turn until one gives a narrow interval.
 
-Every interval holds by its own certificate, so their intersection holds too. The methods are tried in this order:
+The accountant exact asks for epsilon at a delta (`epsilon_between`, then `other_direction` for the reverse direction) and for delta at an
+epsilon (`log_delta_between`), and delta_curve.py for bounds near one epsilon (`intervals`). The losses are L = log dP/dQ of dominating
+pairs, each with its number of steps. Every interval holds by its own certificate, so their intersection holds too.
+
+Words. K is the CGF, K(z) = log E_P[e^{z L}] of the sum of all losses, and a *tilt* t > 0 the real part of a contour (integral.py). A loss
+with a *far tail* has rare outcomes so large that they dominate K. If they can be divided from the others (cut.py), the loss has the
+attribute `cut`. Losses are *mixed* if only some have it. A *capped* loss lacks a far tail of negligible mass. The *bulk* is the part
+of a loss that alone hardly reaches epsilon. tilted.py lists the attributes by which losses tell which method suits them.
+
+The methods are tried in this order:
 
 0. Quadrature over outcomes (few_steps.py), for two or three sampled Gaussian steps.
 1. The number of participations (little_noise.py), for losses with very little noise.
@@ -32,11 +41,11 @@ from dpcli.numerics.contour.integral import (
     factor_without_bulk,
     log_hockey,
     solve,
-    tilt_for,
     total_cgf,
     total_cgf_about,
     whole_factor,
 )
+from dpcli.numerics.contour.tilt_search import tilt_for
 from dpcli.numerics.contour.tilted import Losses, uncut
 from dpcli.numerics.work import allowance, remaining
 
@@ -47,23 +56,38 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.smoothed import ContourPair
     from dpcli.numerics.grid.large_losses import LargeLosses
 
-NARROW = 2e-9  # relative width of an interval at which no other method is tried
-NARROW_AFTER_JUMP = 2e-7  # the same after one big jump, because the other methods would take much longer
-NARROW_IF_TINY = 4e-6  # the same after the sum over the number of large losses
+# Accuracy and speed: every interval holds whatever these are. They decide which methods are tried, and when an interval is narrow enough.
+# NARROW and the like are relative widths of an interval for epsilon at which no other method is tried.
+NARROW = 2e-9
+NARROW_AFTER_JUMP = 2e-7  # after one big jump, because the other methods would take much longer
+NARROW_IF_TINY = 4e-6  # after the sum over the number of large losses
 NARROW_IF_MIXED = 1e-3  # the same, if only some losses have a far tail, as work must be left for the other direction
-NARROW_LOG_IF_TINY = 4e-3  # width of the bounds of this sum on log delta
-NARROW_SMOOTHED = 3e-5  # width of bounds on log delta at which smoothing ends; narrower ones would take long for whole curves
-WIDE_LOG_DELTA = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
+# Widths of bounds on log delta.
+NARROW_LOG_IF_TINY = 4e-3  # at which no other method is tried after the sum over the number of large losses
+NARROW_SMOOTHED = 3e-5  # at which smoothing ends; narrower ones would take long for whole curves
+WIDE_LOG_DELTA = 1.0  # beyond which the bounds are computed again for another estimate of delta
+# Where a method is tried.
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
 SMALL_LOG_DELTA = -69.0  # log delta below which it is tried after one big jump, or after contours if no loss has a far tail
-SHARE_IF_SMALL = 0.85  # share of the work for the first direction at such deltas
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
 SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
-BEFORE_SUMS = 0.75  # share of the work that the methods before these sums may take
 CLEARLY_LESS = 0.8  # share of the epsilon that a sum was made for, below which it is made again
-MAX_SMOOTHED_PAIRS = 2  # most smoothed pairs of contours for bounds on delta
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
+MAX_CHERNOFF_RATIO = 1.35  # many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
+NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
+LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; it is added to the upper bound
+CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
+# If the first direction's contour has more than MANY_NODES nodes, a rough contour for the second direction is tried first. It may cut off
+# parts of this logarithm, relative to delta, and suffices if delta is clearly smaller in the second direction.
+ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
+MAX_WIDTH_RATIO = 2.0  # largest ratio of the widths of the two directions' intervals, if both are smoothed
+# Smoothed pairs of contours.
+MAX_SMOOTHED_PAIRS = 2  # most pairs for bounds on delta
+MIN_SMOOTHED_NODES = 1000.0  # fewest nodes of a pair
+NODE_GROWTH = 9.0  # factor by which the number of nodes grows from one pair to the next
+MAX_SMOOTHED_CGF = 1e10  # largest K(t) of a pair, because only twelve digits of K(t) are known
+# Work: cells (numerics/work.py), or shares of the cells that are left.
 FIRST_CELLS = 1.5e5  # cells for the unchanged integrand, if all losses have a far tail
 FIRST_CELLS_IF_MIXED = 5e5  # the same, if only some losses have a far tail
 FIRST_CELLS_PER_LOSS = 8e3  # the same for each loss, if there are more than MAX_PARTS
@@ -71,22 +95,16 @@ JUMP_CELLS = 1.4e7  # cells for one big jump
 JUMP_CELLS_OF_MANY = 1.9e7  # the same, if there are more than MAX_PARTS losses
 LARGE_LOSSES_CELLS = 1.6e7  # cells for the sum over the number of large losses
 LARGE_LOSSES_CELLS_IF_MIXED = 9e6  # the same, if only some losses have a far tail, as both directions may need it
-MAX_CHERNOFF_RATIO = (
-    1.35  # with many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
-)
-MIN_SMOOTHED_NODES = 1000.0  # fewest nodes of a smoothed pair
-MAX_SMOOTHED_CGF = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known
-NODE_GROWTH = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
-LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta
-NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
-# If the first direction's contour has more than MANY_NODES nodes, a rough contour for the second direction is tried first. It may cut off
-# parts of this logarithm, relative to delta, and suffices if delta is clearly smaller in the second direction.
-ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
-MAX_WIDTH_RATIO = 2.0  # largest ratio of the widths of the two directions' intervals, if both are smoothed
-# Two bounds contradict each other beyond this distance, relative for epsilon and of the logarithms for delta. It far exceeds the rounding.
+BEFORE_SUMS = 0.75  # share that the methods before the sums of rounded losses may take
+ATTEMPT_SHARE = 0.4  # share that one contour may take, because the other contours and the other direction need work too
+LIMITED_SHARE = 0.67  # share that a method with a limit in cells, or a contour for the other direction, may take
+SMOOTHED_SHARE = 0.5  # share that one pair of smoothed contours may take
+SHARE_IF_SMALL = 0.85  # share for the first direction at a delta below e^SMALL_LOG_DELTA
+SHARE_IF_BOTH_MIXED = 0.5  # the same, if some losses have a far tail in both directions, which are equally hard then
+# Two bounds contradict each other, which is a bug, beyond this distance, relative for epsilon and of the logarithms for delta. It far
+# exceeds the rounding. Too small a value would refuse right numbers, and too large a one would overlook false ones.
 CONTRADICTION = 1e-6
 LEAST_CONTRADICTION = 1e-12  # absolute distance of epsilons that is never a contradiction
-CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 
 
 T = TypeVar("T")
@@ -149,7 +167,7 @@ def _large_losses(losses: Losses, log_delta: float, epsilon: float | None = None
     """Return the bounds by the number of large losses, for sampled steps; None if they do not apply or take too much work."""
     from dpcli.numerics.grid.large_losses import large_losses
 
-    cells = LARGE_LOSSES_CELLS if all(hasattr(loss, "cut") for loss, _ in losses) else LARGE_LOSSES_CELLS_IF_MIXED
+    cells = LARGE_LOSSES_CELLS if _all_have_far_tails(losses) else LARGE_LOSSES_CELLS_IF_MIXED
     return _limited_to(cells, lambda: large_losses(losses, log_delta, epsilon))
 
 
@@ -215,8 +233,7 @@ def _epsilon_by_integrals(losses: Losses, log_delta: float) -> tuple[EpsilonBoun
         ends = _intersection(ends, EpsilonBounds(*counts.epsilon(log_delta), math.nan))
         if _is_narrow(ends, NARROW):
             return ends, None
-    may_jump, tailed = cuttable(losses), any(hasattr(loss, "cut") for loss, _ in losses)
-    mixed = tailed and not all(hasattr(loss, "cut") for loss, _ in losses)
+    may_jump, tailed, mixed = cuttable(losses), _any_has_far_tail(losses), _is_mixed(losses)
     enough = NARROW_IF_MIXED if mixed else NARROW_IF_TINY
     if may_jump:
         ends = _epsilon_first(losses, log_delta, ends)
@@ -251,7 +268,7 @@ def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
 
     It is assumed for many losses, and if all losses have far tails, because only these can make a contour fail then.
     """
-    if all(hasattr(loss, "cut") for loss, _ in losses) or len(losses) > MAX_PARTS:
+    if _all_have_far_tails(losses) or len(losses) > MAX_PARTS:
         return True
     tailed = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
     without_tails = capped_losses(tailed, log_delta + LOG_CAPPED_SHARE)
@@ -288,7 +305,7 @@ def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: EpsilonBounds) 
     try:
         for attempt in attempts(losses, log_delta):
             try:
-                with allowance(math.inf, share=0.4):  # the other contours and the other direction need work too
+                with allowance(math.inf, share=ATTEMPT_SHARE):
                     ends = _epsilon_near(attempt, log_delta, ends)
             except NotRepresentable as error:
                 refused = error
@@ -347,7 +364,7 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float], ti
     while nodes <= MANY and not least > remaining():
         start = remaining()
         try:
-            with allowance(math.inf, share=0.5):
+            with allowance(math.inf, share=SMOOTHED_SHARE):
                 pair = best_contour_pair(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
         except NotRepresentable:
             if nodes > FEW or nodes < MIN_SMOOTHED_NODES:
@@ -368,7 +385,7 @@ def _epsilon_first(losses: Losses, log_delta: float, ends: EpsilonBounds) -> Eps
     """
     if len(losses) > MAX_PARTS:
         narrowed = _limited_to(FIRST_CELLS_PER_LOSS * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends))
-    elif not all(hasattr(loss, "cut") for loss, _ in losses):
+    elif not _all_have_far_tails(losses):
         narrowed = _limited_to(FIRST_CELLS_IF_MIXED, lambda: _epsilon_with_bulk(losses, log_delta, ends))
     else:
         narrowed = _limited_to(FIRST_CELLS, lambda: _epsilon_near(_unchanged(losses, log_delta), log_delta, ends))
@@ -404,9 +421,9 @@ def _epsilon_of_many(losses: Losses, log_delta: float, ends: EpsilonBounds) -> E
 
 
 def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
-    """Return the result of `compute`, or None if it takes more than `cells` or two thirds of the work that is left."""
+    """Return the result of `compute`, or None if it takes more than `cells`, or LIMITED_SHARE of the work left."""
     try:
-        with allowance(cells, share=0.67):
+        with allowance(cells, share=LIMITED_SHARE):
             return compute()
     except NotRepresentable:
         return None
@@ -452,53 +469,68 @@ def _is_narrow(ends: EpsilonBounds, width: float) -> bool:
     return ends.upper - ends.lower <= width * ends.upper < math.inf
 
 
-def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
+def intervals(losses: Losses, log_estimate: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
     """Yield bounds on log delta around `epsilon`, by the methods of `epsilon_between` in turn, each with a width.
 
-    near: about log delta(epsilon). If the bounds at `epsilon` are at most that width apart, the next method would not help.
+    log_estimate: about log delta(epsilon). If the bounds at `epsilon` are at most that width apart, the next method would not help.
     """
-    few = _few_steps(losses, near)
+    few = _few_steps(losses, log_estimate)
     if few is not None:
         yield few, NARROW
-    yield from ((counts, NARROW) for counts in _little_noise(losses, near))
+    yield from ((counts, NARROW) for counts in _little_noise(losses, log_estimate))
     if cuttable(losses):
-        cells = FIRST_CELLS if all(hasattr(loss, "cut") for loss, _ in losses) else FIRST_CELLS_IF_MIXED
-        first = _limited_to(cells, lambda: _unchanged(losses, near).contour(near, epsilon))
+        cells = FIRST_CELLS if _all_have_far_tails(losses) else FIRST_CELLS_IF_MIXED
+        first = _limited_to(cells, lambda: _unchanged(losses, log_estimate).contour(log_estimate, epsilon))
         if first is not None:
             yield first, NARROW
-        yield from _large(losses, near, epsilon, TINY_LOG_DELTA)
+        yield from _large(losses, log_estimate, epsilon, TINY_LOG_DELTA)
         from dpcli.numerics.contour.jump_levels import jump_to
 
-        by_jump = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, near))
+        by_jump = _limited_to(JUMP_CELLS, lambda: jump_to(losses, epsilon, log_estimate))
         if by_jump is not None:
             yield by_jump, NARROW_AFTER_JUMP
-    for attempt in attempts(losses, near):
+    for attempt in attempts(losses, log_estimate):
         for at in (epsilon, None):  # away from the saddle point the integrand may not decay soon enough
-            contour = attempt.contour(near, at)
+            contour = attempt.contour(log_estimate, at)
             if contour is not None:
                 yield contour, NARROW
-    if not any(hasattr(loss, "cut") for loss, _ in losses):
-        yield from _large(losses, near, epsilon, SMALL_LOG_DELTA)
+    if not _any_has_far_tail(losses):
+        yield from _large(losses, log_estimate, epsilon, SMALL_LOG_DELTA)
     sums_first = sum(n for _, n in losses) <= SUMMED_FIRST
     if sums_first:
-        yield from _rounded(losses, near, epsilon)
-    yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), MAX_SMOOTHED_PAIRS))
+        yield from _rounded(losses, log_estimate, epsilon)
+    yield from ((pair, NARROW_SMOOTHED) for pair in islice(smoothed_pairs(losses, log_estimate, (epsilon,)), MAX_SMOOTHED_PAIRS))
     if not sums_first:
-        yield from _rounded(losses, near, epsilon)
+        yield from _rounded(losses, log_estimate, epsilon)
 
 
-def _large(losses: Losses, near: float, epsilon: float, most: float) -> Iterator[tuple[Interval, float]]:
-    """Yield the bounds by the number of large losses, with their width, if they apply and `near` is below `most`."""
-    large = _large_losses(losses, near, epsilon) if near < most else None
+def _large(losses: Losses, log_estimate: float, epsilon: float, most: float) -> Iterator[tuple[Interval, float]]:
+    """Yield the bounds by the number of large losses, with their width, if they apply and `log_estimate` is below `most`."""
+    large = _large_losses(losses, log_estimate, epsilon) if log_estimate < most else None
     if large is not None:
         yield large[0], NARROW_LOG_IF_TINY
 
 
-def _rounded(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
+def _rounded(losses: Losses, log_estimate: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
     """Yield the bounds by sums of rounded losses, if there are any, with their width."""
-    sums = _rounded_sums(losses, near, epsilon)
+    sums = _rounded_sums(losses, log_estimate, epsilon)
     if sums is not None:
         yield sums, NARROW_SMOOTHED
+
+
+def _any_has_far_tail(losses: Losses) -> bool:
+    """Return whether some loss has a far tail that can be cut."""
+    return any(hasattr(loss, "cut") for loss, _ in losses)
+
+
+def _all_have_far_tails(losses: Losses) -> bool:
+    """Return whether every loss has a far tail that can be cut."""
+    return all(hasattr(loss, "cut") for loss, _ in losses)
+
+
+def _is_mixed(losses: Losses) -> bool:
+    """Return whether only some of the losses have a far tail that can be cut."""
+    return _any_has_far_tail(losses) and not _all_have_far_tails(losses)
 
 
 def cuttable(losses: Losses) -> bool:
@@ -506,7 +538,7 @@ def cuttable(losses: Losses) -> bool:
 
     Of many losses, all but MAX_PARTS must be rows of one table.
     """
-    if not any(hasattr(loss, "cut") for loss, _ in losses):
+    if not _any_has_far_tail(losses):
         return False
     if not all(hasattr(loss, "cut") or uncut(loss) for loss, _ in losses):
         return False
@@ -517,30 +549,31 @@ def cuttable(losses: Losses) -> bool:
     return True
 
 
-def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
+def log_delta_between(losses: Losses, epsilon: float, log_estimate: float) -> tuple[float, float]:
     """Return bounds on log delta(epsilon), which are (-inf, inf) if no method gives any.
 
-    The contours are for log delta near `near`. If their bounds are vague, contours for the log delta of one big loss alone are tried too.
+    The contours are for log delta near `log_estimate`. If their bounds are vague, contours for the log delta of one big loss alone are
+    tried too.
     """
-    low, high = _log_delta_near(losses, epsilon, near)
+    low, high = _log_delta_near(losses, epsilon, log_estimate)
     if not high - low <= WIDE_LOG_DELTA and cuttable(losses):
         from dpcli.numerics.contour.jump_levels import LEAST_LOG_DELTA, log_delta_of_one
 
         with np.errstate(all="ignore"):
-            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST_LOG_DELTA))
+            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), log_estimate), LEAST_LOG_DELTA))
         low, high = max(low, again[0]), min(high, again[1])
     return low, high
 
 
-def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
-    """Return bounds on log delta(epsilon) by contours for log delta near `near`.
+def _log_delta_near(losses: Losses, epsilon: float, log_estimate: float) -> tuple[float, float]:
+    """Return bounds on log delta(epsilon) by contours for log delta near `log_estimate`.
 
     Raises InternalError if two of them contradict each other.
     """
     low, high = -math.inf, math.inf
     with np.errstate(all="ignore"):
         try:
-            for interval, enough in intervals(losses, near, epsilon):
+            for interval, enough in intervals(losses, log_estimate, epsilon):
                 ends = interval.log_delta(epsilon)
                 low, high = max(low, ends[0]), min(high, ends[1])
                 if low > high + CONTRADICTION:
@@ -563,8 +596,7 @@ def share_of_first(first: Losses, others: Sequence[Losses], log_delta: float) ->
     """
     if log_delta >= SMALL_LOG_DELTA or not others:
         return 1.0
-    both = all({hasattr(loss, "cut") for loss, _ in losses} == {False, True} for losses in (first, *others))
-    return 0.5 if both else SHARE_IF_SMALL
+    return SHARE_IF_BOTH_MIXED if all(map(_is_mixed, (first, *others))) else SHARE_IF_SMALL
 
 
 def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> EpsilonBounds | None:
@@ -593,7 +625,7 @@ def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> E
         if first.smoothed:
             share, enough = 1.0, max(NARROW, MAX_WIDTH_RATIO * (1.0 - first.lower / first.upper))
         else:
-            share, enough = 0.67, NARROW
+            share, enough = LIMITED_SHARE, NARROW
         with suppress(NotRepresentable), allowance(math.inf, share=share):
             for curve in _curves_like(losses, first, log_delta):
                 if curve.log_delta(first.upper)[1] <= log_delta:

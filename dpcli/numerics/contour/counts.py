@@ -1,9 +1,10 @@
 """The epsilons of many compositions of one loss, with different numbers of steps and deltas, from one contour for each block.
 
-`dpcli.epsilon` answers arrays of such questions (analysis/epsilon.py), for which a contour each would take too long. The CGF of n steps is
-n times the CGF of one step. For a block of similar questions, the log characteristic function of one step is evaluated once, on a line
-Re z = t that suits the middle of the block. Each question multiplies it by its own n, and gets the certificate of `Contour` (integral.py)
-at its own epsilon. If the line does not suit a question, its interval is wide. The caller must then compute that question separately.
+`dpcli.epsilon` answers arrays of such questions (analysis/epsilon.py), for which a contour each would take too long. The CGF of n steps,
+K(z) = log E_P[e^{z L}] for the sum L of their losses log dP/dQ, is n times the CGF of one step. For a block of similar questions, the log
+characteristic function of one step is evaluated once, on a line Re z = t that suits the middle of the block. Each question multiplies it by
+its own n, and gets the certificate of `Contour` (integral.py) at its own epsilon. If the line does not suit a question, its interval is
+wide. The caller must then compute that question separately.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.certified import LOG_CAPPED_SHARE, capped_losses
-from dpcli.numerics.contour.integral import NEGLIGIBLE, log_hockey, saddle, tilt_for
+from dpcli.numerics.contour.integral import NEGLIGIBLE, log_hockey, saddle
+from dpcli.numerics.contour.tilt_search import tilt_for
 from dpcli.numerics.contour.tilted import Loss, Tilted
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import spend
 
+# Accuracy and speed: every interval is certified by itself, whatever these are.
 GROWTH = 1.12  # largest ratio of numbers of steps within a block
 DEPTH = 1.5  # largest difference of log delta within a block
+NARROW = 1e-9  # relative width of an interval at which no other line is tried
+ROUNDS = 40  # most steps of Newton's method, and most doublings of a margin
 NODES, LONGEST = 256, 6000  # number of frequencies that any block may have, and the most of a block with few questions
 ENTRIES = 4e5  # most entries of a block's table, frequencies times questions, beyond NODES frequencies
 ENTRIES_AT_A_TIME = 1 << 18  # entries of a table that are in memory at a time
-NARROW = 1e-9  # relative width of an interval at which no other line is tried
-ROUNDS = 40  # most steps of Newton's method, and most doublings of a margin
 
 
 def epsilons_between(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
@@ -162,7 +165,10 @@ class CountLine:
 
 
 class CountTable:
-    """The integrands of several numbers of steps on one line, with one row for each number."""
+    """The integrands of several numbers of steps on one line, with one row for each number.
+
+    It computes for all rows at once what `Contour`, `solve` and `outside` of integral.py do for one composition.
+    """
 
     def __init__(self, line: CountLine, counts: Array) -> None:
         self.line, self.counts = line, counts

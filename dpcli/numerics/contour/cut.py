@@ -1,5 +1,11 @@
 """Losses divided by size with a smooth weight, into a small part without a far tail and a big part; and losses without their far tail.
 
+A loss is L = log r(X) with r = dP/dQ, for a pair (P, Q) of distributions of an outcome X on the real line, such as a sampled Gaussian. At a
+low sampling rate its upper tail is so long that E_P[e^{t L}] explodes at a tilt t far below the one that suits delta, although the tail is
+very improbable. The CGF K(z) = log E_P[e^{z L}] and contour integrals (integral.py) are then of little use, and the tail is treated apart.
+`CutLoss` and `UncutLoss` are for jump.py, `CappedLoss` is for the contours of certified.py and counts.py. The *level* is the loss at which
+a loss is divided.
+
 `CutLoss` divides each outcome x: the share b(x) = 1 - exp(-e^{k (x - c)}) of it is big, and the remainder is small. b is nearly 0 below c
 and nearly 1 beyond. The CGF of the small part is finite everywhere. Its transform needs few nodes: where the loss grows exponentially,
 stretched.py spaces them evenly in the loss. Of the big part only integrals over the real line are needed.
@@ -10,8 +16,7 @@ B = C = E_Q[r^-power]. A loss has one of two attributes for this:
 * A method `backwards` that returns log E_Q[r^-power].
 * A true `mirrored`. The loss of the other direction then has the same law, so E_Q[r^-power] = E_Q[e^{power log dQ/dP}] = e^{K(power)}.
 
-`CappedLoss` is a loss without its far upper tail. At a low sampling rate this tail is so long that E[e^{t L}] explodes at a tilt far below
-the one that suits delta, although the tail's probability is negligible. The part of P with the weight w(x) = exp(-e^{k (x - c)}) has a
+`CappedLoss` is a loss without its far upper tail, where that is negligible. The part of P with the weight w(x) = exp(-e^{k (x - c)}) has a
 finite CGF at every tilt. It lacks at most the mass E_P[e^{k (x - c)}], which is added to delta and chosen to be a small share of it.
 """
 
@@ -35,9 +40,8 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Line, Loss, Tilted
 
 
-SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and nearly all losses beyond BIG times the level are big
-BEND = 1.0 / 30.0  # the nodes of the small part get denser where the loss exceeds this share of the level
-MOST_NODES = 20_000  # most nodes of the small part
+# Soundness: these keep the nodes so close together that the error of the sums over them is below SLACK (quadrature.py). The strip is a
+# neighbourhood |Im v| < height of the line of nodes v, in which the integrands are analytic.
 STRIP = 0.45 * math.pi  # largest height of the strip of the stretched line, which keeps away from the zeros of 1 + e^v
 STRIP_DEVIATIONS = 6.0  # largest height of the strip in standard deviations; the normal weight has grown by e^18 there
 STRIP_SHARPNESS = 0.3 * math.pi  # largest height in units of 1 / k; the weight falls faster than any exponential below pi / 2
@@ -45,15 +49,23 @@ STEP_OVER_STRIP = 0.149  # node distance over the height of the strip; e^{-2 pi 
 MAX_STEP = 0.3  # largest node distance in standard deviations
 FAR_STEP = 0.14  # node distance for the big part, in units of 1 / k
 MAX_LOG_GROWTH = 14.0  # largest log growth of an integrand up to the end of the strip; the nodes' error is negligible up to it
-TILT = 150.0  # largest order that matters, times the level
-FARTHEST = 4.0  # the CGF bounds aliases at orders up to this multiple of the tilt
+FARTHEST = 4.0  # the CGF bounds aliases (integral.py) at orders up to this multiple of the tilt
+LEAST_SHARPNESS = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
+FAR_DEPTH = 45.0  # b is negligible at (k - c) (c - x) beyond this; to the left the normal density rises by at most e^{c (c - x)}
+# Accuracy: jump.py's bounds hold for any level and any weight.
+SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and nearly all losses beyond BIG times the level are big
 BLUNT_EXCESS = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
 BLUNT_SHARPNESS = 6.0  # k of a weight that cuts off only a negligible mass
-LEAST_SHARPNESS = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
+STEEP = 17.4  # k times the length over which outcomes become big, where e^{k (x - c)} grows from e^-14 to e^3.4
+LAST = 3.4  # k (x - c) at the upper end of that length
+LEAST_K = 3.0  # least k of a weight
+TILT = 150.0  # largest order that matters, times the level (noise/normal_mixture.py)
+SMALL_ORDER = 0.05  # order at which differences of the CGF give the moments, which are estimates
 LOG_LIGHT = -500.0  # weights with a smaller logarithm are left out in the search for a tilt
+# Speed and memory.
+BEND = 1.0 / 30.0  # the nodes of the small part get denser where the loss exceeds this share of the level
 LARGE_GROWTH = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
-FAR_DEPTH = 45.0  # b is negligible at (k - c) (c - x) beyond this; to the left the normal density rises by at most e^{c (c - x)}
-SMALL_ORDER = 0.05  # order at which differences of the CGF give the moments
+MOST_NODES = 20_000  # most nodes of the small part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +154,7 @@ class CutLoss:
     def _ramp_place(self, level: float) -> tuple[float, float]:
         """Return sharpness and place of the weight of `ramp`."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
-        return min(max(4.0 / max(edge - half, 1e-3), LEAST_SHARPNESS * abs(edge), 3.0), self.sharpness), edge
+        return min(max(4.0 / max(edge - half, 1e-3), LEAST_SHARPNESS * abs(edge), LEAST_K), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""
@@ -264,8 +276,8 @@ def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], fl
     low, high = min(low, most - 1.0), min(high, most)
     if not low < high:
         raise NotRepresentable("the outcomes are too large for floats to distinguish small losses from big ones")
-    k = max(17.4 / (high - low), LEAST_SHARPNESS * abs(high), 3.0)  # from e^-14 to e^3.4, and faster than the normal density falls
-    return k, high - 3.4 / k
+    k = max(STEEP / (high - low), LEAST_SHARPNESS * abs(high), LEAST_K)
+    return k, high - LAST / k
 
 
 def cut(

@@ -1,5 +1,9 @@
 """Many losses of one family divided by size together: the division of cut.py with one row of arrays for each loss.
 
+A loss is L = log r with r = dP/dQ. The method of one big jump (jump.py) divides each loss into a small part, whose CGF is finite, and a
+big part: an outcome is big with the weight b, which rises from 0 to 1 about the *level* of the loss. jump_levels.py asks for `cut_rows`
+for many sampled Gaussian losses of the remove direction, which differ only in their noise and rate.
+
 With many losses, calls of array functions for each of them would cost more than the arithmetic. A step of a normal mixture with one shift
 mu and weight q has r = (1 - q) (1 + e^w) with w = mu x - mu^2 / 2 + log(q / (1 - q)), which is normal under Q. So in w the loss is log(1 -
 q) + s, with s = log(1 + e^w). The rows differ only by a constant and by their normal densities of w. One line of nodes serves all of them,
@@ -25,10 +29,12 @@ from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.cut import (
     BEND,
     BIG,
+    LAST,
     LEAST_SHARPNESS,
     MAX_STEP,
     MOST_NODES,
     SMALL,
+    STEEP,
     STEP_OVER_STRIP,
     STRIP,
     STRIP_SHARPNESS,
@@ -41,12 +47,12 @@ from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK, TAIL
 from dpcli.numerics.work import hold, spend
 
-STEEP = 17.4  # k times the length over which outcomes become big, where e^{k (w - c)} grows from e^-14 to e^3.4
-LAST = 3.4  # k (w - c) at the upper end of that length
+# Soundness: the sums over nodes err by less than SLACK (quadrature.py) with these.
 LOWEST, HIGHEST, APART = -4.85, 4.2, 0.05  # range and distance of the nodes v near the edge, where k (w - c) = v - e^-v
 LEFT = -120.0  # a value below k (w - c) at the lowest of these nodes
-SOFT = 4.0 / math.log(2.0)  # largest sharpness of the weight for the bulk, which falls within about a factor of 2 of its level
 STANDARD = 4.0  # largest height of the strip, in standard deviations
+# Accuracy and speed.
+SOFT = 4.0 / math.log(2.0)  # largest sharpness of the weight for the bulk, which falls within about a factor of 2 of its level
 LONGEST = 5.0  # largest length in w over which the nodes get denser
 SHARPENED = 16  # most attempts to find a k that suits all rows
 

@@ -1,6 +1,6 @@
 """Bounds on delta(epsilon) of two or three Gaussian steps on Poisson samples, by quadrature over the boundary of {loss > epsilon}.
 
-certified.py tries these bounds before any other method.
+certified.py tries these bounds before any other method. L = log dP/dQ is the privacy loss.
 
 Notation. P, Q and L are the pair and the loss of n steps together. For x in R^n, P = sum_s w_s N(s, 1) and Q = sum_s w_s N(-s, 1), where
 each s_i is 0 or mu_i. Under add-remove only one of P and Q moves, and the other one is N(0, 1). Signs are such that L increases in every
@@ -51,17 +51,20 @@ from dpcli.numerics.mixture import unmix
 from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.work import spend
 
-MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
-NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; twice this is added to delta(0), and doubles still have all digits
-MOST_NODES = 4_000  # with more nodes, a contour is faster
-MANY_NODES = 400  # with more nodes, every second one in each direction gives the first estimates
-DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
+# Soundness.
 TURN = 0.45 * math.pi  # largest range of Im z_i; proved up to pi / 2, but there Re b moves too far
+ULP = 1e-15  # relative rounding error of a term, generous by a factor of several
+NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; twice this is added to delta(0), and doubles still have all digits
+# Accuracy.
+DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
 FAR = 30.0  # exponent beyond which log m is summed from logarithms, which cannot overflow
 ROUNDS = 40  # most steps of Newton's method for epsilon
 FARTHEST_MOVE = 4.0  # largest factor by which one step of Newton's method changes epsilon
 CLOSE = 1e-7  # relative step of epsilon after which Newton's method ends, because the next one would be of about its square
-ULP = 1e-15  # relative rounding error of a term, generous by a factor of several
+# Speed.
+MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
+MOST_NODES = 4_000  # with more nodes, a contour is faster
+MANY_NODES = 400  # with more nodes, every second one in each direction gives the first estimates
 
 
 class SampledStep(NamedTuple):

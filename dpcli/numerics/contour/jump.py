@@ -1,5 +1,9 @@
 """Bounds on delta(epsilon) if one big loss among many small ones decides it: few steps, or a low sampling rate.
 
+jump_levels.py divides the losses (cut.py) and asks `jump` for the bounds. They hold for any division. K is the CGF of a loss,
+log E_P[e^{z L}], a tilt a point t > 0 at which it is used, and a contour the integral of integral.py, which needs a finite K(t). Chernoff's
+bound on log delta at t is K(t) - t eps plus `log_hockey` of t.
+
 Here a step's loss is nearly log-normal. At the tilt that suits delta, outcomes that never happen determine its CGF, and one contour for the
 whole loss gives wide bounds. But a large sum of heavy-tailed terms almost always contains one large term (the principle of a single big
 jump: Foss, Korshunov, Zachary 2013, An Introduction to Heavy-Tailed and Subexponential Distributions). So big outcomes are treated apart.
@@ -65,6 +69,8 @@ from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import allowance
 
+# All but MAX_EPSILON decide only how narrow the bounds are, and the work: the bounds hold for every tilt, bulk and lambda.
+MAX_EPSILON = 300.0  # largest epsilon for which the second term does not overflow
 BULK_SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # shares of epsilon that are tried as the largest loss of the bulk
 TILTS = 40  # number of tilts that are tried
 LOG_BULK_DELTA = -24.0  # logarithm of the largest delta of the bulk alone, relative to the least delta
@@ -80,10 +86,9 @@ FEW = 8  # largest number of parts for which LOG_FINE is tried
 MANY = 64  # with more than FEW and at most MANY parts, an attempt may use half of the work that is left; with more, all of it
 # Values of lambda, in units of 1 / epsilon.
 POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)
-MAX_EPSILON = 300.0  # largest epsilon for which the second term does not overflow
 
 Divided = CutLoss | CutRows | UncutLoss
-Cut = Sequence[tuple[Divided, int]]  # the parts of a composition
+Cut = Sequence[tuple[Divided, int]]  # the divided losses of a composition, each with its number of copies
 
 
 class Plan(NamedTuple):

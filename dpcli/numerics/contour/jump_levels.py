@@ -1,8 +1,12 @@
 """The method of one big jump (jump.py) for a composition: the choice of the level at which the losses are cut.
 
-jump.py bounds delta from losses that are divided into a small and a big part, for any division. Here the level between both is chosen, from
-estimates of where epsilon lies, and the losses are cut there. `jump_to` bounds delta at a known epsilon. `epsilon_by_jump` bounds epsilon
-at a given delta, by cuts at several levels. The results of both are bounds for any level. The estimates that choose a level are no bounds.
+jump.py bounds delta from losses L = log dP/dQ that are divided into a small and a big part, for any division. Here the *level*, the loss
+between both parts, is chosen from estimates of where epsilon lies, and the losses are cut there (cut.py; many losses of one family together
+as *rows*, cut_rows.py). certified.py asks: `jump_to` bounds delta at a known epsilon, and `epsilon_by_jump` bounds epsilon at a given
+delta, by cuts at several levels. The results of both are bounds for any level. The estimates that choose a level are no bounds.
+
+The third term is the part of delta of jump.py that is only bounded and not computed. It is negligible if nearly all big losses lie above
+epsilon, so the level must not be too low. A higher level leaves more of the far tail in the small part.
 """
 
 from __future__ import annotations
@@ -26,25 +30,29 @@ from dpcli.numerics.quadrature import TAIL
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import single_epsilon, single_log_delta
 
+# All of these decide only which levels are tried, and so the width of the interval and the work.
+# Estimates.
 NODES = 160  # nodes over the outcomes of a step for estimated moments
-LEAST_LOG, MOST_LOG = -36.0, 6.0  # range of log epsilon for estimates
-ROUGH = 1e-4  # relative accuracy of estimates in log epsilon
-FARTHEST_EPSILON = 700.0  # larger epsilons are reduced to this in estimates, so that e^epsilon does not overflow
+LEAST_LOG, MOST_LOG = -36.0, 6.0  # range of log epsilon
+ROUGH = 1e-4  # relative accuracy in log epsilon
+FARTHEST_EPSILON = 700.0  # larger epsilons are reduced to this, so that e^epsilon does not overflow
+LEAST_LOG_DELTA = -1400.0  # least estimate of log delta, which is below every float
+LOG_RARE = -7.0  # log of the probability of outcomes that are left out of the mean and standard deviation of the sum
+HIGHEST_LEVEL = 100.0  # a level so high that only LOG_RARE decides about the outcomes that are left out
+FLAT = 1e6  # order z at which K(z) / z is about the largest loss, if there is one
+# Levels.
+LEVEL_DEVIATIONS = 2.0  # a level is at least this many standard deviations of the sum
+LEVEL_FACTORS = (1.0, 1.2, 1.5, 2.0)  # multiples of a level that are tried
+HIGHER_LEVEL = 2.0  # factor of the next level if a cut near epsilon gave no narrow interval
+LOG_THIRD_TERM = -21.0  # log of the third term, relative to delta, at which a level is high enough
+LOG_CUT_OFF = -28.0  # log of the mass that may be cut off below the level, relative to delta
+FEWEST_ROWS = 2  # fewest rows that are cut together
+# The search for epsilon.
+ROUNDS = 8  # most cuts
 NARROW = 1e-7  # relative width of an interval at which no other cut is tried
 NEAR = 0.1  # if epsilon is within this relative distance of the cut's estimate, another cut at it would not help
-ROUNDS = 8  # most cuts
-MAX_VAIN_CUTS, VAIN_RATIO = 1, 0.9  # the search ends after so many cuts that leave more than this share of the interval's width
+MAX_VAIN_CUTS, VAIN_RATIO = 1, 0.9  # the search ends after this many cuts that leave more than VAIN_RATIO of the interval's width
 LEAST_RATIO, MOST_RATIO = 2.5, 12.0  # range of the ratio between one estimate and the next if no epsilon was proved near the first
-LEVEL_FACTORS = (1.0, 1.2, 1.5, 2.0)  # multiples of a level that are tried
-LOG_THIRD_TERM = -21.0  # log of the third term of delta (jump.py), relative to delta, at which a level is high enough
-HIGHER_LEVEL = 2.0  # factor of the next level if a cut near epsilon gave no narrow interval
-LEAST_LOG_DELTA = -1400.0  # least estimate of log delta, which is below every float
-LEVEL_DEVIATIONS = 2.0  # a level is at least this many standard deviations of the sum
-LOG_RARE = -7.0  # log of the probability of outcomes that are left out of the mean and standard deviation of the sum
-FEWEST_ROWS = 2  # fewest rows that are cut together
-FLAT = 1e6  # order z at which K(z) / z is about the largest loss, if there is one
-HIGHEST_LEVEL = 100.0  # a level so high that only LOG_RARE decides about the outcomes that are left out
-LOG_CUT_OFF = -28.0  # log of the mass that may be cut off below the level, relative to delta
 
 
 class Core(NamedTuple):

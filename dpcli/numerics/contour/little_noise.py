@@ -32,12 +32,14 @@ from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import hold, spend
 
+ROUNDING = 4e-16  # relative rounding error of one operation (soundness)
+# Accuracy: the bounds count what is left out.
 LEFT = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)  # values of log(missed / delta) that are tried; a smaller one needs more slack
 LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
+LEAST = 12.0  # least contribution over noise for which the method is tried
+# Speed and memory.
 MOST = 200_000  # most combinations of counts of the kinds
 FURTHEST = 2e5  # largest count of one kind
-LEAST = 12.0  # least contribution over noise for which the method is tried
-ROUNDING = 4e-16  # relative rounding error of one operation
 
 
 class StepKind(NamedTuple):

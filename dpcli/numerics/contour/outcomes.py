@@ -1,7 +1,8 @@
 """Dominating pairs given by their outcomes: atoms, and pieces on which the density is exponential in the loss; with and without sampling.
 
 A loss with such a pair returns `Outcomes` from its method `outcomes` (as in noise/laplace.py). `SampledLoss` (sampling/poisson.py) samples
-these outcomes, and takes its CGF and its tilted law from them. z + 1 is the order of a CGF, g an unsampled loss, and r = P/Q.
+these outcomes, and takes from them its CGF K(z) = log E_P[e^{z L}] and its law under a tilt t, e^{t L - K(t)} dP, whose characteristic
+function a contour needs (integral.py). z + 1 is the order of a CGF, g an unsampled loss, and r = P/Q.
 
 On a Poisson sample of rate q a loss g becomes log m(g) with m = 1 - q + q e^g, or, in the other direction, minus that of -g. Atoms stay
 atoms, and pieces stay pieces. So the CGF is a sum over the atoms plus, for each piece, an integral of a function that is analytic where
@@ -54,16 +55,19 @@ from dpcli.numerics.products import characteristic_less_one, decaying_characteri
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.work import hold, spend
 
+# Soundness: the errors of quadrature that the docstring derives hold for these values.
 POINTS, FINER = 64, 48  # points on a panel of the real line, and on a panel of the path above it
 TURNED = 20.0  # largest A H, for the path above the real line
-FEW = 3000  # largest number of nodes on the real line for which no path above it is used
-HIGHEST = 300.0  # largest loss for which that path is used, because e^g and its powers must not overflow
 RISE, WIDEST = 36.0, 0.8  # largest A d and largest half-length d of a panel on the real line
 DROPPED = 200.0  # a power of r below e^-DROPPED of its largest value is negligible
 LONGEST = 3.0  # largest length of a panel where the power of r is negligible
+HIGHEST = 300.0  # largest loss for which the path above the line is used, because e^g and its powers must not overflow
+FAR = 30.0  # larger losses g use a sum of logarithms instead of expm1, which would overflow at much larger ones
+# Accuracy: number of cells of a step function on a piece, and of levels at which it is capped. Every step function gives a bound on decay.
+CELLS, LEVELS = 256, 24
+# Speed.
+FEW = 3000  # largest number of nodes on the real line for which no path above it is used
 OCTAVES, NEGATIVE = 8.0, 0.5  # octaves of orders that share nodes, and the difference of the keys of positive and negative orders
-CELLS, LEVELS = 256, 24  # number of cells of a step function on a piece, and of levels at which it is capped
-FAR = 30.0  # larger losses g use a sum of logarithms instead of expm1
 
 
 @dataclass(frozen=True, slots=True)

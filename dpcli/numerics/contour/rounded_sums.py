@@ -1,5 +1,7 @@
 """Bounds on delta(epsilon) of not too many steps of any losses, by sums of products of masses on a grid.
 
+Losses are L = log dP/dQ of pairs (P, Q), given by their tails (numerics/tails.py). contour/certified.py asks for `rounded_sums`.
+
 At a tiny delta one loss far out may decide, or a few of them, and then no tilt suits all cases: a contour or a transform at one tilt
 gives a wide interval. So certified.py tries these sums after its contours, for at most its MOST_SUMMED steps. Here all terms are positive
 and none is transformed, so every mass keeps its relative accuracy.
@@ -38,24 +40,27 @@ from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.grid.lattice import cell_masses, chords, edge_share
 from dpcli.numerics.work import hold, remaining, spend
 
-MOST_CELLS = 1 << 16  # most cells of one loss
-PRODUCTS = 5e8  # most products of masses for one bound
-PRODUCT = 0.005  # work of a product, in cells; it takes about a quarter of a nanosecond
-BLOCK = 8192  # most products of one sum; more would be divided among threads, which is slower
-FIRST_CELLS = 400.0  # spacings of the first grid in epsilon; it shows how many products a finer grid takes
-FINEST = 1e-6  # least spacing, relative to epsilon
-LEFT_OUT = -40.0  # logarithm of the P-mass that may count as infinite in one sum, relative to delta
-LOG_FEW = -15.0  # logarithm of the P-mass of far losses, relative to delta, that hardly matters
-LOG_BELOW = -60.0  # logarithm of the P-mass that is raised to the lowest loss
+# Soundness: bounds on rounding errors, and ranges in which no number overflows.
 LEAST = -660.0  # logarithm of the least delta, so that the factors of item 7 are no larger than doubles
-FAR = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
 LARGEST = 600.0  # largest modulus of a loss of one step on a grid
 LEAST_MASS = 1e-306  # least number that is kept
 ULP = 2.0**-52  # twice the unit roundoff
 ROUNDING = 1e-12  # relative rounding error of a mass of one step beyond that of its tails, generously
 FAR_ROUNDING = 1e-11  # relative rounding error of the mass of far losses, generously
 SHIFT = 1e-14  # relative rounding error of epsilon minus a loss
+# Accuracy: the bounds hold for any grid and any range of it.
+FIRST_CELLS = 400.0  # spacings of the first grid in epsilon; it shows how many products a finer grid takes
+FINEST = 1e-6  # least spacing, relative to epsilon
+LEFT_OUT = -40.0  # logarithm of the P-mass that may count as infinite in one sum, relative to delta
+LOG_FEW = -15.0  # logarithm of the P-mass of far losses, relative to delta, that hardly matters
+LOG_BELOW = -60.0  # logarithm of the P-mass that is raised to the lowest loss
+FAR = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
 HALVINGS = 28  # halvings of the interval for epsilon
+# Speed and memory.
+MOST_CELLS = 1 << 16  # most cells of one loss
+PRODUCTS = 5e8  # most products of masses for one bound
+PRODUCT = 0.005  # work of a product, in cells; it takes about a quarter of a nanosecond
+BLOCK = 8192  # most products of one sum; more would be divided among threads, which is slower
 
 
 def rounded_sums(losses: Losses, log_delta: float, epsilon: float) -> RoundedSums | None:
@@ -70,11 +75,11 @@ def rounded_sums(losses: Losses, log_delta: float, epsilon: float) -> RoundedSum
     ranges = [(low, max(low, min(high, far))) for low, high in ranges]
     spacing = max(epsilon / FIRST_CELLS, max(high - low for low, high in ranges) / MOST_CELLS)
     products = min(PRODUCTS, 0.15 * remaining() / PRODUCT)
-    first = Halves(losses, ranges, log_delta, spacing, True, products)
+    first = Halves(losses, ranges, log_delta, spacing, products, upward=True)
     spacing = max(
         spacing * math.sqrt(first.products / products), FINEST * epsilon, max(high - low for low, high in ranges) / MOST_CELLS
     )
-    return RoundedSums(*(Halves(losses, ranges, log_delta, spacing, upward, 2.0 * products) for upward in (False, True)))
+    return RoundedSums(*(Halves(losses, ranges, log_delta, spacing, 2.0 * products, upward=upward) for upward in (False, True)))
 
 
 def _range(loss: object, log_delta: float) -> tuple[float, float]:
@@ -114,7 +119,7 @@ class Masses(NamedTuple):
     error: float
 
 
-def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: float, upward: bool) -> tuple[Masses, Far, float]:
+def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: float, *, upward: bool) -> tuple[Masses, Far, float]:
     """Return the masses of one step, rounded upward or downward, its far losses, and how far below its grid point a loss may be."""
     start = math.floor(ends[0] / spacing) - 1
     size = math.ceil(ends[1] / spacing) + 2 - start
@@ -146,14 +151,15 @@ def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: fl
 
 
 class Halves:
-    """The two halves of the composition, with losses rounded upward or downward to multiples of the spacing.
+    """The two halves of the composition (item 6), with losses rounded upward or downward to multiples of the spacing.
 
+    losses, ranges: the losses with their counts, and the grid of each. log_delta: that for which the factors of item 7 are chosen.
     products: the number of products that were added up. largest: the largest loss on the grid. reach: up to which epsilon the bounds are
     narrow, because every far loss reaches it. Raises NotRepresentable if there would be more products than `most`.
     """
 
     def __init__(
-        self, losses: Losses, ranges: Sequence[tuple[float, float]], log_delta: float, spacing: float, upward: bool, most: float
+        self, losses: Losses, ranges: Sequence[tuple[float, float]], log_delta: float, spacing: float, most: float, *, upward: bool
     ) -> None:
         count = sum(n for _, n in losses)
         self._spacing, self._upward, self._log_delta, self._most, self.products = spacing, upward, log_delta, most, 0.0
@@ -161,7 +167,7 @@ class Halves:
         self._far: list[tuple[int, Far]] = []
         halves: list[Masses | None] = [None, None]
         for k, ((loss, n), ends) in enumerate(zip(losses, ranges, strict=True)):
-            step, far, below = _step(loss, ends, spacing, -log_delta / count, upward)
+            step, far, below = _step(loss, ends, spacing, -log_delta / count, upward=upward)
             self._shift += n * below
             self._far.append((n, far))
             for half, copies in ((k % 2, n - n // 2), (1 - k % 2, n // 2)):

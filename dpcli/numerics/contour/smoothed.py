@@ -1,5 +1,8 @@
 """Contours for any losses, such as losses with atoms or few steps, with a small Gaussian loss added so that the integrand decays.
 
+A contour is the integral of integral.py over y on a line Re z = t, where t > 0 is the *tilt*. Its integrand contains the characteristic
+function of the losses log dP/dQ, which does not decay if they have atoms. certified.py asks for `best_contour_pair`.
+
 Let f(eps) be delta(eps) of the losses, and let f_s be delta(eps) of the losses together with one Gaussian mechanism whose contribution over
 noise is s. The characteristic function of f_s falls at least like e^{-s^2 y^2 / 2}, whatever the losses are. As a function of x = e^eps, f
 is convex, and f_s(x) = E[f(x X_s)] with log X_s ~ N(-s^2/2, s^2), so that E[X_s] = 1. Two inequalities bound f by contours of f_s:
@@ -31,7 +34,10 @@ from dpcli.numerics.contour.integral import Contour, build, log_hockey, saddle, 
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 
+# Soundness.
 WIDEST = 0.5  # largest s, for which the lower bound is proved
+ROUNDING = 4e-16  # relative rounding error of an angle
+# Accuracy and speed: the bounds hold for every s up to WIDEST and any nodes.
 SHORT = 0.1  # largest s t of a first choice, so that the gap is small compared with delta
 FEW, MANY = 12_000.0, 1_000_000.0  # number of nodes of the first pair of contours, and the most of any pair
 AIM = 4e-10  # relative width of the interval that s is chosen for
@@ -39,7 +45,6 @@ SMALL = 0.05  # smallest epsilon, in units of 1 / t, to which that relative widt
 DEEP = 32.0  # the part that is cut off may be e^-DEEP of the result
 DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} underflows
 WIDER, TRIES = 1.4, 12  # factor by which s grows if the nodes do not suffice, and the most such attempts
-ROUNDING = 4e-16  # relative rounding error of an angle
 
 
 @dataclass(frozen=True, slots=True)

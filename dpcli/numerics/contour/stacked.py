@@ -1,5 +1,7 @@
 """Sums of many different losses of one family, evaluated as rows of arrays (`Shifted`) instead of one loss after the other.
 
+A loss is L = log r with r = dP/dQ. Those of a family are sampled Gaussians that differ in noise and rate (numerics/mixture.py).
+
 A schedule of noise or rates gives thousands of different sampled Gaussians, for which calls of array functions cost more than the
 arithmetic. `in_stacks` replaces them by one loss, so that a contour (integral.py) sees few losses. Each row follows the rules of
 `TiltedQuadrature` and gets the same values. A row that needs a line above the real axis, or more frequencies than LONGEST, is computed by a
@@ -21,8 +23,14 @@ from dpcli.numerics.products import characteristic_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
 from dpcli.numerics.work import spend
 
-SHARES = (0.003, 0.02, 0.09, 0.3, 0.7)  # heights of the lines above the real axis, as shares of a row's `_reach`
-LONGEST = 4096  # most frequencies for which the rows are computed together
+SHARES = (
+    0.003,
+    0.02,
+    0.09,
+    0.3,
+    0.7,
+)  # heights of the lines above the real axis, as shares of a row's `_reach`; each gives a bound
+LONGEST = 4096  # most frequencies for which the rows are computed together; it affects speed alone
 
 
 def in_stacks(losses: Losses) -> Losses:

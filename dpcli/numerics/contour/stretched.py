@@ -1,5 +1,8 @@
 """A change of variables for quadrature that places more nodes where a loss grows exponentially with the outcome.
 
+The loss is log r with r = dP/dQ, as a function of an outcome x on the real line, such as that of a sampled Gaussian. cut.py and cut_rows.py
+compute integrals and characteristic functions of such losses by sums over equally spaced nodes v, and ask this file for x(v).
+
 The outcome is x(v) = bend + log(log(1 + e^v)) / slope, and the nodes are evenly spaced in v. Far to the left x is about bend + v / slope,
 so the nodes are evenly spaced in the outcome. Far to the right e^{slope (x - bend)} = v, so they are evenly spaced in the loss. The map is
 analytic and invertible for |Im v| < pi.
@@ -23,9 +26,10 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.quadrature import nodes_of
 
+# Accuracy: where exact formulas would overflow or lose digits, these replace them without an error that counts.
 FAR = 34.0  # |v| beyond which the line equals its asymptote to the last digit
-EDGE = 6.5  # k (x - c) beyond which the weight is below e^-100 at every height in use
 FAR_ROW = 30.0  # w beyond which log(1 + e^w) is computed as w + e^-w
+EDGE = 6.5  # k (x - c) beyond which the weight is below e^-100 at every height in use
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,11 @@
 """Privacy losses under an exponential tilt: their characteristic functions by quadrature, and bounds on how fast these decay.
 
-The loss is log r(X), where X has the tilted density Q r^{t+1} on the real line. log Q and log r are analytic in a strip around the line.
+A privacy loss is L = log r with r = dP/dQ, and K(t) = log E_P[e^{t L}]. Under the *tilt* t > 0 the measure is e^{t L - K(t)} dP, which
+moves the mean of L to where delta is decided. integral.py computes delta from the characteristic function phi(y) = E_t[e^{i y L}] under it.
+The protocols `Loss` and `Tilted` say what a loss must provide for this, and what it may provide in addition.
+
+`TiltedQuadrature` is for a loss log r(X) with an outcome X on the real line, such as that of a sampled Gaussian. The tilted density of X is
+Q r^{t+1}, up to a factor. log Q and log r are analytic in a strip around the line.
 
 Decay. On the line at height a, where arg r > 0, oscillation becomes decay: for every v >= 0,
 
@@ -35,15 +40,19 @@ from dpcli.numerics.work import hold, spend
 if TYPE_CHECKING:
     Line = Callable[[ComplexArray], tuple[ComplexArray, ComplexArray]]
 
+# Accuracy: every height gives a bound, so these decide only how sharp the bounds are.
 SHARES = (0.001, 0.004, 0.012, 0.03, 0.06, 0.12, 0.25, 0.45, 0.7, 0.9)  # heights of the lines, as shares of `reach`
+RAMP_SHARES = (0.1, 0.25, 0.5, 0.9)  # heights of the lines for a `Ramp`, as shares of its height
 REACH = 9.0  # largest height in standard deviations; beyond it the Gaussian weight alone grows too much
 FAR = 4.0  # frequency times standard deviation of the loss beyond which a line above the real axis is used
 HEIGHT = 1.5  # largest height of that line, in standard deviations of the Gaussian weight
-BLOCK = 1 << 20  # entries of a table that are in memory at a time
+# Speed: what is left out is far below the rounding of the sums, or the error that they may have.
 LIGHT = 1e-45  # smaller weights are left out
-LEAST = -700.0  # smallest logarithm of a modulus, in place of -inf
-RAMP_SHARES = (0.1, 0.25, 0.5, 0.9)  # heights of the lines for a `Ramp`, as shares of its height
 LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
+# Memory: entries of a table that are in memory at a time.
+BLOCK = 1 << 20
+# Floating point: smallest logarithm of a modulus, in place of -inf, which times a count would give NaN.
+LEAST = -700.0
 
 
 class Tilted(Protocol):
@@ -51,10 +60,17 @@ class Tilted(Protocol):
 
     The life of a tilt, in integral.py: `Loss.tilted(t)` makes it at a t where e^{t (L - epsilon)} is smallest on average. `centred` gives
     the integrand at the nodes, and `decay` bounds what lies beyond the last one. `mean` and `variance` scale allowances for rounding, and
-    `variance` tells which nodes may be left out (`_sieved`). The bounds on delta are certified only if all keep what they say below.
+    `variance` tells which nodes may be left out (sieve.py). The bounds on delta are certified only if all keep what they say below.
 
-    Optional: `terms`, the number of terms of the characteristic function at one frequency; a true `pointwise`, with a method
-    `centred_at(step, multiples, log_error)` that returns `centred` at some of the frequencies, the increasing integer multiples of `step`.
+    Optional attributes, which integral.py and sieve.py look for:
+
+    * `terms`: the number of terms of the characteristic function at one frequency.
+    * A true `pointwise`, with a method `centred_at(step, multiples, log_error)` that returns `centred` at some of the frequencies, the
+      increasing integer multiples of `step`.
+    * A true `finite_sum`: the characteristic function is a sum of finitely many terms, whose only error is rounding.
+    * `rise(rise)`: upper bounds on K(t + rise) - K(t) at each rise > 0. Such a loss is not divided by size.
+    * `split(level)`: the loss divided by size (`SplitLoss`).
+    * `error_bound`: a bound on the absolute error of the last result of `centred` from terms that were left out.
     """
 
     @property
@@ -90,7 +106,22 @@ class Tilted(Protocol):
 
 
 class Loss(Protocol):
-    """A privacy loss that can be tilted."""
+    """A privacy loss L = log dP/dQ that can be tilted. r = dP/dQ.
+
+    Optional attributes. The methods of this folder look for them, and a method is used only if the losses have what it needs:
+
+    * A false `decays`: the loss is discrete, so its characteristic function does not decay (`any_decays` of integral.py).
+    * `tails(at)`: log P(L > l), log P(L <= l), and the same under Q (numerics/tails.py).
+    * `outcomes()`: the pair as atoms and pieces (`Outcomes` of outcomes.py). A result of another class is not used.
+    * `capped(log_mass)`: the loss without its far upper tail, of P-mass e^log_mass at most; the loss itself if it has no such tail.
+    * `cut(level, log_mass)`: the loss divided into a small and a big part (cut.py), or None. Only a loss with a far upper tail has it. Such
+      a loss also has `line`, `outcome`, `mixture` and `stretch` (`RisingLoss` of grid/large_losses.py).
+    * `backwards(power)`: log E_Q[r^-power]; or a true `mirrored`: the loss of the other direction has the same law (`UncutLoss` of cut.py).
+    * `row()`: the loss as a row of a table of its family, or None (numerics/mixture.py).
+    * `sampled_step()`: the loss as a sampled Gaussian step, or None (few_steps.py).
+    * A true `nearly_noiseless`, with `step_kind()`: so little noise that an outcome shows who took part (little_noise.py).
+    * `steps`: the number of steps that one copy stands for, if it is not 1.
+    """
 
     def cgf(self, z: Array) -> Array:
         """Return upper bounds on K at real z > 0."""
@@ -101,7 +132,8 @@ class Loss(Protocol):
         ...
 
 
-Losses = Sequence[tuple[Loss, int]]
+Losses = Sequence[tuple[Loss, int]]  # different losses, each with its number of copies
+Parts = Sequence[tuple[Tilted, int]]  # the same losses under a tilt
 
 
 def uncut(loss: Loss) -> bool:

@@ -18,8 +18,9 @@ from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
-LIGHT = 1e-45  # smaller weights are left out
+LIGHT = 1e-45  # smaller weights are left out (speed): far below the rounding of the sum of all weights, which is 1
 LEAST = 1e-300  # replaces smaller weights, as zero has no logarithm
+# Accuracy of the values, for which integral.py allows.
 NEAR = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
 MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and the error of order h^2 is below the rounding
 # h of K''(t) = 2 (K(t) - Re K(t + i h)) / h^2, per unit of min(t, 1). The subtraction leaves an error of about 2e-6 |K(t)| / min(t, 1)^2.

@@ -1,5 +1,10 @@
 """Many divided losses (cut_rows.py) under one tilt: the product of their characteristic functions, with one row of arrays for each loss.
 
+A divided loss lacks its far tail, which has the weight b. Row i has r_i = (1 - q_i) (1 + e^w), where w is normal, and s = log(1 + e^w), so
+its loss is log(1 - q_i) + s. Under a tilt t the density of w gets the factor r_i^{t+1}. A contour (integral.py) asks for the product of the
+characteristic functions E_t[e^{i y L_i}] (`TiltedRows`), or for the same without the *bulk*, the part of each row with a loss too small to
+matter (`SplitRows`). Both keep the promises of `Tilted` and `SplitLoss` in tilted.py.
+
 The methods are those of tilted.py for one loss, with two shortcuts:
 
 1. The rows differ only by their densities. So above the real line all integrands oscillate and decay in the same way, and one table of the
@@ -28,18 +33,22 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.stretched import RowLine
     from dpcli.numerics.mixture import Shifted
 
+# Soundness: e^-DIGITS is the largest relative error of a CGF from the node distance; a tilt that needs closer nodes is refused.
+DIGITS = 28.0
+# Accuracy: any height gives a bound, and the remainder of a rank is added to the error.
 SHARES = (0.05, 0.2, 0.5, 0.9)  # heights of the lines, as shares of the strip
 HEIGHT = 1.5  # largest height of the line of integration, in standard deviations of the narrowest row
-LEAST = -700.0  # smallest logarithm of a modulus, in place of -inf
-RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows
+HIGHEST = 0.45  # the same as a share of the strip, as the error is bounded on a line twice as high
 ROUNDED = 20.0  # the remainder may exceed the allowed error by this factor, because its exact sum is added to the error
-DIGITS = 28.0  # e^-DIGITS is the largest relative error of a CGF from the node distance
 LIGHT = 1e-6  # weights below this share of the allowed error are left out
+LEAST = -700.0  # smallest logarithm of a modulus, in place of -inf
+# Speed and memory.
+RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows
 BLOCK = 1 << 17  # entries of a table that are computed at a time
 
 
 class DividedRows(Protocol):
-    """The attributes of `CutRows` in cut_rows.py that this module uses."""
+    """The attributes of `CutRows` in cut_rows.py that this module uses; `CutRows` says what they are."""
 
     @property
     def rows(self) -> Shifted: ...
@@ -116,7 +125,7 @@ class TiltedRows:
         return np.asarray(self.part.counts @ np.minimum.accumulate(np.log(np.fmin(result, 1.0)), axis=1))
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        height = min(0.45 * self.part.nodes.strip, self._highest)
+        height = min(HIGHEST * self.part.nodes.strip, self._highest)
         _, s, weights = self.line(height, math.inf, log_error, np.ones_like)
         spread = _transforms(weights, s, step, count, self.part.counts, log_error)
         self.error_bound = spread.error_bound
@@ -187,7 +196,7 @@ class SplitRows:
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
         """Return (log phi, log B - log phi) at y = 0, step, ..., without e^{i y mean}, where phi and B are products over the rows."""
         tilted = self._uncut
-        counts, height = tilted.part.counts, min(0.45 * self._height, tilted._highest)
+        counts, height = tilted.part.counts, min(HIGHEST * self._height, tilted._highest)
         w, s, weights = tilted.line(height, self._largest_step, min(log_error, log_error_beyond), self._sum_of_moduli)
         log_share = self._log_share(w)
         inside = _transforms(weights * np.exp(log_share), s, step, count, counts, log_error)

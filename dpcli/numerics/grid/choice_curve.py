@@ -1,6 +1,7 @@
 """The worst hockey-stick curve of a sequence of choices of bounded range, each of which may depend on the earlier answers.
 
-A choice has range eps if its losses lie in an interval of length eps, as those of the exponential mechanism do (choice/exponential.py).
+A choice has range eps if its losses log dP/dQ lie in an interval of length eps, as those of the exponential mechanism do. Composed
+exponential mechanisms ask for this curve (choice/exponential.py): delta as a function of epsilon that no n choices exceed.
 
 1. Let F be the worst-case curve h(s) = sup(P(S) - s Q(S)) of all choices after one choice. The likelihood ratio r of the one choice lies
    within [a, a e^eps] for some a in [e^-eps, 1]. The curve of all of them together is E_Q[r F(s/r)].
@@ -31,9 +32,9 @@ from typing import NamedTuple
 from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.work import spend
 
-LEAST = 1e-300  # least height of a curve that may be above 0
-ROUNDING = 1e-15  # relative rounding error of one step of the recursion, before it is magnified
-CANDIDATES = 4  # number of points s that are tried for each cell
+ROUNDING = 1e-15  # relative rounding error of one step of the recursion, before it is magnified (soundness)
+LEAST = 1e-300  # least height of a curve that may be above 0, so that an upper bound does not underflow (soundness)
+CANDIDATES = 4  # number of points s that are tried for each cell; three find every maximum (item 3)
 
 
 class ChoiceCurve(NamedTuple):

@@ -1,21 +1,29 @@
-"""A pair that dominates shuffled reports: one user's report hides among clones, which other users draw from the same two laws.
+"""Pairs of distributions for the shuffle model: one user's randomised report is hidden among the reports of all other users.
 
-`clone_pair` is the upper bound of choice/shuffled_reports.py, and `counted_pair` is the pair of an actual release, for lower bounds.
+choice/shuffled_reports.py reduces the shuffled reports of n users to a count, and asks this file for pairs (P, Q) of two kinds:
 
-Let e be the local epsilon, n the number of users, and `rate` the probability that another user's report is a clone (Feldman, McMillan,
-Talwar 2021, arXiv:2012.12803). The number C of clones is Binomial(n - 1, rate). A clone is 0 or 1, with probability 1/2 each. The report of
-the user who changes is 0 with probability e^e / (e^e + 1), and otherwise 1; on the neighbouring data these probabilities are exchanged. The
-output is the number a of zeros among M = C + 1 reports. Given M,
+* `clone_pair` *dominates* the reports: its hockey-stick curve, delta as a function of epsilon, is nowhere below the true one. So it gives
+  upper bounds, for both directions of the neighbouring relation.
+* `counted_pair` is a release that really occurs, so it gives lower bounds.
+
+The idea (Feldman, McMillan, Talwar 2021, arXiv:2012.12803). Let e be the local epsilon. The report of the user who changes
+comes from one of two laws, called 0 and 1: from 0 with probability e^e / (e^e + 1), and otherwise from 1; on the neighbouring data these
+probabilities are exchanged. Any other user's report is with probability `rate` a *clone*, which comes from 0 or 1 with probability 1/2
+each. Only the number a of zeros among M = C + 1 reports, the C clones and the changing one, tells the datasets apart. C is
+Binomial(n - 1, rate). Given M,
 
     P(a) = b(a) (2/M) (e^e a + M - a) / (e^e + 1),   dP/dQ = (e^e a + M - a) / (a + e^e (M - a)),   b = Binomial(M, 1/2).
 
-Exchanging zeros and ones maps P to Q. Hence the outcomes of positive loss, a > M/2, determine the pair. Three roundings follow. Each gives
-a pair that dominates the one before:
+Exchanging zeros and ones maps P to Q. Hence the outcomes of positive loss log dP/dQ, which are those with a > M/2, determine the pair.
 
-1. A user who sees the pair of C clones can add a clone. So the pair of fewer clones dominates, and counts are rounded down within blocks.
-2. The mass of a bin of outcomes is bounded by a geometric series, and divided between both ends of the bin (`_zeros`).
-3. An outcome is divided between the two neighbouring points of a grid of losses, with its masses under P and under Q. Merging both shares
-   again is post-processing (connect-the-dots: Doroshenko et al. 2022, arXiv:2207.04380).
+The number of users may be 10^10, so the pair is not computed outcome by outcome. Three roundings follow. Each gives a pair that dominates
+the one before:
+
+1. A user who sees the pair of C clones can add a clone. So the pair of fewer clones dominates, and counts C are rounded down within blocks
+   (`_clone_blocks`).
+2. The mass of a bin of neighbouring a is bounded by a geometric series, and divided between both ends of the bin (`_zeros`).
+3. An outcome is divided between the two neighbouring points of a grid of losses, with its masses under P and under Q (`_split`). Merging
+   both shares again is post-processing (connect-the-dots: Doroshenko et al. 2022, arXiv:2207.04380).
 
 All masses are sums of positive terms, in logarithms. Masses of binomial tails are moved to larger losses, and none is left out.
 """
@@ -28,24 +36,25 @@ from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.grid.hockey_stick import ChordPair
 from dpcli.numerics.work import spend
 
-# The pair dominates whatever the widths and ratios below are: larger ones are faster and make epsilon larger. INFLATED alone must not fall.
-INFLATED = 1e-8  # relative increase of every mass, which exceeds the rounding of binomial terms of up to 10^10 trials
-DENSE = 1000  # points of the grid up to NEAR standard deviations
-NEAR = 12.0  # standard deviations of the loss
+# Soundness: relative increase of every mass, which exceeds the rounding of binomial terms of up to 10^10 trials.
+INFLATED = 1e-8
+# Accuracy and speed. The pair dominates whatever these are: coarser ones are faster and make epsilon larger. SD: standard deviation.
+# The grid of losses (step 3).
+DENSE, NEAR = 1000, 12.0  # points of the grid up to NEAR SDs of the loss, where they are evenly spaced
 FAR_RATIO = 1.003  # ratio of neighbouring points of the grid beyond
-CORE = 7.0  # standard deviations of C up to which blocks of counts are narrow
+# Blocks of counts C (step 1).
+CORE = 7.0  # SDs of C within which blocks are narrow
 CORE_BLOCK = 5e-4  # relative width of these blocks, which raises epsilon by about a quarter of it
-WIDE_BLOCK = 0.5  # width of a block of counts below the core, in standard deviations of C
-LAST_BLOCK = 40.0  # standard deviations from which blocks are wider still
-BLOCK_RATIO = 1.03  # ratio of the counts at which they begin
-BIN = (
-    4e-3  # width of a bin of binomial terms, in standard deviations; the bound on a sum is too large by a factor of about 1 + BIN^2
-)
-BINNED = 12.0  # standard deviations up to which bins are equally wide
+WIDE_BLOCK = 0.5  # width of a block below this core, in SDs of C
+LAST_BLOCK, BLOCK_RATIO = 40.0, 1.03  # SDs below the mean from which blocks are wider still, and the ratio of their first counts
+# Bins of binomial terms (step 2).
+BIN, BINNED = 4e-3, 12.0  # width of a bin in SDs, up to BINNED SDs; the bound on a sum is too large by a factor of about 1 + BIN^2
 BIN_RATIO = 1.002  # ratio of the distances from the mean at which the bins beyond begin
-MERGED = 0.01  # standard deviations that a run of merged counts is wide
-MERGED_REACH = 30.0  # standard deviations from the mean up to which counts are shown
-FACTORIALS = 64  # numbers up to which the correction of Stirling's formula is tabulated
+# `counted_pair`, whose bounds hold for any values too.
+MERGED = 0.01  # SDs that a run of merged counts is wide
+MERGED_REACH = 30.0  # SDs from the mean up to which counts are shown
+# Accuracy: the correction of Stirling's formula is tabulated up to this n. Beyond, the first omitted term of its series is below 1e-15.
+FACTORIALS = 64
 CORRECTIONS = (  # log n! - (n log n - n + log(2 pi n) / 2), and 0 at n = 0
     0.0,
     *(math.lgamma(n + 1.0) - (n * math.log(n) - n + 0.5 * math.log(2.0 * math.pi * n)) for n in range(1, FACTORIALS + 1)),
@@ -82,7 +91,7 @@ def counted_pair(users: int, epsilon: float, categories: int) -> tuple[ChordPair
     The release is the number a of users who report the first category. The user who changes has this category, or another one on the
     neighbouring data. No other user has the first category. With s = 1 / (e^e + k - 1) for k categories, Q = Binomial(n, s), and
     P/Q = e^e a/n + (k-1) s/(1-s) (1 - a/n). Runs of counts are merged, and the release fails with probability INFLATED, or if the count is
-    more than MERGED_REACH standard deviations from the mean. Both are post-processing.
+    more than MERGED_REACH standard deviations from the mean. Both are post-processing, so a bound from below stays one.
 
     users, epsilon: as for `clone_pair`. categories: number of categories, at least 2.
     """

@@ -1,11 +1,22 @@
-"""Composition of losses on a grid: the choice of the spacing, the convolution of many steps, and the resulting curve.
+"""Composition of privacy losses on a grid: the choice of the spacing, the convolution of all steps, and the resulting curve.
 
-This is the core of the accountant pld: `plan_grid` chooses a grid from surveys of the losses (survey.py), and `compose_on_grid` returns the
-curve, whose bounds hold for any plan. Each loss is rounded to the grid by lattice.py.
+This is the core of the accountant pld (accountants/pld.py). It gives the losses L = log dP/dQ of one direction, each with its survey and
+its count. `plan_grid` chooses a grid, and `compose_on_grid` returns a `GridCurve`: bounds on delta(epsilon) from both sides. They hold for
+any plan and at every epsilon. A good plan makes them narrow near the epsilon or delta of the question.
 
-Rounding `count` losses to a grid of spacing h adds at most count h^2/4 to the *dispersion*, the bound on the rounding in lattice.py. Many
-steps are composed in rounds (Ghazi et al. 2022, arXiv:2207.04381). A round composes four copies, which leaves a fourth of the losses, and
-then doubles h. So each round adds the same dispersion.
+Words of the grid:
+
+* Survey: a rough table of one loss, from which a plan is made (survey.py).
+* Tilt t: all masses are multiplied by e^{t L}. The right t makes losses near epsilon the likely ones, so that floating point keeps their
+  digits even if delta is tiny. A share of the *tilted mass* is a share of all mass after this multiplication.
+* Lattice: a pair of distributions with losses on the grid that dominates one loss, or a sum of losses (lattice.py).
+* Window: the interval of losses on which the whole composition is computed. The transform wraps mass from outside of it into it, so that
+  mass is bounded and counted as an error.
+* Dispersion: V of lattice.py, which measures how far rounding to the grid has moved the losses. The lower bound on delta gets worse with V.
+
+Rounding `count` losses to a grid of spacing h adds at most count h^2/4 to the dispersion. Many steps are composed in rounds (Ghazi et al.
+2022, arXiv:2207.04381). A round composes four copies, which leaves a fourth of the losses, and then doubles h. So each round adds the same
+dispersion.
 """
 
 from __future__ import annotations
@@ -13,40 +24,50 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
-from dpcli.numerics.grid.convolution import convolve, convolve_directly, short, transform_size
+from dpcli.numerics.grid.convolution import are_short, convolve, convolve_directly, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, coarsen, discretise, edges
-from dpcli.numerics.grid.survey import Survey, Window, spread
-from dpcli.numerics.tails import HasTails
+from dpcli.numerics.grid.survey import GridPart, Survey, Window, tilted_window
 from dpcli.numerics.work import remaining
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
 TOO_FAR = "the loss is too far spread for a grid of this size"
-WIDENED = 2.0  # the window may need this many times the planned points, so a plan must leave room for them
-GENTLER = 40  # number of smaller tilts that are tried
-FARTHEST_CELL = 2.0**50  # largest distance of a cell from 0, in cells; beyond it, positions would not be exact
-MAX_POINTS = 1 << 20  # most points of a convolution
+# Soundness: beyond this many cells from 0, positions on the grid would not be exact floats.
+FARTHEST_CELL = 2.0**50
+# Accuracy: the bounds hold for any values, which decide only how narrow they are.
 FEWEST = 64  # fewest points of the window, and fewest cells over the narrowest loss of one step
 SNAPPED = 16.0  # a spacing of more than this many units is not adapted to the unit
-PASSES = 2.0  # cells of work for each point of the plan
-WIDEST_CELL = 300.0  # largest width of a cell
+WIDTH = 4.0  # rough width of the interval of epsilon, in units of dispersion times t + 1; the wanted width gives the spacing by it
 STEEPEST_CELL = 16.0  # largest tilt times width of a cell; mass that rounding moves up by a cell grows by e to this power
-WIDTH = 4.0  # width of an interval of epsilon, in units of dispersion times t + 1
+WIDEST_CELL = 300.0  # largest width of a cell, far below the 709 at which e^width would overflow
+NEARLY_NEGLIGIBLE = 4.0  # an end of the window stays where the plan has it up to e to this power times the negligible mass
+MOST_MAGNIFIED = 100.0  # largest logarithm of the factor by which an absolute error of a mass counts more than a relative one
+MAGNIFIED_LESS = 16.0  # subtracted from that logarithm
+# Speed and memory.
+MAX_POINTS = 1 << 20  # most points of a convolution
+WIDENED = 2.0  # room for a window that turns out longer than planned: a plan may take 1 / WIDENED of MAX_POINTS for it
+LONGEST_WINDOW = 8.0  # a longer window, in multiples of the planned one, is not made
+PASSES = 2.0  # cells of work for each point of the plan
+MOST_ROUNDS = 20  # most rounds of a plan
+# Limits of searches, so that they end.
+GENTLER = 40  # number of smaller tilts that are tried
+COARSER = 200  # number of coarser spacings that are tried, each sqrt(2) times the one before
 
-Parts = Sequence[tuple[HasTails, Survey, int]]  # each different loss with its survey, and how often it is added
+Parts = Sequence[GridPart]
 
 
 @dataclass(frozen=True, slots=True)
 class GridTarget:
     """The question for which a grid is made.
 
-    tilt, log_delta: the tilt, and about log delta where the curve is wanted.
-    log_rare: logarithm of the P-mass that may count as infinite loss. log_negligible: logarithm of the share of the tilted mass that may be
-    left out.
+    tilt: t of the module's docstring. log_delta: about log delta where the curve is wanted.
+    log_rare: logarithm of the P-mass that may count as infinite loss.
+    log_negligible: logarithm of the share of the tilted mass that may be left out.
     """
 
     tilt: float
@@ -59,11 +80,11 @@ class GridTarget:
 class GridPlan:
     """The plan of a grid for the composition.
 
-    spacing, first, size: the spacing, and the first point and number of points of the window.
+    spacing: h. first, size: first point and number of points of the window.
     rounds: for each part, the number of rounds of four-fold composition and coarsening.
     work: number of grid points to be transformed. longest: number of points of the longest convolution of one part.
     orders: distances from the tilt at which Chernoff's bound shows that little mass lies below and above the window.
-    coarse: whether the spacing is larger than the wanted error requires.
+    coarse: whether the spacing is larger than the wanted error requires, because a finer grid was not affordable.
     """
 
     target: GridTarget
@@ -85,8 +106,9 @@ class GridPlan:
 def plan_grid(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
     """Return the cheapest plan whose interval for epsilon is about `error` nats wide, or the finest one that `work` points allow.
 
-    unit: a loss that shall be a whole multiple of the spacing, or 0. Such a plan has no rounds. If numbers would overflow across a cell,
-    the plan has a smaller tilt than the target. Raises NotRepresentable if there is no plan.
+    unit: the common unit of losses that lie on a lattice, or 0. If the spacing divides it, the losses need no rounding and have no
+    dispersion. The plan then has no rounds, each of which would add some. If a cell would be too steep (STEEPEST_CELL), the plan has a
+    smaller tilt than the target. Raises NotRepresentable if there is no plan.
     """
     for _ in range(GENTLER):
         plan = _cheapest(parts, target, error, unit, work)
@@ -101,30 +123,28 @@ def plan_grid(parts: Parts, target: GridTarget, error: float, unit: float, work:
 def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
     """Return the plan of `plan_grid` for this tilt, even if numbers would overflow across a cell."""
     work = min(work, remaining() / PASSES)
-    window = spread([(view, count) for _, view, count in parts], target.tilt, target.log_negligible)
-    reaches = [_reach(part, target) for part in parts]
+    window = tilted_window([(part.survey, part.copies) for part in parts], target.tilt, target.log_negligible)
+    ranges = [_range(part, target) for part in parts]
     # If the tilted composition is concentrated on its largest loss, its window has no width. The ranges of single steps give a scale then.
-    widest = max((window.high - window.low) / FEWEST, min(high - low for low, high in reaches) / FEWEST)
+    widest = max((window.high - window.low) / FEWEST, min(high - low for low, high in ranges) / FEWEST)
     if not 0.0 < widest < math.inf:
         raise NotRepresentable(TOO_STEADY)
     variance = error / (WIDTH * (target.tilt + 1.0))
 
     def spacing_of(rounds: tuple[int, ...]) -> float:  # the spacing that has this variance as its dispersion
-        dispersion = math.fsum(_dispersion(n, r) for (_, _, n), r in zip(parts, rounds, strict=True))
+        dispersion = math.fsum(_dispersion(part.copies, r) for part, r in zip(parts, rounds, strict=True))
         return min(math.sqrt(4.0 * variance / dispersion), widest)
 
-    most = max(count for _, _, count in parts)
-    dispersions = [_dispersion(most, k) for k in range(1 + min(_most_rounds(most), 20))]
-    choices = {tuple(_rounds(count, dispersion) for _, _, count in parts) for dispersion in dispersions}
+    most = max(part.copies for part in parts)
+    dispersions = [_dispersion(most, k) for k in range(1 + min(_most_rounds(most), MOST_ROUNDS))]
+    choices = {tuple(_rounds(part.copies, dispersion) for part in parts) for dispersion in dispersions}
     no_rounds = (0,) * len(parts)
     if unit > 0.0 and spacing_of(no_rounds) <= SNAPPED * unit:
         choices = {no_rounds}
-    for doublings in range(200):
-        factor = 2.0 ** (0.5 * doublings)
-        plans = [
-            _plan(parts, reaches, target, unit, window, spacing_of(rounds) * factor, rounds, coarse=doublings > 0)
-            for rounds in choices
-        ]
+    layout = _Layout(target, unit, window, ranges)
+    for attempt in range(COARSER):
+        factor = 2.0 ** (0.5 * attempt)
+        plans = [layout.plan(spacing_of(rounds) * factor, rounds, coarse=attempt > 0) for rounds in choices]
         affordable = [plan for plan in plans if plan.affordable(work)]
         if affordable:
             return min(affordable, key=lambda plan: plan.work)
@@ -147,23 +167,23 @@ def _rounds(count: int, dispersion: float) -> int:
     return next((r for r in range(most) if _dispersion(count, r) <= dispersion), most)
 
 
-def _reach(part: tuple[HasTails, Survey, int], target: GridTarget) -> tuple[float, float]:
-    """Return the range of losses of one step that matter."""
-    _, survey, count = part
-    return survey.range(target.log_rare - math.log(count), target.tilt, target.log_negligible - math.log(count))
+def _range(part: GridPart, target: GridTarget) -> tuple[float, float]:
+    """Return the range of losses of one step that matter. What it leaves out is rare, or negligible, in all `count` steps together."""
+    log_count = math.log(part.copies)
+    return part.survey.range(target.log_rare - log_count, target.tilt, target.log_negligible - log_count)
 
 
-def _step_lattice(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: float) -> Lattice:
+def _step_lattice(part: GridPart, target: GridTarget, spacing: float) -> Lattice:
     """Return the lattice of one step."""
-    low, high = _reach(part, target)
+    low, high = _range(part, target)
     if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
         raise NotRepresentable(TOO_STEADY)
     start = math.floor(low / spacing) - 1
     # If all losses lie beyond the survey, the range is empty, and they count as infinite.
     end = max(math.ceil(high / spacing) + 1, start + 2)
-    magnified = math.exp(min(-target.log_negligible - 16.0, 100.0))
+    magnified = math.exp(min(-target.log_negligible - MAGNIFIED_LESS, MOST_MAGNIFIED))
     at = edges(start, end - start + 1, spacing)
-    return discretise(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
+    return discretise(part.loss.tails(at), start, spacing, target.tilt, part.copies, magnified)
 
 
 def _snap(spacing: float, unit: float) -> float:
@@ -176,40 +196,40 @@ def _snap(spacing: float, unit: float) -> float:
     return unit / math.ceil(unit / spacing)
 
 
-def _plan(
-    parts: Parts,
-    reaches: list[tuple[float, float]],
-    target: GridTarget,
-    unit: float,
-    window: Window,
-    spacing: float,
-    rounds: tuple[int, ...],
-    *,
-    coarse: bool,
-) -> GridPlan:
-    """Return the plan with this spacing and these rounds. reaches: results of `_reach`."""
-    spacing = _snap(spacing, unit)
-    first = math.floor(window.low / spacing)
-    size = transform_size(math.ceil(window.high / spacing) - first + 1)
-    work, longest = float(size) * (len(parts) + 1), 0.0
-    for (start, end), r in zip(reaches, rounds, strict=True):
-        points = (end - start) / spacing * 2.0**r
-        longest = max(longest, points * (4.0 if r else 1.0))
-        work += points * (3.0 + 10.0 * r)
-    return GridPlan(target, spacing, first, size, rounds, work, longest, (window.below, window.above), coarse)
+class _Layout(NamedTuple):
+    """The choices that all plans for one tilt share.
+
+    unit: as of `plan_grid`. window: where the tilted composition lies, by the surveys. ranges: the results of `_range` for all parts.
+    """
+
+    target: GridTarget
+    unit: float
+    window: Window
+    ranges: list[tuple[float, float]]
+
+    def plan(self, spacing: float, rounds: tuple[int, ...], *, coarse: bool) -> GridPlan:
+        """Return the plan with this spacing and these rounds."""
+        window, spacing = self.window, _snap(spacing, self.unit)
+        first = math.floor(window.low / spacing)
+        size = transform_size(math.ceil(window.high / spacing) - first + 1)
+        work, longest = float(size) * (len(self.ranges) + 1), 0.0
+        for (start, end), r in zip(self.ranges, rounds, strict=True):
+            points = (end - start) / spacing * 2.0**r
+            longest = max(longest, points * (4.0 if r else 1.0))
+            work += points * (3.0 + 10.0 * r)  # an estimate of the cost of the rounds; it affects speed alone
+        return GridPlan(self.target, spacing, first, size, rounds, work, longest, (window.below, window.above), coarse)
 
 
 def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
     """Return the curve of the composition."""
     lattices: list[tuple[Lattice, int]] = []
-    infinite = 0.0
+    log_finite = 0.0  # of the probability that no step's loss is infinite
     for part, rounds in zip(parts, plan.rounds, strict=True):
-        _, survey, count = part
         step = _step_lattice(part, plan.target, plan.spacing / 2.0**rounds)
-        lattices += _copies_of(step, count, rounds, survey, plan.target)
-        infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16))
+        lattices += _copies_of(step, part.copies, rounds, part.survey, plan.target)
+        log_finite += part.copies * math.log1p(-min(math.exp(part.survey.log_infinite), 1.0 - 1e-16))  # log1p(-1) would raise
     lattice, outside = _convolve_on_window(lattices, plan)
-    return GridCurve(lattice, outside, -math.expm1(infinite) * (1.0 - 1e-12), plan.coarse)
+    return GridCurve(lattice, outside, -math.expm1(log_finite) * (1.0 - 1e-12), plan.coarse)  # a lower bound, so rounded down
 
 
 def _copies_of(step: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
@@ -234,13 +254,14 @@ def _copies_of(step: Lattice, count: int, rounds: int, survey: Survey, target: G
 def _convolve_and_trim(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: Survey, target: GridTarget) -> Lattice:
     """Return the convolution of the parts without its negligible ends. The upper end counts as infinite loss, and the lower one as lost.
 
-    copies: number of steps in the result. times: how often the result is used.
+    Without this, the number of points would double with each round. copies: number of steps in the result. times: how often the result is
+    used.
     """
     first = sum(n * lattice.start for lattice, n in parts)
     length = sum(n * (len(lattice.weights) - 1) for lattice, n in parts) + 1
     if not max(-first, first + length) <= FARTHEST_CELL:
         raise NotRepresentable(TOO_STEADY)
-    result = convolve_directly(parts) if short(parts) else convolve(parts, first, transform_size(length))
+    result = convolve_directly(parts) if are_short(parts) else convolve(parts, first, transform_size(length))
     log_rare = target.log_rare - math.log(times)
     above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
     end = max(math.ceil(min(max(above / result.spacing, first), first + length - 1)) - first + 1, 1)
@@ -277,10 +298,11 @@ def _log_moment(lattice: Lattice, s: float) -> float:
 
 def _convolve_on_window(parts: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
     """Return the composition on the plan's window, or on a wider one if the lattices need it, and a bound on the tilted mass outside."""
-    begin, below = edge(parts, -1.0, plan.spacing * plan.first, plan.orders[0], plan.target.log_negligible)
-    end, above = edge(parts, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1], plan.target.log_negligible)
+    low, high = plan.spacing * plan.first, plan.spacing * (plan.first + plan.size - 1)
+    begin, below = window_end(parts, -1.0, low, plan.orders[0], plan.target.log_negligible)
+    end, above = window_end(parts, 1.0, high, plan.orders[1], plan.target.log_negligible)
     # If the needed window is too wide or infinite, the plan's window is used, and the mass outside is not bounded.
-    if not end - begin <= plan.spacing * min(8.0 * plan.size, MAX_POINTS):
+    if not end - begin <= plan.spacing * min(LONGEST_WINDOW * plan.size, MAX_POINTS):
         return convolve(parts, plan.first, plan.size), math.inf
     first = min(math.floor(begin / plan.spacing), plan.first)
     length = max(math.ceil(end / plan.spacing) - first + 1, plan.size)
@@ -288,19 +310,21 @@ def _convolve_on_window(parts: list[tuple[Lattice, int]], plan: GridPlan) -> tup
     return result, below + above + result.lost
 
 
-def edge(parts: list[tuple[Lattice, int]], sign: float, edge: float, order: float, log_negligible: float) -> tuple[float, float]:
+def window_end(
+    parts: list[tuple[Lattice, int]], sign: float, planned: float, order: float, log_negligible: float
+) -> tuple[float, float]:
     """Return an end of the window and Chernoff's bound on the tilted mass beyond it. sign: -1 for the lower end, 1 for the upper one.
 
-    It is the given `edge` if little mass is beyond that, and farther out otherwise. order: a distance from the tilt for Chernoff's bound.
+    It is the `planned` end if little mass is beyond that, and farther out otherwise. order: a distance from the tilt for Chernoff's bound.
     """
 
     def log_beyond(s: float, at: float) -> float:
         return math.fsum(count * _log_moment(lattice, sign * s) for lattice, count in parts) - sign * s * at
 
-    log_mass = log_beyond(order, edge)
-    if log_mass <= log_negligible + 4.0:
-        return edge, math.exp(log_mass)
+    log_mass = log_beyond(order, planned)
+    if log_mass <= log_negligible + NEARLY_NEGLIGIBLE:
+        return planned, math.exp(log_mass)
     # The survey was too rough, so the moments of the lattices determine the end.
     orders = (order * np.geomspace(1e-3, 10.0, 33)).tolist()
-    distance = min(max(log_beyond(s, edge) - log_negligible, 0.0) / s for s in orders)
-    return edge + sign * distance, math.exp(log_negligible) if math.isfinite(distance) else 1.0
+    distance = min(max(log_beyond(s, planned) - log_negligible, 0.0) / s for s in orders)
+    return planned + sign * distance, math.exp(log_negligible) if math.isfinite(distance) else 1.0

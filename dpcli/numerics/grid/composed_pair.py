@@ -1,7 +1,7 @@
 """A dominating pair with finitely many outcomes for a whole composition, for mechanisms that use the composition as one step.
 
-Entries that share one sample are such a step: sampling needs the tails of their composition, as it amplifies them together
-(mechanisms/combined/composed.py).
+A pair (P, Q) *dominates* if its delta is at least the true one at every epsilon. Losses are log dP/dQ. Entries that share one sample are
+such a step: sampling needs the tails of their composition, as it amplifies them together (mechanisms/combined/composed.py).
 
 Each loss is put on a grid by chords of its hockey-stick curve (Doroshenko et al. 2022, arXiv:2207.04380). The chords keep the masses of
 each cell under P and Q. The grid pairs dominate the losses, so their product dominates the composition.
@@ -21,11 +21,15 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails, cells_between
 from dpcli.numerics.work import hold, spend
 
+# Accuracy and speed: the pair dominates for any of these values.
 LOG_ABOVE, LOG_BELOW = -140.0, -60.0  # logarithms of the P-mass that may be cut off at the upper and the lower end
+WIDTH = 26.0  # number of standard deviations of the composition that determines the spacing
 POINTS = 2048  # points for WIDTH standard deviations of the composition; more if the losses are much narrower than the composition
 MAX_POINTS = 4096  # most points for WIDTH standard deviations
+MOST_OF_ONE = 64 * MAX_POINTS  # most points of one step's loss
+LEAST_SPACING = 1e-9  # least spacing, in nats
 FURTHEST = 4096.0  # largest loss that is put on a grid
-WIDTH = 26.0  # number of standard deviations of the composition that determines the spacing
+LOG_TOO_LARGE = -4.0  # a loss is refused if the log P-mass beyond FURTHEST, which would count as infinite, is above this
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +69,7 @@ def composed_outcomes(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     total = math.sqrt(math.fsum(n * variance for variance, (_, n) in zip(variances, parts, strict=True)))
     least = min((math.sqrt(variance) for variance in variances if variance > 0.0), default=1.0)
     points = min(MAX_POINTS, POINTS * max(1.0, total / (4.0 * least)))
-    spacing = max(WIDTH * total / points, 1e-9)
+    spacing = max(WIDTH * total / points, LEAST_SPACING)
     composed: GridOutcomes | None = None
     for (loss, count), (low, high) in zip(parts, ranges, strict=True):
         part = _power(_on_grid(loss, low, high, spacing), count)
@@ -78,7 +82,7 @@ def composed_outcomes(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
 def _range(loss: HasTails) -> tuple[float, float]:
     """Return the lower and the upper end of the losses that are put on the grid. The ends are at most FURTHEST from 0.
 
-    Raises NotRepresentable if the P-mass beyond FURTHEST is above e^-4.
+    Raises NotRepresentable if the log P-mass beyond FURTHEST is above LOG_TOO_LARGE.
     """
     at = np.geomspace(1e-6, FURTHEST, 400)
     at = np.concatenate((-at[::-1], [0.0], at))
@@ -87,7 +91,7 @@ def _range(loss: HasTails) -> tuple[float, float]:
     log_infinite = float(tails.p_above[-1])
     if not len(above):  # mass beyond FURTHEST counts as infinite loss, so the range ends where only that mass is beyond
         above = np.flatnonzero(tails.p_above <= log_infinite + 1e-12)
-        if log_infinite > -4.0:
+        if log_infinite > LOG_TOO_LARGE:
             raise NotRepresentable("a loss in the group is too large to be put on a grid")
     return float(at[below[-1]]) if len(below) else float(at[0]), float(at[above[0]])
 
@@ -105,7 +109,7 @@ def _variance(loss: HasTails, low: float, high: float) -> float:
 def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
     """Return one loss on the grid, by the chords of its hockey-stick curve. Raises NotRepresentable if it needs too many points."""
     first, last = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
-    if last - first > 64 * MAX_POINTS:
+    if last - first > MOST_OF_ONE:
         raise NotRepresentable("the losses in the group are of too different sizes for one grid")
     at: Array = spacing * np.arange(first, last + 1, dtype=float)
     tails = loss.tails(at)

@@ -1,11 +1,15 @@
 """Convolution of lattices by the fast Fourier transform, with a bound on the rounding error.
 
+A lattice (grid/lattice.py) is a privacy loss on the multiples of a spacing. Its weights are *tilted*: P-masses times e^{t l}, with t > 0
+chosen so that the losses l near epsilon become the likely ones. Independent losses add up, so their weights are convolved.
+composed_losses.py and large_losses.py compose many steps in this way.
+
 1. Every coefficient of a transform of length N has an error of at most u' log2(N) times the sum of the moduli, because each input reaches
    an output through log2(N) roundings.
 2. The n-th power of the transform multiplies the relative error by n.
 3. Parseval's identity turns the errors of the spectrum into the Euclidean norm of the error of the weights.
 
-The weights are tilted, so that this absolute error is small relative to the masses at the losses that matter.
+This error is absolute. As the weights are tilted, it is small relative to those at the losses that matter.
 """
 
 from __future__ import annotations
@@ -18,9 +22,9 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.grid.lattice import Lattice
 from dpcli.numerics.work import spend
 
-UNIT = 7e-16  # u': six roundings of a complex product and sum
-SHORT = 6000  # largest number of points for which the sums are computed directly; beyond, a transform is faster
-FACTORS = 16  # most factors that are multiplied directly; if each is at least 1e-15, their product does not underflow
+UNIT = 7e-16  # u' (soundness): six roundings of a complex product and sum
+SHORT = 6000  # largest number of points for which the sums are computed directly (speed); beyond, a transform is faster
+FACTORS = 16  # most factors that are multiplied directly (speed); if each is at least 1e-15, their product does not underflow
 
 
 def transform_size(length: int) -> int:
@@ -125,7 +129,7 @@ def convolve(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lat
     return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), 2.0 * rounding, 0.0)
 
 
-def short(parts: Sequence[tuple[Lattice, int]]) -> bool:
+def are_short(parts: Sequence[tuple[Lattice, int]]) -> bool:
     """Return whether the parts are so short that `convolve_directly` is faster than `convolve`."""
     return sum(count * len(lattice.weights) for lattice, count in parts) <= SHORT
 

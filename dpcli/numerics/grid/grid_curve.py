@@ -1,8 +1,12 @@
-"""Upper and lower bounds on delta(epsilon) of a composition on a grid.
+"""Upper and lower bounds on delta(epsilon) of a composition on a grid, and on epsilon at a delta.
 
-The upper bound is the curve of the lattice, whose pair dominates. For the lower bound, write the lattice's likelihood ratio as U = Y Z. Y
-is the ratio of a pair whose curve is below the true one, and E[Z | Y] = 1 (lattice.py). With k = e^eps, the curves of the two pairs are
-psi(k) = E_Q[(U - k)+] and g(k) = E_Q[(Y - k)+], and
+The accountant pld gets a `GridCurve` from grid/composed_losses.py. Its lattice (grid/lattice.py) has tilted weights w = p e^{t l - M} at
+the losses l of a grid, where p is a P-mass and t > 0 the tilt, and a dispersion V, which measures how far the losses were moved. All losses
+here are log dP/dQ.
+
+The upper bound is the curve of the lattice, whose pair dominates the true one. For the lower bound, write the lattice's likelihood ratio as
+U = Y Z. Y is the ratio of a pair whose curve is below the true one, and E[Z | Y] = 1 (lattice.py). With k = e^eps, the curves of the two
+pairs are psi(k) = E_Q[(U - k)+] and g(k) = E_Q[(Y - k)+], and
 
     psi(k) - g(k) = E_Q[d(Y)],   d(y) = E[(y Z - k)+] - (y - k)+ >= 0.
 
@@ -36,6 +40,7 @@ from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.grid.lattice import RARELY, Lattice
 from dpcli.numerics.logspace import log_peak
 
+# Accuracy: these decide how narrow the lower bound is. MARGIN must leave p of the docstring positive.
 WIDE = 1.0  # largest sigma for which there is a lower bound
 LADDER, STEP, MARGIN = 56, 0.25, 2.5  # number of boxes, and the step of the ladder and the margin m in units of sigma
 BISECTIONS, CLOSE = 80, 1e-13  # most steps of a bisection, and the relative width at which it ends
@@ -115,9 +120,7 @@ class GridCurve:
 
         at: epsilon minus the reference of the sums.
         """
-        if not (
-            self.slack < math.inf and self.rounding < math.inf
-        ):  # NaN, or inf, which is NaN times a factor that underflows to 0
+        if not (self.slack < math.inf and self.rounding < math.inf):  # inf times a factor that underflows to 0 would be NaN
             return math.inf
         slack = self.slack * (1.0 + self.rounding) * math.exp(min(-self.lattice.tilt * at, 700.0))
         return max(sums.curve(at) + self.rounding * sums.size(at) + slack, 0.0)

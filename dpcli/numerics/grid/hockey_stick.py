@@ -1,7 +1,7 @@
 """Hockey-stick curves on a grid, and pairs of distributions that have these curves.
 
 Some mechanisms are known by bounds on their curve alone, delta as a function of epsilon. Accountants compose pairs of distributions, so a
-curve, or the largest of several, is turned into the atoms of one pair that dominates.
+curve, or the largest of several, is turned into the atoms of one pair that *dominates*: its curve is nowhere below the given ones.
 
 `symmetric_pair` finds a pair from upper bounds on a curve.
 
@@ -36,14 +36,17 @@ from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.tails import Tails, atom_tails
 from dpcli.numerics.work import hold, spend
 
+FAR_OR_NEAR = "its losses are too near each other, or too large, for a grid"
+# Soundness.
 FURTHEST = 300.0  # largest loss whose exponential can be squared here without overflow
 INFLATED = 1e-9  # relative increase of every bound, which far exceeds the rounding of slopes, masses and their sums
-SLOPE = 1e-15  # rounding error of a slope, relative to height over width
-FAR_OR_NEAR = "its losses are too near each other, or too large, for a grid"
-COLUMNS = 1 << 18  # most atoms times orders that are computed at a time
 RAISED = 1e-11  # relative increase of the largest curve, which covers rounding
+SLOPE = 1e-15  # rounding error of a slope, relative to height over width; it decides which of two errors is raised
+# Accuracy.
 MOST_NODES = 1000  # most ratios above 1 of the largest pair; leaving others out keeps the bound, and costs about 1e-4 of epsilon
 LOG_LEAST = -650.0  # where the log tail under P is below this, all larger losses count as the largest loss
+# Memory.
+COLUMNS = 1 << 18  # most atoms times orders that are computed at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)

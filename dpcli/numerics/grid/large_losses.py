@@ -1,10 +1,12 @@
 """Bounds on delta(epsilon) of Poisson-sampled steps by the number of large losses, each number on a grid at a tilt of its own.
 
-The noise is Gaussian, or has many atoms, as discrete Gaussian noise.
+contour/certified.py tries this at a delta below about 1e-30. The noise is Gaussian, or has many atoms, as discrete Gaussian noise. A loss
+is L = log dP/dQ, of a pair (P, Q). A *tilt* t multiplies all masses by e^{t L}, which makes the losses near epsilon the likely ones, so
+that floating-point numbers keep the digits of a tiny delta.
 
 At a tiny delta, many small losses and one large loss may be about equally likely to reach epsilon. No tilt suits both cases, so a contour
-or a grid at one tilt gives wide bounds. Here the outcomes of each step are divided at a loss c. delta is a sum over the number of steps
-with a loss above c, and every term has a tilt of its own.
+(contour/integral.py) or a grid at one tilt gives wide bounds. Here the outcomes of each step are divided at a loss c, the *cut*. delta is a
+sum over the number of steps with a loss above c, and every term has a tilt of its own.
 
 Decomposition. An outcome x of a step lies in cell j of a lattice if its loss is between j h and (j + 1) h. The masses of a cell are divided
 between its two ends so that its P-mass and its Q-mass stay (lattice.py). c is a multiple of h, so each cell is small or large. With A and B
@@ -40,7 +42,8 @@ Errors.
 6. Other losses are not divided: each term is composed with their lattices, which are made from their tails (lattice.py). Where these count
    a loss as infinite, its P-mass is added once to delta, as it does not depend on the term.
 
-The coarse lattice also gives c and the tilts, which decide only how narrow the bounds are.
+The coarse lattice also gives c and the tilts, which decide only how narrow the bounds are. A *lattice* is a set of tilted masses at the
+multiples of its spacing h (lattice.py). The terms are computed on a fine one, which is a subdivision of the coarse one.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, IndexArray, np
-from dpcli.numerics.grid.composed_losses import edge
+from dpcli.numerics.grid.composed_losses import window_end
 from dpcli.numerics.grid.convolution import convolve, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import TINY, Lattice, discretise, edges
@@ -70,19 +73,21 @@ from dpcli.numerics.work import TABLE, hold, remaining, spend
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
+# Soundness: errors that the bounds allow for.
 PANEL = 0.2  # largest length of a panel times (X + s)
 MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it far exceeds that of the quadrature and of rounding
 ROUNDING = 2e-15  # rounding error of a loss, in units of its slope times (|x| + s), and of itself
+ATOM = 2e-12  # rounding error of the loss of an atom, in units of the largest loss
+STEEPEST_CELL = 600.0  # largest tilt times width of a cell, whose exponential is a float
+# Accuracy: what is left out is bounded and added to the bounds, and any cut and tilts give bounds.
 LEFT_OUT = -12.0  # logarithm of the P-mass of outcomes that are left out, relative to delta
 OMITTED = -12.5  # a number of large losses is left out if log of Chernoff's bound on its term is lower than this, relative to delta
 COARSE_CELLS, TILTS, CUTS = 4096, 96, 32  # numbers of cells, tilts and cuts of the coarse lattice
 OTHER_CELLS = 16384  # most cells of another loss on the coarse lattice
 LOWEST_CUT = 1.0 / 300.0  # the lowest cut that is tried, as a share of the largest loss
 MAX_TILT = 250.0  # largest tilt, in units of -log delta over the largest loss
-STEEPEST_CELL = 600.0  # largest tilt times width of a cell, whose exponential is a float
 LOG_LEAST = -745.0  # log delta below every float
 LEAST_RANGE = 1e-6  # the least range of losses, relative to the largest one
-ATOM = 2e-12  # rounding error of the loss of an atom, in units of the largest loss
 FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most this many atoms, or with a larger one, is not divided
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
 MOST_TERMS, MOST_NUMBERS = 24, 200  # most terms that are computed, and most combinations of numbers of several kinds
@@ -90,16 +95,17 @@ ESTIMATE = 1e-3  # accuracy of the logarithm of the estimate of epsilon
 CHERNOFF_EXCESS = 4.0  # log of Chernoff's bound is about this much above log delta
 NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
 WIDTH = 3e-7  # about the relative width of the interval of epsilon
-MOST_CELLS = 1 << 19  # most cells of the fine lattice
-MOST_POINTS = 1 << 21  # most points of a transform
-ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
-MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
-MIXTURE_WORK = 30.0  # work for each shift and cell of a step's mixture
 WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
 LOG_OUTSIDE = -32.0  # logarithm of that mass
 FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
 SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-9  # epsilon is searched within this share of its estimate, up to this relative accuracy
+# Speed and memory.
+MOST_CELLS = 1 << 19  # most cells of the fine lattice
+MOST_POINTS = 1 << 21  # most points of a transform
+ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
+MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
+MIXTURE_WORK = 30.0  # work for each shift and cell of a step's mixture
 
 
 class RisingLoss(Protocol):
@@ -167,7 +173,10 @@ class StepCells(NamedTuple):
 
 
 class RisingStep:
-    """A step whose loss increases with the outcome. Outcomes |x| > X are left out, of P-mass e^log_rare at most."""
+    """A step whose loss increases with the outcome. Outcomes |x| > X are left out, of P-mass e^log_rare at most.
+
+    ends: the least and the largest loss that are kept. shifts: the number of shifts of its mixture.
+    """
 
     def __init__(self, loss: RisingLoss, log_rare: float) -> None:
         self._loss, self._reach, self.shifts = loss, loss.mixture.reach, len(loss.mixture.shifts)
@@ -198,7 +207,8 @@ class RisingStep:
 
 
 class AtomicStep:
-    """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most."""
+    """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most. ends: as of
+    `RisingStep`."""
 
     shifts = 1
 
@@ -305,6 +315,10 @@ class CoarseSurvey:
     """The coarse lattices of all kinds of steps, with the CGFs of their small and large parts at many tilts and cuts.
 
     others: losses that are not divided. Each term has their CGF too.
+
+    spacing, start, size: of the coarse lattice, as in `StepCells`. largest: about the largest loss of the composition.
+    cells: the cells of each kind of step, with the number of steps. tilts, cuts: those that are tried; a cut is the index of a cell.
+    numbers: the combinations of how many losses of each kind are large. slip: that of all steps together.
     """
 
     def __init__(self, steps: Steps, others: Others, log_delta: float) -> None:
@@ -497,8 +511,8 @@ def _window(parts: list[tuple[Lattice, int]], epsilon: float) -> tuple[float, fl
     spacing = parts[0][0].spacing
     mean, deviation = spacing * mean, spacing * (math.sqrt(variance) + 1.0)
     ends = min(mean - WINDOW_DEVIATIONS * deviation, epsilon), max(mean + WINDOW_DEVIATIONS * deviation, epsilon)
-    low, below = edge(parts, -1.0, ends[0], WINDOW_ORDER / deviation, LOG_OUTSIDE)
-    high, above = edge(parts, 1.0, ends[1], WINDOW_ORDER / deviation, LOG_OUTSIDE)
+    low, below = window_end(parts, -1.0, ends[0], WINDOW_ORDER / deviation, LOG_OUTSIDE)
+    high, above = window_end(parts, 1.0, ends[1], WINDOW_ORDER / deviation, LOG_OUTSIDE)
     return low, high, below + above
 
 
@@ -546,13 +560,14 @@ def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPl
 
 
 def divided(loss: Any) -> Callable[[float], RisingStep | AtomicStep] | None:
-    """Return what makes a step of a loss that is to be divided, from the P-mass that may be left out; None if it is not to be divided.
+    """Return a function from log_rare, the log P-mass that may be left out, to the step of this loss; None if it is not divided.
 
-    It is, if it has a far tail: that of a sampled Gaussian, or that of many atoms, as sampled discrete Gaussian noise has it.
+    Losses with a far tail are divided: those of sampled Gaussians, which have a method `cut` (contour/tilted.py), and those with many
+    atoms, such as sampled discrete Gaussians.
     """
     if hasattr(loss, "cut"):
         return partial(RisingStep, loss)
-    if not hasattr(loss, "capped"):
+    if not hasattr(loss, "capped"):  # it has no far tail
         return None
     with suppress(NotRepresentable):
         outcomes = loss.outcomes()
@@ -575,7 +590,7 @@ def large_losses(
     if not chosen or _most_large(len(chosen)) < 1:
         return None
     coarse = None
-    for _ in range(2 if epsilon is not None else 1):
+    for _ in range(2 if epsilon is not None else 1):  # the second round uses the estimate of delta of the first
         log_left_out = log_delta + LEFT_OUT
         steps: Steps = [(step(log_left_out - math.log(count)), n) for step, n in chosen]
         low, high = min(step.ends[0] for step, _ in steps), max(step.ends[1] for step, _ in steps)

@@ -1,5 +1,9 @@
 """A privacy loss on the multiples of a spacing h: a pair that dominates it, and a measure of how far the losses were moved.
 
+The accountant pld (grid/composed_losses.py) rounds each loss L = log dP/dQ in this way, from the tails of L. Then losses add up by
+convolution (grid/convolution.py), and grid/grid_curve.py bounds delta(epsilon) from both sides. A pair *dominates* another one if its
+hockey-stick curve, delta as a function of epsilon, is nowhere below. Here is why rounding keeps both bounds.
+
 The upper bound. The chords of the hockey-stick curve are above the curve (Doroshenko et al. 2022, arXiv:2207.04380: connect the dots). The
 mass of each cell between grid points is split between its two ends so that its P-mass and its Q-mass are kept. The resulting pair
 dominates. Composition keeps the order of curves (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
@@ -18,7 +22,8 @@ The lower bound.
    law, which is at most h^2 / 4 (Popoviciu). So kappa lies below the parabola with these zeros and that curvature.
 5. V is the `dispersion` of a lattice. numerics/grid/grid_curve.py derives a lower bound on the curve from it.
 
-Both errors are of second order in h. Masses are tilted, w = p e^{t l - M}, so that a tail of 1e-300 is not small in floating point.
+Both errors are of second order in h. Masses are tilted, w = p e^{t l - M}, with t > 0 (the tilt) such that losses near epsilon become the
+likely ones. So a tail of 1e-300 is not small in floating point. M is the logarithm of the total, so that the weights w add up to 1.
 """
 
 from __future__ import annotations
@@ -31,12 +36,17 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, Tails, cells_between
 from dpcli.numerics.work import spend
 
-TINY = 1e-60  # smaller tilted weights are dropped and added to the error, because subnormal numbers are slow
-EDGE = 4e-15  # cells begin this share of the spacing below their grid point, times the number of cells between 0 and the furthest point
-LEAST_EDGES = 64.0  # least number of cells in that product
+# Accuracy: cells begin slightly below their grid point, so that an atom on the point lies within its cell although its loss is rounded.
+# They begin lower by EDGE times the spacing, times the number of cells between 0 and the furthest point, or LEAST_EDGES if that is more.
+EDGE, LEAST_EDGES = 4e-15, 64.0
 NEAR = 4.0  # mass within this multiple of that distance above a grid point counts as lying on the point
-RARELY = 1e-3  # largest probability, over all steps, with which such mass may be moved up nevertheless
-RARE = 1e-18  # if the tilted mass off the grid points is at most this, it is counted as excess and not as dispersion
+# Soundness of the lower bound: largest probability, over all steps, with which such mass may be moved up nevertheless. `GridCurve.boxes`
+# allows for it.
+RARELY = 1e-3
+# Accuracy: if the tilted mass off the grid points is at most this, it is counted as excess and not as dispersion.
+RARE = 1e-18
+# Speed: smaller tilted weights are dropped and added to the error, because subnormal numbers are slow.
+TINY = 1e-60
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,13 @@
-"""The pair of one record that is replaced in a pass of t bins with Gaussian noise: an upper bound on its curve.
+"""Random allocation with Gaussian noise, if a record is replaced by another one: a pair (P, Q) that dominates one pass.
 
-The record adds a vector u_i to step i if it is in bin i, and its replacement adds v_i; |u_i|, |v_i| <= mu. The noise is standard normal.
-The vectors may depend on earlier outputs. The worst case is u_i = mu, v_i = -mu, on one coordinate and in every bin.
+Setting. A pass has t steps (*bins*). Each record takes part in one of them, which is drawn uniformly and kept secret. The record adds a
+vector u_i to step i if it is in bin i, and its replacement adds v_i; |u_i|, |v_i| <= mu. The noise is standard normal. The vectors may
+depend on earlier outputs. sampling/random_allocation.py asks for the pair (`replaced_pair`).
+
+The answer is an upper bound on the hockey-stick curve h(g) = sup_S P(S) - g Q(S), where g = e^epsilon, at many epsilons. `symmetric_pair`
+of hockey_stick.py makes a pair from it.
+
+Why one coordinate suffices: the worst case is u_i = mu, v_i = -mu, on one coordinate and in every bin.
 
 1. Let A, C and W be normal with means u, v and 0, and F = dA/dW - g dC/dW under W. The pass with all else fixed has the curve
    h(g) = E(F_1 + ... + F_t)+ / t. The other records can be fixed, because h is jointly convex.
@@ -29,6 +35,7 @@ The computation. Each V, and each sum of two, is moved to the points c sinh(i d)
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.hockey_stick import ChordPair, symmetric_pair
@@ -36,24 +43,33 @@ from dpcli.numerics.logspace import log_normal_ends
 from dpcli.numerics.tails import cells_between
 from dpcli.numerics.work import shared, spend
 
-POINTS = 128  # K
+# Soundness.
 LEAST_MU, MOST_MU = 1e-5, 12.0  # range of mu; e^{mu (mu + FAR)} must not overflow
+RAISED = 1e-10  # raise of a share, relative to its largest terms; it exceeds the error of the share (item 1)
+ERROR = 3e-11  # bound on the relative error of a mass (item 3)
+# Accuracy and speed: the result is an upper bound for any of these values.
+POINTS = 128  # K
 FAR = 13.0  # normal outcomes farther above mu are above the highest point
 DEVIATIONS = 9.0  # sums of this many standard deviations are below the highest point
-DIGITS, FEWEST = 12, 5  # t of n binary digits keeps the first DIGITS - n/2 of them, and at least FEWEST
-MOST_COPIES = 2**30  # the largest t
-RAISED, ERROR = 1e-10, 3e-11  # raise of a share, relative to its largest terms, and relative error of a mass
-DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0  # fall of log h from one point to the next, until it is LOG_LAST
+DIGITS, FEWEST = 12, 5  # t of n binary digits keeps the first DIGITS - n/2 of them, and at least FEWEST (item 4)
+MOST_COPIES = 2**30  # the largest t; a larger one is rounded down to it (item 4)
+# The epsilons at which h is computed: log h falls by about DROP from each to the next, or by FAST_DROP below LOG_FAST, down to LOG_LAST.
+DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0
 LONGEST, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
+LEAST_HEIGHT = 1e-300  # h is not computed as less, so that it has a logarithm
 MOST_HEIGHTS, GRID = 240, 4096  # most epsilons at which h is computed, and number of points between which it is interpolated
-PAIR = 0.12  # work for a pair of points
+PAIR = 0.12  # cells of work for a pair of points; they decide only which questions are refused
+
+
+class _Rounded(NamedTuple):
+    """A variable, such as V or a sum of copies of V, rounded to the points. masses: those at the points. excess: as of item 2."""
+
+    masses: Array
+    excess: float
 
 
 class _Sums:
-    """Sums of copies of V. A variable is given by its masses at the points, and its excess.
-
-    mu: the largest norm. points: the values of the points. count: the number of copies.
-    """
+    """Sums of `count` copies of V, for one mu and every epsilon. points: the values c sinh(i d)."""
 
     def __init__(self, mu: float, bins: int) -> None:
         digits = bins.bit_length()
@@ -70,9 +86,13 @@ class _Sums:
         self._share = np.clip((sums - self.points[lower]) / np.diff(self.points)[lower] + RAISED, 0.0, 1.0).ravel()
         self._lower, self._above = lower.ravel(), np.maximum(sums - self.points[-1], 0.0).ravel()
 
-    def _one(self, a: float) -> tuple[Array, float]:
+    def _one(self, a: float) -> _Rounded:
+        """Return V = sinh(mu x - a) for a normal x, rounded to the points (items 1 and 2)."""
         x = (np.arcsinh(self.points) + a) / self.mu
-        masses, tops = [], []
+        masses, tops = (
+            [],
+            [],
+        )  # under the means 0, mu and -mu: the masses between the points, and those beyond the last and the first one
         for shift in (0.0, self.mu, -self.mu):
             above, below = log_normal_ends(x - shift)
             masses.append(np.exp(cells_between(above, below).log_mass))
@@ -87,18 +107,21 @@ class _Sums:
         result[1:] += share
         result[0] += tops[0][1]
         result[-1] += tops[0][0]
-        return result, growth * math.exp(-a) * tops[1][0]
+        return _Rounded(result, growth * math.exp(-a) * tops[1][0])
 
-    def _sum(self, first: tuple[Array, float], second: tuple[Array, float]) -> tuple[Array, float]:
+    def _sum(self, first: _Rounded, second: _Rounded) -> _Rounded:
+        """Return the sum of two independent variables, rounded to the points again."""
         spend(PAIR * len(self._share))
-        pairs = np.outer(first[0], second[0]).ravel()
+        pairs = np.outer(first.masses, second.masses).ravel()
         upper, size = pairs * self._share, len(self.points)
         masses = np.bincount(self._lower, pairs - upper, size) + np.bincount(self._lower + 1, upper, size)
-        return np.asarray(masses, dtype=np.float64), first[1] + second[1] + float((pairs * self._above).sum())
+        excess = first.excess + second.excess + float((pairs * self._above).sum())
+        return _Rounded(np.asarray(masses, dtype=np.float64), excess)
 
     def height(self, epsilon: float) -> float:
         """Return an upper bound on h(e^epsilon)."""
-        a, total = 0.5 * epsilon, None
+        a = 0.5 * epsilon
+        total: _Rounded | None = None
         copies, count = self._one(a), self.count
         while True:
             if count % 2:
@@ -108,7 +131,7 @@ class _Sums:
                 break
             copies = self._sum(copies, copies)
         assert total is not None
-        mean = float((total[0] * np.maximum(self.points, 0.0)).sum()) + total[1]
+        mean = float((total.masses * np.maximum(self.points, 0.0)).sum()) + total.excess
         return 2.0 / self.count * math.exp(a - 0.5 * self.mu * self.mu + self.count * ERROR) * mean
 
 
@@ -122,7 +145,7 @@ def replaced_pair(mu: float, bins: int) -> ChordPair | None:
     step, longest = DROP * heights[0], max(LONGEST, 2.0 * mu * (mu + 4.0) / STEPS)
     while math.log(heights[-1]) > LOG_LAST and len(heights) < MOST_HEIGHTS:
         epsilons.append(epsilons[-1] + step)
-        heights.append(min(max(sums.height(epsilons[-1]), 1e-300), heights[-1]))
+        heights.append(min(max(sums.height(epsilons[-1]), LEAST_HEIGHT), heights[-1]))
         drop, most = (FAST_DROP, math.inf) if math.log(heights[-1]) < LOG_FAST else (DROP, longest)
         step = min(step * min(max(drop / max(math.log(heights[-2] / heights[-1]), 1e-3), 0.5), 2.0), most)
     # h is convex in e^epsilon, so it lies below its chords.

@@ -1,5 +1,9 @@
 """Upper bounds, in the convex order, on sums of independent copies of a likelihood ratio.
 
+sampling/random_allocation.py needs them. There one of t steps is drawn in secret, so the likelihood ratio of all steps is an average
+(Y_1 + ... + Y_t) / t of independent ratios Y_i = e^L, where L = log dP/dQ is the loss of one step. delta(epsilon) is the mean of a convex
+function of this average. So a variable above it in the convex order gives an upper bound on delta, at every epsilon.
+
 A variable Y' is above Y in the convex order if E f(Y') >= E f(Y) for every convex f. Sums of independent variables keep this order (Shaked
 & Shanthikumar 2007, Stochastic Orders, Theorem 3.A.12). Three changes of a variable give one that is above it:
 
@@ -9,6 +13,9 @@ A variable Y' is above Y in the convex order if E f(Y') >= E f(Y) for every conv
 
 The lattice points are e^{ih} for integers i. A sum of e^{ih} and e^{jh} falls between two neighbouring points. Their distance from j, and
 the shares of both, depend only on j - i.
+
+`spread_of` makes a variable (`Spread`) from the tails of L, `sum_of_copies` adds up copies of it. `average_moments` gives the exact moments
+of the average instead, for Renyi divergences at integer orders.
 """
 
 from __future__ import annotations
@@ -23,11 +30,13 @@ from dpcli.numerics.logspace import log_factorials, log_sum
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import spend
 
+# Soundness.
+FINEST = 2.0**-36  # smallest spacing; on a finer lattice the rounding of logarithms would matter
+WIDEST = 600.0  # largest absolute logarithm; e^x overflows at about 710
+# Accuracy and speed: the result is above the sum for any of these values.
 POINTS = 4096  # a lattice is refined as long as it has at most half as many points; the error falls with the square of the number
 TRIM = math.exp(-80.0)  # mass at the lower end, and share of the mean at the upper end, that each trimming may move
-FINEST = 2.0**-36  # smallest spacing; on a finer lattice the rounding of logarithms would matter
-WIDEST = 600.0  # largest absolute logarithm; e^x overflows not far beyond
-BEYOND = 1e100  # a loss in place of an infinite one
+BEYOND = 1e100  # a loss this large counts as infinite where the range of a loss is looked for
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,15 @@
-"""Estimates of the distribution of privacy losses, from which a grid is planned (composed_losses.py). No bound depends on their accuracy.
+"""Rough tables of privacy losses, from which a grid is planned: the survey of a loss, and what a composition looks like by its surveys.
 
-A survey reduces a loss to a few hundred outcomes on a logarithmic scale, computed from its tails. This suffices to estimate the tilt (the
-exponent t of the weights e^{t L} that make the losses near epsilon the likely ones), the standard deviation of the composition, and the
-range of losses that matter.
+A survey reduces a loss L = log dP/dQ to a few hundred outcomes on a logarithmic scale, computed from its tails (numerics/tails.py). The
+accountant pld (accountants/pld.py) makes one for each different loss. From the surveys it estimates
+
+* the tilt t: masses are multiplied by e^{t L}, so that the losses near epsilon become the likely ones (`best_tilt`, `tilt_for`),
+* the window: the interval of losses of the composition outside of which little of the tilted mass lies (`tilted_window`),
+* the range of losses of one step that matter (`Survey.range`), and the unit of losses that lie on a lattice (`common_unit`).
+
+K is the cumulant generating function, K(z) = log E_P[e^{z L}]. Chernoff's bounds on tails, on epsilon and on delta follow from it. The
+numbers of this file are estimates, so that a bad one makes a grid coarse or slow, and no bound false. The exception is `log_infinite`, from
+which a lower bound on delta is made (composed_losses.py). It is computed as accurately as the loss's tails.
 """
 
 from __future__ import annotations
@@ -18,13 +25,19 @@ from dpcli.numerics.products import product
 from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import shared, spend
 
+# Accuracy of the estimates.
 TILTS = (1e-3, 1e12)  # range of tilts that are tried
-FARTHEST = 1e6  # largest loss of a survey
-FEW = 4  # largest number of different losses for which common atoms are searched
+LEAST_LOSS, FARTHEST = 1e-13, 1e6  # the edges of a survey lie between these losses, on either side of 0, and at 0
+EDGES = 400  # number of edges on either side
+INFINITE = 1e300  # a larger loss counts as infinite
+LOG_NOTHING = -760.0  # log delta below every float; the first tilt that reaches it is taken
+NEARLY_BEST = 0.1  # an end of a window may be farther out than the best one by this share of the window
+# Where a lattice of losses is recognised.
 WHOLE = 1e-12  # relative distance at which a ratio counts as a whole number
 LEAST_SIZE = 1e-12  # smallest loss that may be the unit of a lattice
 OUTSTANDING = 20.0  # a cell with more than this times the mass of its neighbours counts as an atom
-LOG_NOTHING = -760.0  # log delta below every float; the first tilt that reaches it is taken
+# Speed alone.
+FEW = 4  # largest number of different losses for which common atoms are searched
 MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more than MANY different losses are represented by the HEAVIEST ones and about SAMPLE others
 
 
@@ -61,7 +74,7 @@ class Survey:
         return float(sizes[0]) if alone else 0.0
 
     def rare_order(self, copies: int, log_rare: float) -> float:
-        """Return the order at which Chernoff's bound is best for the loss that `copies` steps exceed with probability e^log_rare."""
+        """Return the order z at which Chernoff's bound is best for the loss that `copies` steps exceed with probability e^log_rare."""
         s, values = _rare_cgfs(self)
         with np.errstate(all="ignore"):
             above = (copies * values - log_rare) / s
@@ -91,7 +104,7 @@ class Survey:
 
 def survey(loss: HasTails) -> Survey:
     """Return the survey of a loss, from about 800 values of its tails. Raises NotRepresentable if no mass is at losses up to FARTHEST."""
-    side = np.geomspace(1e-13, FARTHEST, 400)
+    side = np.geomspace(LEAST_LOSS, FARTHEST, EDGES)
     edges = np.concatenate((-side[::-1], [0.0], side))
     with np.errstate(all="ignore"):
         tails = loss.tails(edges)
@@ -101,8 +114,8 @@ def survey(loss: HasTails) -> Survey:
     if not occupied.any():
         raise NotRepresentable(f"all losses are beyond {FARTHEST:g}, the largest loss that a grid covers")
     with np.errstate(all="ignore"):
-        infinite = float(loss.tails(np.array([1e300])).p_above[0])
-    return Survey(np.append(edges[:-1][occupied], edges[1:][occupied][-1:]), p[occupied], typical[occupied], infinite)
+        log_infinite = float(loss.tails(np.array([INFINITE])).p_above[0])
+    return Survey(np.append(edges[:-1][occupied], edges[1:][occupied][-1:]), p[occupied], typical[occupied], log_infinite)
 
 
 def _atom(loss: HasTails, view: Survey) -> float:
@@ -141,10 +154,18 @@ def _cells(above: Array, below: Array) -> Array:
     return np.where(outer > inner, outer + np.log(-np.expm1(inner - outer)), -np.inf)
 
 
+class GridPart(NamedTuple):
+    """A loss with its survey, and how many steps have it."""
+
+    loss: HasTails
+    survey: Survey
+    copies: int
+
+
 Surveys = Sequence[tuple[Survey, float]]  # the survey of each different loss, and how many steps have it
 
 
-def common_unit(parts: Sequence[tuple[HasTails, Survey, int]]) -> float:
+def common_unit(parts: Sequence[GridPart]) -> float:
     """Return the unit of which the lattices, or the atoms of a few losses, seem to be whole multiples; 0 if there is none."""
     units = [view.unit() or (_atom(loss, view) if len(parts) <= FEW else 0.0) for loss, view, _ in parts]
     least = min(units)
@@ -241,7 +262,7 @@ class Window(NamedTuple):
     above: float
 
 
-def spread(surveys: Surveys, tilt: float, log_rare: float) -> Window:
+def tilted_window(surveys: Surveys, tilt: float, log_rare: float) -> Window:
     """Return the window of the tilted composition outside of which the probability is about e^log_rare on either side."""
     s = _distances(tilt)
     with np.errstate(all="ignore"):
@@ -249,7 +270,7 @@ def spread(surveys: Surveys, tilt: float, log_rare: float) -> Window:
         at_tilt, above, below = (sum(count * values[k] for values, count in parts) for k in (0, 1, 2))
         high, low = (above - at_tilt - log_rare) / s, (at_tilt - below + log_rare) / s
     low, high = np.where(np.isfinite(low), low, -np.inf), np.where(np.isfinite(high), high, np.inf)
-    margin = 0.1 * float(high.min() - low.max()) + 1e-12
+    margin = NEARLY_BEST * float(high.min() - low.max()) + 1e-12
     # The smallest distances are taken that are nearly the best, because the moments of a grid and of a survey differ much at larger ones.
     down, up = int(np.argmax(low >= low.max() - margin)), int(np.argmax(high <= high.min() + margin))
     return Window(float(low[down]), float(high[up]) + 1e-12, float(s[down]), float(s[up]))

@@ -27,7 +27,8 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian
 from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
 from dpcli.numerics.contour.few_steps import few_steps
-from dpcli.numerics.contour.integral import build, tilt_for
+from dpcli.numerics.contour.integral import build
+from dpcli.numerics.contour.tilt_search import tilt_for
 from dpcli.numerics.logspace import log1p_complex, scaled_mills_ratio
 from dpcli.numerics.mixture import binomial_mixture
 from tests.cases import by_tier, fresh_random, tiered

@@ -27,7 +27,7 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.numerics.contour.integral import build
 from dpcli.numerics.grid.convolution import convolve
 from dpcli.numerics.grid.lattice import Lattice
-from dpcli.numerics.grid.survey import common_unit
+from dpcli.numerics.grid.survey import GridPart, common_unit
 from dpcli.numerics.work import allowance, remaining
 from tests.cases import by_tier
 from tests.command import ROOT
@@ -83,7 +83,7 @@ def test_a_lattice_is_of_losses_that_differ_from_nothing(step: int) -> None:
         for mechanism, count in question.steps:
             with suppress(NotRepresentable):
                 for loss in mechanism.losses():
-                    unit = common_unit([(loss, pld.surveyed(loss), count)])
+                    unit = common_unit([GridPart(loss, pld.surveyed(loss), count)])
                     assert unit == 0.0 or unit > 1e-12, (SEED, question.label)
 
 
@@ -91,7 +91,7 @@ def test_an_atom_at_no_loss_is_no_unit() -> None:
     """Two outcomes alike to the last digits, and a rare one: eps of 1e-38 is no lattice."""
     mechanism = resolve(load(str(ROOT / "examples" / "pmixed.toml")))[0].mechanism
     for loss in mechanism.losses():
-        assert common_unit([(loss, pld.surveyed(loss), 1024)]) == 0.0
+        assert common_unit([GridPart(loss, pld.surveyed(loss), 1024)]) == 0.0
 
 
 def test_atoms_lie_on_the_grid() -> None:

@@ -17,8 +17,9 @@ import pytest
 
 from dpcli.accountants.base import merged
 from dpcli.accountants.directions import directions
-from dpcli.numerics.contour import integral
-from dpcli.numerics.contour.integral import build, solve, tilt_for
+from dpcli.numerics.contour import integral, sieve
+from dpcli.numerics.contour.integral import build, solve
+from dpcli.numerics.contour.tilt_search import tilt_for
 from tests.benchmarks.random_settings import PIPELINE_LOOSER, WIDEST, Drawn, Part, headline, mechanism
 from tests.cases import spread
 
@@ -64,11 +65,12 @@ def test_nodes_that_are_left_out_too_soon_widen_the_interval(light: float, monke
         for losses in directions(merged(steps)):
             t = tilt_for(losses, log_delta)
             monkeypatch.setattr(integral, "SHORT", math.inf)
-            monkeypatch.setattr(integral, "SIEVED", math.inf)
+            monkeypatch.setattr(sieve, "SIEVED", math.inf)
             every = build(losses, log_delta, t)
             monkeypatch.undo()
             monkeypatch.setattr(integral, "SHORT", 0)
-            monkeypatch.setattr(integral, "LIGHT", light)
+            for module in (integral, sieve):
+                monkeypatch.setattr(module, "LIGHT", light)
             fewer = build(losses, log_delta, t)
             monkeypatch.undo()
             if every is None or fewer is None:
