@@ -22,6 +22,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_epsilon
+from dpcli.numerics.contour.tilted import log_inverse_moment, uncut
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import allowance
 
@@ -54,6 +55,15 @@ def from_tails(loss: PrivacyLoss, z: float) -> float:
     return float(np.logaddexp.reduce(np.log(mass) + z * edges[:-1]))
 
 
+def inverse_from_tails(loss: PrivacyLoss, z: float) -> float:
+    """Return a lower bound on log E[e^{-z L}] under Q, as `from_tails` does; every loss is rounded up."""
+    reach = scale_of(loss)
+    edges = np.linspace(-reach, reach, CELLS + 1)
+    above = np.exp(loss.tails(edges).q_above)
+    mass = np.maximum(above[:-1] - above[1:], 0.0)
+    return float(np.logaddexp.reduce(np.log(mass) - z * edges[1:]))
+
+
 def cgf_covers_tails(mechanism: Mechanism) -> Iterator[str]:
     """The CGF is no less than its lower bound from an integral over the tails."""
     for loss in mechanism.losses():
@@ -75,6 +85,15 @@ def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
             by_tails = math.exp(tails.p_above[0]) - math.exp(min(epsilon + tails.q_above[0], 700.0))  # 700: no overflow
             if by_tails > delta * (1.0 + 1e-6) + 1e-12:
                 yield f"epsilon({delta}) = {epsilon}, where delta is {by_tails} by the tails"
+
+
+def inverse_moment_covers_tails(mechanism: Mechanism) -> Iterator[str]:
+    """log E_Q[e^{-z L}] of a loss that claims to know it (`uncut`) is no less than its lower bound from an integral over the tails."""
+    for loss in filter(uncut, mechanism.losses()):
+        for z in Z:
+            known, by_tails = log_inverse_moment(loss, np.array([z]))[0], inverse_from_tails(loss, float(z))
+            if by_tails > known + (abs(known) + 1.0) * ROUNDING:
+                yield f"log E_Q[e^(-{z} L)] = {known}, but at least {by_tails} by the tails"
 
 
 def rho_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
@@ -105,7 +124,7 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
 
 LAWS_WITHOUT_TAILS = (rho_covers_cgf, mu_is_epsilon)
 # Laws that do not apply to a composition of parts, as the tails of its pair are upper bounds from a grid, and not exact.
-LAWS_WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)
+LAWS_WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf, inverse_moment_covers_tails)
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import accumulate, pairwise, permutations, product
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +21,12 @@ from scipy.special import ndtr, ndtri
 
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.values import dataclass
+from dpcli.exam.views import contradictions, inverse_moment_covers_tails
 from dpcli.mechanisms.choice import costly_selection
 from dpcli.mechanisms.choice.costly_selection import CostlySelection
 from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.combined.composed import Composed
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.noise.gaussian import Gaussian, GaussianLoss
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.atoms import AtomicLoss
@@ -145,6 +148,17 @@ def test_binomial_is_between_a_single_run_and_all_of_them() -> None:
     assert RepeatAndSelect(Pure(0.4), BinomialTrials(3, 2.9)).pure() < 1.2
 
 
+@dataclass
+class Mirrored:
+    """A loss that claims wrongly that the loss of the other direction has the same law."""
+
+    loss: PrivacyLoss
+    mirrored: bool = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loss, name)
+
+
 @pytest.mark.nightly
 def test_a_concrete_score_costs_nearly_the_bound() -> None:
     """The delta of the score's law is at most the stated one at the bound, and larger at 0.97 of the bound."""
@@ -161,6 +175,17 @@ def test_a_concrete_score_costs_nearly_the_bound() -> None:
     assert max(log_deltas(loss, np.array([6.0]))[0] for loss in witness.losses()) > math.log(1e-5)
     assert RepeatAndSelect(Composed(((Gaussian(1.0), 3),)), PoissonTrials(2.0)).witness(3.0) is None
     assert RepeatAndSelect(Zcdp(0.1), PoissonTrials(2.0)).witness(3.0) is None
+
+
+def test_no_view_of_a_costly_score_contradicts_another() -> None:
+    """Its two directions have different laws, and neither may claim to be the mirror of the other."""
+    for trials in (NegativeBinomial(1.0, 0.1), PoissonTrials(5.0)):
+        for is_addition in (False, True):
+            score = CostlySelection(GaussianLoss(0.7), trials, 3.0, is_addition)
+            assert list(contradictions(score)) == []
+            planted = [Mirrored(loss) for loss in score.losses()]
+            with np.errstate(divide="ignore"):  # of cells without mass
+                assert list(inverse_moment_covers_tails(SimpleNamespace(losses=lambda planted=planted: planted)))  # type: ignore[arg-type]
 
 
 @pytest.mark.long

@@ -67,10 +67,13 @@ class CostlySelection(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class CostlyLoss(CurveLoss):
-    """The loss of the selection's pair; `mirrored` if P and Q are exchanged."""
+    """The loss of the selection's pair.
+
+    is_reversed: whether P and Q are exchanged, as for the other direction.
+    """
 
     selection: CostlySelection
-    mirrored: bool
+    is_reversed: bool
 
     def pair(self) -> ChordPair:
         return _pair(self)
@@ -94,7 +97,7 @@ def _pair(loss: CostlyLoss) -> ChordPair:
     remaining = max(1.0 - math.fsum(np.exp(log_best_q).tolist()), 0.5 * INFLATED)
     losses, log_best_q = np.append(losses, 0.0), np.append(log_best_q, math.log(remaining))
     log_best_p = log_best_q + losses
-    if loss.mirrored:
+    if loss.is_reversed:
         losses, log_best_p = -losses, log_best_q
     increasing = np.argsort(losses, kind="stable")
     return ChordPair(losses[increasing], log_best_p[increasing], -math.inf)

@@ -30,7 +30,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.stretched import EDGE, Stretched, log_cutoff
-from dpcli.numerics.contour.tilted import Ramp, SplitLoss, TiltedQuadrature
+from dpcli.numerics.contour.tilted import Ramp, SplitLoss, TiltedQuadrature, log_inverse_moment
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import MAX_NODES, SLACK, TAIL, bernoulli, moment_on, nodes_of, step_size
@@ -391,7 +391,7 @@ class UncutLoss:
 
     def log_inverse_moments(self, power: Array) -> tuple[Array, Array]:
         """Return an upper bound on log B, with B = E_Q[r^-power], and log of (B - C) / B, which is -inf because C = B."""
-        log_whole = getattr(self.loss, "backwards", self.loss.cgf)(power)
+        log_whole = log_inverse_moment(self.loss, power)
         return log_whole + SLACK * np.abs(log_whole), np.full(len(power), -np.inf)
 
     def left_tail_mass(self) -> float:

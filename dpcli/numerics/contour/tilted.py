@@ -141,6 +141,11 @@ def uncut(loss: Loss) -> bool:
     return getattr(loss, "mirrored", False) or hasattr(loss, "backwards")
 
 
+def log_inverse_moment(loss: Loss, power: Array) -> Array:
+    """Return log E_Q[r^-power] of a loss that is `uncut`. For a mirrored one it is K(power), as the other direction has the same law."""
+    return np.asarray(getattr(loss, "backwards", loss.cgf)(power))
+
+
 class TiltedQuadrature:
     """A tilted loss whose density has a Gaussian factor, computed by the trapezoidal rule.
 
