@@ -4,12 +4,12 @@ Consumes the tails of each step's privacy losses log dP/dQ in both directions, w
 upper. They are bounds for the dominating pairs (P, Q). The lower one is shown only if every mechanism attains its pair, so that some
 neighbouring datasets really have these two laws. A finer grid gives a narrower interval; how fine it may be depends on the given tolerance
 and time.
-
-For each direction, a survey of every loss, a rough table of it (numerics/grid/survey.py), gives the *tilt* t: masses are multiplied by
-e^{t L}, which makes the losses L near epsilon the likely ones. Then a grid is planned, and the losses are composed on it
-(numerics/grid/composed_losses.py). What the result shows decides the accuracy of the next grid. The *window* is the range of losses on
-which the composition is computed.
 """
+
+# For each direction, a survey of every loss, a rough table of it (numerics/grid/survey.py), gives the *tilt* t: masses are multiplied by
+# e^{t L}, which makes the losses L near epsilon the likely ones. Then a grid is planned, and the losses are composed on it
+# (numerics/grid/composed_losses.py). What the result shows decides the accuracy of the next grid. The *window* is the range of losses on
+# which the composition is computed.
 
 from __future__ import annotations
 
