@@ -26,8 +26,8 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import LEAST, TooMuchWork
 
 Quantity = Literal["epsilon", "delta"]
-# A lower bound that exceeds an upper bound by a smaller relative difference does not contradict it. It allows for rounding errors, and
-# touches only when `cross_check` reports a bug.
+# A lower bound that exceeds an upper bound by a smaller relative difference does not contradict it (`agree`). It allows for rounding
+# errors, and touches only when a contradiction is reported as a bug.
 AGREEMENT = 1e-9
 MOST_NAMED = 3  # largest number of mechanisms that a reason names; arbitrary
 

@@ -21,8 +21,8 @@ from dpcli.file.pipeline.resolve import BillLine, steps_of
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 SEVERITY: tuple[Verdict, ...] = ("pass", "warn", "fail", "unknown")  # "unknown" is the worst, since an unknown cost may be too high
 OVER = frozenset({"fail", "unknown"})  # verdicts on a cost that the budget does not cover
-# Largest relative error of a sum that is rounded up by a few units of 2.2e-16. A total rho may exceed its cap by this share: a file that
-# was calibrated to the cap must pass it.
+# Largest relative error of a sum that is rounded up by a few units of 2.2e-16. A total rho may exceed its cap by this share, and a mu its
+# target (goals.py): a file that was calibrated to the cap must pass it.
 ROUNDING = 4e-15
 
 

@@ -27,7 +27,8 @@ from dpcli.numerics.contour.counts import epsilons_between
 
 CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again separately (accuracy)
 MOST_STEPS = 10**15  # floats represent every whole number up to this one
-# Up to this number of settings with equal noise and rate, each is computed separately; arbitrary, it touches speed.
+# Up to this number of settings with equal noise and rate, no contours are shared. Arbitrary; it touches speed, and the widths of intervals
+# up to CLOSE.
 FEW_SETTINGS = 16
 
 

@@ -5,9 +5,10 @@ mechanisms with their numbers of runs. A `Panel` says which accountants may answ
 bound, or the reason why there is none. The *headline* is the smallest upper bound of a sound accountant, so it is valid whichever
 accountants are run. The choice among them touches speed, and how small the headline is.
 
-Two accountants may answer with an interval so narrow that no other can improve it (SETTLING in accountants/plugin.py). They run first. If
-one of them *settles* the headline in this way, only cheap accountants are run in addition, for the table. Otherwise all are run, and share
-one allowance of work; for an adaptive file only one may be run (`Inquiry.may_ask`).
+Two accountants may answer with an interval so narrow that no other can improve it (SETTLING in accountants/plugin.py). Unless the user
+named accountants, they run first where lower bounds hold for the file. If one of them *settles* the headline in this way, only cheap
+accountants are run in addition, for the table. Otherwise all are run, and share one allowance of work; for an adaptive file only one may be
+run (`Inquiry.may_ask`).
 
 Accountants bound a *dominating pair* of each mechanism: two output distributions at least as easy to tell apart as those of any
 neighbouring datasets. Their lower bounds hold for the mechanism itself only if some neighbours have exactly this pair (the mechanism
@@ -50,8 +51,8 @@ SETTLED = 1e-9
 # Cells (units of work, numerics/work.py) that all cheap accountants may take together for the table, about 20 ms. Arbitrary; it touches
 # speed and the rows of the table, and never the headline.
 CHEAP_CELLS = 4e5
-# Largest number of different steps that are composed as they are. If there are more, steps are rounded to fewer dominating ones: the
-# bound stays sound, becomes slightly larger, and takes less time.
+# Largest number of different mechanisms that are composed as they are. If there are more, sampled Gaussians are rounded to fewer dominating
+# ones (`rounded_steps`): the bound stays sound, becomes slightly larger, and takes less time.
 MOST_MECHANISMS = 1_500
 GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enough; arbitrary, it saves further attempts
 # Seconds that the grid accountant may take: by default, if no accountant has an interval, and if the user chose the accountants. They are

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
-# How numbers are shown. The values are arbitrary: whatever they are, a printed bound is a bound, as it is rounded to the safe side.
+# How numbers are shown. The three values are arbitrary: whatever they are, a printed bound is a bound, as it is rounded to the safe side.
 DECIMALS = 4  # decimal places of a printed bound
 SIGNIFICANT = 5  # significant digits of a bound that is below 1, or is printed in e-notation
 PLAIN_SIZES = range(-5, 15)  # decimal exponents of the numbers that are printed without e-notation

@@ -27,11 +27,8 @@ from dpcli.file.toml.shown import escaped
 
 CALL_FIELDS = ("__function__", "__module__")  # fields of every serialised call
 OPTIONAL_CALL_FIELDS = ("__kwargs__", "__version__")  # further fields that a serialised call may have
-SPACE_FIELDS = (
-    "input_domain",
-    "input_metric",
-    "output_measure",
-)  # arguments of a composition: the domain of its data, and its metrics
+# Arguments of a composition: the domain of its data, the metric of its neighbours, and the measure of its loss.
+SPACE_FIELDS = ("input_domain", "input_metric", "output_measure")
 # Meanings of a record, for comments in the new file.
 ROWS = "one record is one row"
 IDENTIFIERS = "one record is all rows of one identifier"

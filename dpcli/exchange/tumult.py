@@ -39,11 +39,8 @@ ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is a
 REFUSED = {  # classes of protected changes that a pipeline file cannot state, with the reason
     "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
 }
-BUDGET_OF = {
-    "pure-dp": "PureDPBudget",
-    "approx-dp": "ApproxDPBudget",
-    "zcdp": "RhoZCDPBudget",
-}  # class of budgets by mechanism type
+# The class of budgets by mechanism type.
+BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
 
 
 class ChangeClass(NamedTuple):

@@ -135,9 +135,8 @@ def _names_meant(typed: str) -> tuple[str, ...]:
 @cache
 def _names_by_stem() -> dict[str, tuple[str, ...]]:
     """Return the names that each stem means. It is the stem of a name, of a symbol, of an accountant's title, or of a key or table."""
-    spellings = [
-        (symbol, name) for symbol, name in SYMBOLS.items() if len(symbol) > 1
-    ]  # a stem would mix up b, a scale, and B, a batch size
+    # Symbols of one letter are left out: a stem would mix up b, a scale, and B, a batch size.
+    spellings = [(symbol, name) for symbol, name in SYMBOLS.items() if len(symbol) > 1]
     spellings += ((name, name) for name in known_names())
     spellings += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
     spellings += ((path, path) for path in table_paths())

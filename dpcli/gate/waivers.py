@@ -26,9 +26,8 @@ from dpcli.gate.policy import Policy, unwaivable
 from dpcli.gate.verdicts import Base, Condition, Pardon
 from dpcli.git.authors import Author, authors_of, spellings_of_address
 
-WARNING_DAYS = (
-    14  # a used waiver gives a warning from this number of days before its expiry on; chosen by hand, no verdict depends on it
-)
+# A used waiver gives a warning from this number of days before its expiry on. Chosen by hand; it decides about warnings alone.
+WARNING_DAYS = 14
 GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # keys whose authors count; anybody may edit the reason
 # What separates names in an approver's text, and the characters that are removed around a name.
 _BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)

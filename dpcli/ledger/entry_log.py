@@ -31,7 +31,8 @@ from dpcli.ledger.requests import LedgerRequest
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, HeadMoved, Store, Tail
 
-# Numbers of entries that `replay` and `state` read at once. They affect speed and memory alone: a larger page is read faster.
+# Numbers of entries that are read at once: PAGE by `replay`, `reread` and copying.py, and STATE_PAGE by `state`. They affect speed and
+# memory alone: larger pages are read faster.
 PAGE, STATE_PAGE = 256, 4096
 RETRY = 30.0  # longest time, in seconds, for which requests are asked again; arbitrary, as nothing is written before they succeed
 

@@ -7,8 +7,8 @@ all entries add up to (state.py), and returns the content of the entry to append
 A *run* is charged under its *key*, its name: at once ("spend"), or in steps: "reserve" charges it, "start" permits its noise, "commit"
 records its end, and "void" refunds a reservation that was not started. A dataset may be cut into *blocks*, each with a cap of its own; a
 run is charged on the blocks of its *window*, and a block that was *retired* accepts no run. A *quota* limits what a person or a team may
-charge. A *session* (dpcli/sessions) is what one charge pays for; its answers, if it gives any, are counted. The *definitions* are the
-tables, triggers and SQL functions that guard the entries in their file or database.
+charge. A *session* (dpcli/sessions) is a run of a command under one charge; its answers, if it gives any, are counted. The *definitions*
+are the tables, triggers and SQL functions that guard the entries in their file or database.
 
 A dataset moves to another ledger in four steps. At no time can both ledgers be charged, because the dataset would then have two budgets:
 

@@ -2,7 +2,8 @@
 
 A guarantee is not one pair (epsilon, delta) but all pairs on this curve, and the pair that the file states, the *headline*, is marked.
 Accountants answer the inverse question: epsilon is computed at POINTS deltas and the account's own (epsilons.py), and each pair is drawn
-with epsilon across and delta upwards. Each point is a guarantee, as its epsilon is an upper bound at its delta.
+with epsilon across and delta upwards. Each point is a guarantee, as its epsilon is an upper bound at its delta, unless an approximation was
+named.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from dpcli.document.chart import SERIES, Band, Line, Tone
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import steps_of
 
-# Time against accuracy. Each point is an upper bound whatever these values are.
+# Time against accuracy. Each point of a sound accountant is an upper bound whatever these values are.
 # Relative gap between certified bounds at which no other accountant is tried; it is too small to be seen in a picture
 NARROW = 2e-3
 PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest

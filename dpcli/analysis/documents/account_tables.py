@@ -3,7 +3,7 @@
 documents/account.py puts them into the document of `dpcli account`. An *accountant* is a composition theorem that bounds the cost of the
 whole file, and its *row* has a bound or the reason why there is none. A *charge* is a mechanism with the number of its runs; it may stand
 for several *entries*, which are the [[mechanism]] tables of the file. Upper bounds are printed rounded up and lower bounds rounded down, so
-that each printed number is a bound too.
+that each is still a bound as printed. The approximations of unsound accountants are marked with ~.
 """
 
 from __future__ import annotations

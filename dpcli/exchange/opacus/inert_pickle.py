@@ -31,12 +31,8 @@ MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle
 # Types whose calls become a dict.
 DICT_TYPES = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}  # values by the instruction that pushes them
-EMPTY = {
-    "EMPTY_LIST": list,
-    "EMPTY_SET": list,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_DICT": dict,
-}  # makers of an empty value, by instruction
+# Makers of an empty value, by instruction.
+EMPTY = {"EMPTY_LIST": list, "EMPTY_SET": list, "EMPTY_TUPLE": tuple, "EMPTY_DICT": dict}
 # Instructions that push their argument, a number or a text.
 PLAIN_INSTRUCTIONS = frozenset(
     {

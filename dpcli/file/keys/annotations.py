@@ -3,7 +3,7 @@
 `Annotated[float, Key("...", RULE)]` declares a key: the type hint decides its *kind* (kinds.py), which reads a value, and the `Key`
 (base/fields.py) holds its meaning, its rule and facts for other commands. `members_of` makes of this a `Member` (tables.py), by which files
 are read and from which the manual, the JSON Schema and `dpcli explain` are made. A type hint that is a dataclass stands for an inner table;
-one whose class has the attribute `selection` stands for a table of which a key selects the class.
+one whose class has the attribute `selection` stands for a table whose class is selected by one of its keys.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Advice about an unknown key of a pipeline file: the key that was meant, the table to which it belongs, or why no such key exists.
 
-An unknown key always refuses the file; the advice only helps to correct it, so that all limits here affect nothing but a message. The
-reader calls `advice` (through canonical.py) with the key and the keys of its table. The advice is sought in this order: a stated reason
-(such as NO_NORM), a nearly equal key of the same table, the same key in another table, the word of another tool (SYNONYMS), and less
-similar keys last.
+An unknown key always refuses the file, and the advice only helps to correct it. So the limits here affect messages, and what `dpcli lint
+--fix` may repair. The reader calls `advice` (through canonical.py) with the key and the keys of its table. The advice is sought in this
+order: a stated reason (such as NO_NORM), a nearly equal key of the same table, the same key in another table, the word of another tool
+(SYNONYMS), and less similar keys last.
 """
 
 from __future__ import annotations

@@ -80,9 +80,8 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     charges: list[BillLine] = []
     charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
-        sample_entries = samples.get(
-            entry.sample, (entry,)
-        )  # the entries that read one sample; the entry alone without a named one
+        # The entries that read one sample; the entry alone if it names no sample.
+        sample_entries = samples.get(entry.sample, (entry,))
         # The first entry of a sample is charged for all of them. A part is charged with the entry that names it.
         is_charged_with_another = entry is not sample_entries[0] or (entry.name in members and len(sample_entries) == 1)
         if is_charged_with_another:

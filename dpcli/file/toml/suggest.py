@@ -1,8 +1,8 @@
 """Suggestions for a mistyped key, word or column name: words of other tools and papers (SYNONYMS), and similar spellings.
 
-Readers of files and tables call `closest` and its relatives when they refuse a word. A suggestion is only printed; nothing is replaced by
-it (`dpcli lint --fix` has stricter rules: dpcli/lint/mend.py). So the limits here touch messages and time only. Two words are similar if
-the ratio of difflib is at least a cutoff: 1 for equal words, 0 for words without a common letter.
+Readers of files and tables call `closest` and its relatives when they refuse a word. A suggestion is printed; `dpcli lint --fix` replaces a
+word by it only if its own stricter rules find the same word (dpcli/lint/mend.py). So the limits here touch messages, time, and what may be
+repaired. Two words are similar if the ratio of difflib is at least a cutoff: 1 for equal words, 0 for words without a common letter.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The rows that a run may read: those whose value in one column lies in the blocks of the run's window.
 
 A ledger may cut a dataset into *blocks*, such as days, by the value of a column (family.py). A run is charged only on the blocks of its
-*window*, so it must read no other row. Train, release and the predictions read rows under the condition of this module:
-`dpcli/sessions/window.py` puts a `RowWindow` into their plans, and a session stores it in its folder. A *stretch* is a list of consecutive
-blocks. A *unit* is what the guarantee protects, such as a user; the bound on its rows may hold for each block.
+*window*, so it must read no other row. Train, sweep, release and the predictions read rows under the condition of this module:
+sessions/window.py, or release/release_plan.py for a release, puts a `RowWindow` into the plan, and sessions store it in their folders. A
+*stretch* is a list of consecutive blocks. A *unit* is what the guarantee protects, such as a user; the bound on its rows may hold for each
+block.
 """
 
 from __future__ import annotations

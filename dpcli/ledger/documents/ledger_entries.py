@@ -2,9 +2,9 @@
 
 A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). The *chain* is the list
 of entries, each with the hash of the one before, and the *head* is its end (dpcli/ledger/chain.py). A *proposal* is an entry that changes
-nothing until another person approves it. A *session* is what one charge pays for; entries of the kind "count" count its answers. For the
-log and the export the entries are read twice, first to check the chain, and again while the document is written. So they need not fit in
-memory.
+nothing until another person approves it. A *session* is a run of a command under one charge; entries of the kind "count" count its answers.
+For the log and the export the entries are read twice, first to check the chain, and again while the document is written. So they need not
+fit in memory.
 """
 
 from __future__ import annotations

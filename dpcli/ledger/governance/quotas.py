@@ -1,11 +1,11 @@
 """Quotas, which limit the charges of a person, or of all members of a team together, to a share of the cap.
 
 The cap of a ledger is what all runs on its dataset together may cost (dpcli/ledger/terms.py). A quota keeps one person from using it up. It
-guarantees nothing about privacy: the cap does. `LedgerState.over_quota` (dpcli/ledger/state.py) asks it when a run is charged. If the
-dataset has *blocks*, parts with caps of their own, a quota is a share of each block's cap. The product of cap and share is exact. Charges
-from before a quota count against it, and voided charges do not. A person is identified by the exact name that signs the charges. In a
-database this name is a login, and in a ledger file it is the name of an account. A *checkpoint* is a stored state of the ledger, from which
-a reader continues; it contains the charges per person only if there are quotas.
+guarantees nothing about privacy: the cap does. `LedgerState.over_quota` (dpcli/ledger/state.py) checks the quotas when a run is charged. If
+the dataset has *blocks*, parts with caps of their own, a quota is a share of each block's cap. The product of cap and share is exact.
+Charges from before a quota count against it, and voided charges do not. A person is identified by the exact name that signs the charges. In
+a database this name is a login, and in a ledger file it is the name of an account. A *checkpoint* is a stored state of the ledger, from
+which a reader continues; it contains the charges per person only if there are quotas.
 """
 
 from __future__ import annotations

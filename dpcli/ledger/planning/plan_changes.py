@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
-# The search for a longer time between two runs stops at this multiple of the current time. It is arbitrary, and affects the time alone, as
-# each trial is a rehearsal.
+# The search for a longer time between two runs stops at this multiple of the current time. It is arbitrary, and affects which proposals are
+# found, and the time, as each trial is a rehearsal.
 LARGEST_FACTOR = 60
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
-# Limits of a rehearsal. They are arbitrary, and affect its time and its messages alone.
+# Limits of a rehearsal, for its time. They are arbitrary. A schedule above MOST_CHARGED is refused.
 MOST_NAMED = 100  # number of denied runs whose messages name the full blocks, because the look-up takes time
 MOST_CHARGED = 2_000_000  # largest sum of the numbers of blocks of all runs in a schedule
 BEYOND = 1000  # number of runs that are rehearsed beyond the end of a schedule

@@ -45,7 +45,7 @@ from dpcli.ledger.state import LedgerState
 
 FIRST_COME, _, PACK = POLICIES  # "fcfs", "unlock", "dpack"
 # A finite number in place of an infinite part of what is left. It is above every part that fits, which is at most 1, and the sums of such
-# numbers over the blocks of a run are doubles. It affects the order of runs that do not fit alone.
+# numbers over the blocks of a run are doubles. It affects only the order among runs that do not fit.
 ABOVE_ALL = 1e300
 
 

@@ -1,10 +1,11 @@
 """Access to ledgers by the path or URL that a user gives: a path, sqlite:///path or postgresql://...
 
-The commands and `dpcli.budget` call `open_ledger`, `dpcli budget init` calls `init`, and `upgrade` and copying.py the rest. A *store* keeps
-the entries of one or more datasets in a file or a database (store.py). This module decides which store a text names, opens or creates it,
-and keeps passwords out of messages (`without_secrets`). A misspelt URL must not become the name of a new file, as a new ledger has its
-whole budget left: so a URL of another scheme, the parameters of a connection, and a text that may contain a password are refused. For the
-same reason a new dataset is refused if another dataset in the store has its *fingerprint*, a hash of the data.
+The commands and `dpcli.budget` call `open_ledger`. opening.py calls `init`, `dpcli budget upgrade` calls `upgrade`, and copying.py opens
+and creates stores. A *store* keeps the entries of one or more datasets in a file or a database (store.py). This module decides which store
+a text names, opens or creates it, and keeps passwords out of messages (`without_secrets`). A misspelt URL must not become the name of a new
+file, as a new ledger has its whole budget left: so a URL of another scheme, the parameters of a connection, and a text that may contain a
+password are refused. For the same reason a new dataset is refused if another dataset in the store has its *fingerprint*, a hash of the
+data.
 
 The *definitions* are the tables, triggers and SQL functions that guard the entries; every dataset records their hash and version. A dataset
 in a copy that is *not open* has not arrived yet, and still records the definitions of its origin (copying.py).

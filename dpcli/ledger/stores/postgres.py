@@ -47,9 +47,8 @@ from dpcli.ledger.stores.store import NOT_READ_BACK, HeadMoved, StoredCheckpoint
 # The first version of the definitions in which the name of a run may begin with its login, as in "ada//week-7".
 LOGIN_IN_NAMES = 8
 # The times are arbitrary, and affect waiting alone: after an error nothing is written, or the message says that it is uncertain.
-BUSY_SECONDS = (
-    30.0  # longest wait for a lock, in seconds; the SQL function append_all gives up after 25 s, because clients wait for 30
-)
+# The longest wait for a lock, in seconds. The SQL function append_all gives up after 25 s, because clients wait for 30.
+BUSY_SECONDS = 30.0
 LONGEST_CONNECT = 600  # seconds; a larger connect_timeout in a URL is reduced to this value
 IDLE = 0  # the value of libpq for a connection on which no transaction is open (psycopg.pq.TransactionStatus.IDLE)
 SERVER_IDENTITY = (

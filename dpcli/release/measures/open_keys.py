@@ -23,8 +23,8 @@ HIDDEN_COUNTS = (
     f"{HIDDEN}; a key whose true count is not far above {{:,}} is shown only if its noise was high: then its noisy count is too high, "
     "and the interval's confidence is lower than stated"
 )
-# Confidences that joint intervals of undeclared keys may have. Each interval then needs a confidence that is a double below 1, for up to
-# 2^40 keys (MOST_ROWS). For 0.9999 it could be rounded to 1, and the error would come after the charge. The lower end is arbitrary.
+# Confidences that joint intervals of undeclared keys may have. Each interval then needs a confidence that is a double below 1, even
+# for 2^40 keys. That for 0.9999 would be rounded up to 1, and the error would come after the charge. The lower end is arbitrary.
 CONFIDENCES = (0.001, 0.999)
 # Settings without which others have no effect: `by` for keys and totals, and keys = "threshold" for delta.
 OF_BY = NeededSetting("by", lambda query: bool(query.by))

@@ -20,7 +20,8 @@ from dpcli.release.noise.laws import smallest_whole
 Value = TypeVar("Value")
 Key = TypeVar("Key")
 Draw = Callable[[float], int]  # draws discrete Laplace noise of this scale
-# Distance if no dataset has another answer, and the cap of every distance; arbitrary, far beyond every threshold
+# Distance if no dataset has another answer, and the cap of every distance. Arbitrary, but above the threshold for any noise that can be
+# drawn (`check_spread` in noise/laws.py), so that such an answer is released.
 UNREACHABLE = 2**62
 
 
