@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import dpcli  # noqa: E402
-from dpcli.document.formats.troff import ManualSection, unset  # noqa: E402
+from dpcli.document.formats.troff import ManualSection, literal_text  # noqa: E402
 from dpcli.explain import topics  # noqa: E402
 from dpcli.explain.commands import man  # noqa: E402
 from dpcli.explain.lists import GENERATED  # noqa: E402
@@ -363,7 +363,7 @@ def _task(task: Task) -> str:
 
 def _plain(text: str) -> str:
     """Return a paragraph of text as Markdown that shows it as it is; what stands between backticks is code."""
-    body = unset(text)
+    body = literal_text(text)
     if body is not None:
         return f"```text\n{body.rstrip()}\n```"
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))

@@ -14,7 +14,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.datasets import UNCHECKED, blocks_words
-from dpcli.ledger.blocks.family import BlockFamily, spelled
+from dpcli.ledger.blocks.family import BlockFamily, window_spelling
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
@@ -316,12 +316,12 @@ def test_one_spelling_for_the_same_blocks(by: str) -> None:
     for count in range(1, len(blocks) + 1):
         for start in range(len(blocks) - count + 1):
             some = found.window(blocks[start : start + count])
-            words = spelled(found, some)
-            assert found.window(words) == some and spelled(found, tuple(reversed(some))) == words
+            words = window_spelling(found, some)
+            assert found.window(words) == some and window_spelling(found, tuple(reversed(some))) == words
             assert len(words) <= len(some)
     if found.kind.ordered and by != "hash":
-        assert spelled(found, blocks) == (f"{blocks[0]}..{blocks[-1]}",)
-    assert spelled(BlockFamily(**family("hash")), ("0", "1", "10", "11", "9")) == ("0..1", "9..11")
+        assert window_spelling(found, blocks) == (f"{blocks[0]}..{blocks[-1]}",)
+    assert window_spelling(BlockFamily(**family("hash")), ("0", "1", "10", "11", "9")) == ("0..1", "9..11")
 
 
 def plans() -> list[type[FilePlan]]:

@@ -102,8 +102,8 @@ def test_blocks_that_are_given_are_refused_by_the_name_they_were_given_under(fol
 
 def test_the_words_that_are_exchanged_are_the_ledgers(folder: Path) -> None:
     """Where the ledger says it otherwise, a command without the flag would point at it."""
-    from dpcli.file.pipeline.datasets import FLAG, HINT
+    from dpcli.file.pipeline.datasets import FLAG_HINT, WINDOW_FLAG
 
     put(folder, "")
     said = dpcli("budget", "spend", "l.db", "run.toml", "--key", "a", folder=folder).err
-    assert FLAG in said and HINT in said
+    assert WINDOW_FLAG in said and FLAG_HINT in said
