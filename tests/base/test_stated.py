@@ -243,7 +243,7 @@ def test_a_rise_meets_its_percentage_exactly() -> None:
         limits = RiseLimits("max_increase", None, written(percent))
         for more, passed in ((Fraction(0), False), (Fraction(1, 10**9), True)):
             now = written(before * (1 + percent / 100) + more)
-            assert limits.passed_by(difference(now, written(before)), written(before)) == passed, (before, percent)
+            assert limits.is_exceeded_by(difference(now, written(before)), written(before)) == passed, (before, percent)
 
 
 def test_a_float_stands_for_the_number_nearest_to_it() -> None:
