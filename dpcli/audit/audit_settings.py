@@ -2,9 +2,9 @@
 
 There are three kinds of audit (audit_run.py). one-run guesses which canaries, inserted by fair coins, were in a run; two-run compares runs
 with and without one record; replay repeats steps of a program on both datasets. In a file that states its kind, a key that only another
-kind reads is refused; a `Reader` says which kinds read a key. Whatever decides the verdict (guesses, threshold, trials, confidence) is
-stated here, before the first score is known: a setting that was chosen after a look at the scores would prove nothing. The annotations of
-the keys are explained in base/fields.py.
+kind reads is refused; a `NeededSetting` says which kinds read a key. Whatever decides the verdict (guesses, threshold, trials, confidence)
+is stated here, before the first score is known: a setting that was chosen after a look at the scores would prove nothing. The annotations
+of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations
