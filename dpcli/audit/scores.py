@@ -28,7 +28,7 @@ GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the canaries t
 LEAST_SCORES = 20  # number of scores of members, and of others, that a split needs
 SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds that are tried over the whole range, and at each end of it
 SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
-UNFAIR_PROBABILITY = 1e-9  # coins are considered unfair if their outcome is less probable than this; fair ones seldom are
+UNFAIR_PROBABILITY = 1e-9  # coins are refused if their outcome is less probable than this; fair coins are refused no more often
 HIGHEST = float(np.finfo(np.float64).max)  # replaces infinity and NaN, so that all scores can be compared
 # A function from the counts of a test and a significance to the merit of the test. A larger merit means a stronger proof.
 Merit = Callable[[Counts, float], float]

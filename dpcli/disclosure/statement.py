@@ -26,7 +26,7 @@ from dpcli.document.document import Passage
 from dpcli.document.short_numbers import few, short_percent_up
 from dpcli.mechanisms.neighbours import Adjacency
 
-# The three are arbitrary, and affect words alone.
+# The three are arbitrary. They choose what the statement says; its numbers are bounds for any choice.
 ALARM = 0.01  # false positive rate of the attack that the statement describes
 LARGEST_EPSILON = 30.0  # A larger epsilon is called no protection, as it lets odds change by more than a factor of e^30.
 USELESS = 0.999  # From this true positive rate on, the statement says that the bound rules out almost nothing.

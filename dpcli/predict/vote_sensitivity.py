@@ -30,7 +30,7 @@ FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q; beyond it, 
 EQUAL = 1e-12  # Two costs with a smaller relative difference count as equal. vote_release.py raises the sensitivity by more.
 # The test of conditions C5 and C6 on a grid touches soundness: a coarser grid, or a larger allowance, might miss that a condition fails.
 GRID_POINTS = 32  # number of grid points between q and B_U(q)
-MOST_GRID_POINTS = 200_000  # largest number of points of the grid, which limits time and memory
+MOST_GRID_POINTS = 200_000  # largest number of points, for time and memory; a longer range gets a coarser grid
 DECREASE_ROUNDING = 1e-9  # A smaller relative decrease counts as rounding.
 
 

@@ -3,8 +3,8 @@
 A *session* is what one charge pays for, such as a training run or a set of answers (charged.py). Its plan is made before private data are
 read. An *entry* is a [[mechanism]] table of the file, and an *account* is the certified epsilon and delta of a file. The *fingerprint*
 covers everything that must be unchanged when the session goes on: keys that are left out of it (`free`) must affect neither the noise nor
-the cost. A *window* restricts the session to some *blocks* of the dataset, parts such as days (window.py): `on_blocks` and `on_rows` narrow
-the rows that are read; they never change the cost.
+the cost. A *window* restricts the session to some *blocks* of the dataset, parts such as days (window.py): `on_blocks` states them in the
+pipeline, and `on_rows` limits the rows that are read. Neither changes the cost.
 
 The plans of train, release, pate, pmixed, prompt and generate are subclasses of these classes.
 """

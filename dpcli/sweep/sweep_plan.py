@@ -10,7 +10,7 @@ best; its theorem needs that the variants and the distribution of trials are fix
 
 A finished run is reused only if its fingerprint, which covers everything that it depends on, is the same. A *window* restricts the runs to
 some blocks (such as days) of a dataset in a ledger, which charges each block separately; its *rows* are the data in these
-blocks (sessions/window.py calls `over` and `on_rows`).
+blocks (sessions/window.py calls `on_blocks` and `on_rows`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A worker process of a sweep, which makes one run after the other. Only workers load torch.
 
-`Pool` (sweep_runs.py) starts `serve` in each process, and sends it *jobs*: the pipeline file of one run with the folder of its results. If
-there is a ledger, the record of what was spent on a dataset, it was charged for the run before, under the key `charge`. The answer is the
-metrics of the run. An error of a run becomes its answer, and the worker goes on.
+`Pool` (sweep_runs.py) starts `serve` in each process, and sends it *jobs*: the pipeline file of one run with the folder of its results. A
+ledger, the record of what was spent on a dataset, was charged before, if there is one: for the run, under the key `charge`, or for a
+private search as a whole. The answer is the metrics of the run. An error of a run becomes its answer, and the worker goes on.
 
 The result file is written last and in one step, so that it exists only for a run that ended. It names the *fingerprint* of the job, a hash
 of everything that the run depends on, and is used again only for a job with the same one (`saved_answers`).
@@ -40,7 +40,7 @@ class Job:
         path, text: Path and text of the pipeline file of the run.
         folder: Folder of the results.
         fingerprint: SHA-256 of everything that the run depends on.
-        charge: Key of the run in the ledger; None without a ledger.
+        charge: Key of the run in the ledger; None without a ledger, and for a trial of a private search.
         window: Blocks of the dataset (such as days) on which the run was charged, if the file does not name them.
         rows: Rows of the private table that may be read; None for all rows.
     """

@@ -69,7 +69,7 @@ LEARNER = Constraint(
     lambda text: text in LEARNERS or _function(text),
     (("pattern", f"^({'|'.join(LEARNERS)})$|^{FUNCTION}$"),),
 )
-# Limits that were chosen by hand, and affect memory alone.
+# The limits of the first two were chosen by hand, and affect memory and time alone.
 TEACHERS = up_to(10**6, "10^6")
 CLASSES = Constraint("a whole number from 2 to 10^5", lambda x: 2 <= x <= 10**5, (("minimum", 2), ("maximum", 10**5)))
 ORDER = Constraint("a number > 1", lambda x: x > 1, (("exclusiveMinimum", 1),))

@@ -5,7 +5,7 @@ Teachers vote on public queries, and a noisy vote gives each answer (pate_sessio
 
 The cost given the votes, D, is a Renyi divergence (aggregators.py), and private. It may be released once, as D + c S + sigma S' Z. Z is
 standard normal, S is the smooth sensitivity of D at beta (vote_sensitivity.py), and S' = S (1 + c (e^beta - 1)) is the smooth sensitivity
-of D + c S. The factor c is chosen so that the release is below D + S with probability `failure`. The release itself costs
+of D + c S. The factor c is chosen so that the release is below D + S with probability at most `failure`. The release itself costs
 `cost_of_release`, for which an *entry* of type rdp, a [[mechanism]] table of the pipeline file, pays.
 
 The release must be above D + S, and not only above D. D bounds the divergence of the session's outcome from the outcome with neighbouring

@@ -42,8 +42,8 @@ SHIFT = 0.02  # standard deviation of the shifts of parameters: small beside usu
 TRIED = 3  # number of examples of a batch that are replaced in turn and processed alone; more take longer and find rarer faults
 LONGEST_REASON = 120  # characters of a reason against a method in a report; arbitrary
 EXAMPLES = 3  # number of synthetic examples on which methods are compared; more take longer and find rarer faults
-# Gradients have norm one here. This share of it is added to a norm before the relative tolerance is applied, so that rounding in a tiny
-# norm does not count. A choice.
+# Added to the number that the relative tolerance multiplies, so that rounding in a tiny number does not count: as it is to the norm of an
+# example, and times the norm of the whole gradient to the norm of one parameter's gradient. A choice.
 SLACK = 0.02
 UNIT_CLIP = Automatic(1.0, 1e-6)  # scales every gradient to norm one, so that each example counts equally in a comparison
 MIXED = "one that depends on other examples of the batch"  # end of several messages

@@ -94,7 +94,7 @@ def observed_count(plan: TrainingPlan) -> int:
 def _kept_steps(plan: TrainingPlan) -> range | list[int]:
     """Return the numbers, from 0, of the steps that are kept.
 
-    Correlated noise depends on the noise of earlier steps. If an entry has such noise, the first step of every stage is kept.
+    Correlated noise depends on the noise of earlier steps. If an entry has such noise, only first steps of stages are kept.
     """
     steps = [stage.start for stage in plan.stages] if is_correlated(plan) else range(plan.steps)
     return steps[:: math.ceil(len(steps) / MOST_KEPT_STEPS)]

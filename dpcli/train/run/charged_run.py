@@ -89,7 +89,7 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, state: str, *, pri
     saved = matching_checkpoint(state, plan.parts())
     if not 0 <= saved.step <= plan.steps:
         raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {saved.step}")
-    require_same_ledger("--resume", saved.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
+    require_same_ledger("--resume", saved.charged, ledger, "run")  # a ledger new to the run would have only the repeated steps
     if ledger is not None:
         require_unfinished("--resume", saved.run, ledger, "run")
     has_steps_to_repeat = saved.step < plan.steps and not never_started(ledger, saved)

@@ -19,7 +19,7 @@ from types import FrameType
 # Signals that ask a run to stop.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-# A step that takes at least this many seconds on one thread uses all threads; arbitrary, affects speed alone.
+# A step that takes at least this many seconds on one thread uses all threads. Arbitrary; affects speed, and the rounding of sums.
 WORTH_ALL_THREADS = 0.5
 
 
