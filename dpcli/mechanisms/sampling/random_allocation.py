@@ -346,9 +346,8 @@ class AllocatedAdd(Allocated):
         losses, log_p, log_q = pair.losses[1:-1], pair.log_p[1:-1], pair.log_q[1:-1]
         log_zero, log_excess_mean = float(pair.log_q[0]), float(pair.log_p[-1])  # Q-mass of R = 0, and P-mass of R = inf
         points, mass = np.exp(losses), np.exp(log_q)
-        shortfalls = (
-            points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(log_zero) * points[1:]
-        )  # E[(s - R)+]
+        # E[(s - R)+]
+        shortfalls = points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(log_zero) * points[1:]
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             below = float((shortfalls / (points[1:] - points[0])).min())  # a bound on P(R < r)
             log_below = min(0.0, math.log(max(below, 1e-300)) + 1e-9)

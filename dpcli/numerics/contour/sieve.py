@@ -21,12 +21,11 @@ from dpcli.numerics.work import TABLE, hold
 LIGHT = 1e-24
 # Soundness: it far exceeds the relative rounding of the distance, which is about 1e-14.
 SIEVE_SLACK = 1e-6
-LOG_ERROR = (
-    -28.0
-)  # logarithm of the error of phi that is asked for; the parts here are finite sums, which have rounding errors only
+# Logarithm of the error of phi that is asked for. It hardly matters, as the parts here are finite sums, which have rounding errors only.
+LOG_ERROR = -28.0
 # Speed.
 SIEVED = 160  # fewest copies; with fewer, a node is left out only if the characteristic function of one copy nearly vanishes
-LONG = 2048  # fewer nodes are not sieved
+LONG = 2048  # of fewer nodes, none is left out here, or at the end by `_evaluated` of integral.py
 WIDE_BLOCK = 0.25  # most by which the distance may change across a block of the first level, half of its usual size
 FINER = 8  # number of blocks into which a block that is not left out is divided
 LEAST_SIEVE = 1 << 16  # terms that a division may take in any case

@@ -22,7 +22,7 @@ from dpcli.numerics.work import remembered
 TILT_TOLERANCE = 0.3  # the search ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
 LEAST_TILT, LARGEST_TILT = 1e-12, 1e12  # tilts beyond are not tried
-BRACKETINGS = 60  # most evaluations of the search by a bracket
+BRACKETINGS = 60  # most steps of the search by a bracket, each of which evaluates at most two tilts
 TILT_RATIO = 1.3  # ratio between the three tilts of a parabola, after the first one
 MAX_MOVE = 2.0  # largest factor between the vertex of a parabola and the tilts of the next one
 MAX_PARABOLAS = 5
