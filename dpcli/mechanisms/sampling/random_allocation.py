@@ -1,8 +1,8 @@
 """Random allocation (balls in bins): in each pass of t steps, a record takes part in one step, which is drawn uniformly and kept secret.
 
-The scheme "balls-in-bins" (schemes.py) calls `allocated`, and charges the mechanism that it returns once for each pass. An attacker does
-not know the record's step, so a pass costs less than one step without sampling: this is its amplification. (P, Q) is a pair of
-distributions that dominates one step.
+The scheme "balls-in-bins" (schemes.py) calls `allocated`, and charges the mechanism that it returns, with its count, for each pass. An
+attacker does not know the record's step, so a pass costs less than one step without sampling: this is its amplification. (P, Q) is a pair
+of distributions that dominates one step.
 
 Let Y_i = dP/dQ at step i. The Y_i are independent under Q, and the pass has dP/dQ = (Y_1 + ... + Y_t) / t =: R. Its hockey-stick curves are
 E_Q[(R - e^eps)+] if the record is removed, and E_Q[(1 - e^eps R)+] if it is added. Both are expectations of convex functions of R under Q.
