@@ -193,7 +193,7 @@ class Tuned(Spec):
 def _with_gaussians_joined(run: Mechanism) -> Mechanism:
     """Return one Gaussian for a composition of Gaussians that attain their pairs, and any other run unchanged.
 
-    One Gaussian has a pair in closed form, so that the bounds need no grid. The selection then also has a witness, which it has not for a
+    One Gaussian has a pair in closed form, so that the bounds need no grid. The selection then also has a witness, which it lacks for a
     composition (`is_composition`).
     """
     from dpcli.mechanisms.noise.gaussian import Gaussian

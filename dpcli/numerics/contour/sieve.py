@@ -5,7 +5,7 @@ characteristic function E_t[e^{i y L}] of a loss L under the tilt (tilted.py), a
 loss need very many nodes, because phi does not decay, and |phi|^n is negligible at most of them. A bound on how fast |phi| may change
 shows this for whole blocks, from phi at their ends alone. Often 90 to 99 % of the nodes are left out.
 
-`nodes_left` is asked by `whole_factor` of integral.py. The nodes that are left out enter its error bound.
+`whole_factor` of integral.py calls `nodes_left`. The nodes that are left out enter its error bound.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ For the sum L of the losses log dP/dQ of all steps, K(t) = log E_P[e^{t L}]. int
 valid bounds on epsilon and delta. A good t makes them narrow, and needs few nodes: there the integrand is little larger at y = 0 than
 delta. Chernoff's bound on epsilon at a tilt t is (K(t) - log delta + log of t^t / (1 + t)^{1 + t}) / t, from K alone.
 
-`tilt_for` is asked by certified.py and counts.py. For two to VERY_MANY different losses it fits parabolas, which take few evaluations of K.
-If that fails, and for any other number, it widens and narrows a bracket.
+certified.py and counts.py call `tilt_for`. For two to VERY_MANY different losses it fits parabolas, which take few evaluations of K. If
+that fails, and for any other number, it widens and narrows a bracket.
 """
 
 from __future__ import annotations
