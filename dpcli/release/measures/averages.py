@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 
 COLUMN = Key("column of numbers; its [source.columns] entry has min, max and step")
-OF_TOTALS = NeededSetting(
-    "max_total", lambda query: query.max_total is not None
-)  # the setting without which min_total has no effect
+OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None)  # the setting without which min_total has no effect
 
 # Shares of a query's cost for its mechanisms. Each mechanism is priced with the noise that it gets, so the shares affect accuracy alone.
 KEYS_SHARE = 0.3  # for the choice of keys that are not declared; their sums use the rest. A choice without a proof that it is best
