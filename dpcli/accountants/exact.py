@@ -40,7 +40,8 @@ NO_CONTOUR = "no contour certifies an interval closer than 1 %"
 # Accuracy.
 MAX_LOG_DELTA = math.log(0.5)  # logarithm of the largest delta for which a contour is built
 LOG_LEAST = -740.0  # logarithm of about the smallest delta that a floating-point number can hold
-NEAR = 1e-9  # relative distance from the largest loss within which no contour is needed
+# Relative distance from the largest loss within which no contour is needed. Soundness too: it far exceeds the rounding of a probability.
+NEAR = 1e-9
 WIDE = 0.01  # relative width above which an interval is refused, because it is not exact
 # Speed.
 MAX_PARTS = 10_000  # most different losses of one direction; more would take too long

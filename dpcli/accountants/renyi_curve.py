@@ -16,7 +16,8 @@ from dpcli.numerics.work import shared
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Shifted
 
-MANY = 6  # fewest mechanisms for which those of one family are computed together, as a table; it affects speed alone
+# Speed, and results by rounding alone: fewest mechanisms for which those of one family are computed together, as a table.
+MANY = 6
 
 
 class RenyiCurve:

@@ -56,7 +56,8 @@ MOST_ALTERNATIVES = 64  # choices of one branch from each division of the data; 
 
 Part = dict[str, Any]  # a pair in the checker's form: "kind", and its parameters as strings of fractions or as integers
 Converted = tuple[Part, tuple[str, ...]]  # a part, and the assumptions about its pair
-Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]  # each part as its items, which unlike a dict are hashable; its count
+# Each part with its count. The part is given by its items, which are hashable.
+Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]
 
 
 @dataclass(frozen=True, slots=True)

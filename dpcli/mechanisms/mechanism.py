@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class PrivacyLoss(Protocol):
     """The privacy loss L = log dP/dQ of one direction of a dominating pair (P, Q).
 
-    A loss may also have the following, which numerical methods look up by name:
+    A loss may also have the following, which numerical methods look up by name (numerics/contour/tilted.py lists all such attributes):
 
     * `mirrored`, which is true if the loss of the other direction has the same law;
     * `decays`, which is false if the characteristic function does not decay, as for finitely many values;

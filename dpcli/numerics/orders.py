@@ -15,7 +15,7 @@ from itertools import pairwise
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
 
-# Accuracy and speed: every order that is tried gives a valid bound.
+# Accuracy and speed: every order that is tried gives a valid bound, and rho is bounded between the orders that are tried.
 OCTAVE = 4**7  # lattice points between z and 2 z; at a smooth minimum the best of them is 1e-9 above the least value
 # Places of z from 1/64 to 1.1e12, where the search for a pure mechanism ends.
 FEW_PLACES = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))

@@ -27,11 +27,10 @@ DIGITS = 40.0  # accuracy in nats: the relative error of the rule is below 2 e^-
 MAX_EXPONENT = 500.0  # largest (z+1) |log r| for which powers of r are computed without logarithms; e^709 would be the last one
 LEAST_SUM = 1e-60  # smallest sum that is trusted; terms whose weight underflows, times e^MAX_EXPONENT, are far below it
 SERIES = 0.01  # largest |(z+1) (r - 1)| and |r - 1| for which `bernoulli` is computed from its power series
-# Speed.
+# Speed and accuracy.
 MAX_NODES = 16384  # most nodes of one integral; beyond that an upper bound in closed form is used instead
-MAX_HEIGHT = (
-    6.0  # greatest height of a line above the real axis in `step_below`, in standard deviations; every height gives a distance
-)
+# Greatest height of a line above the real axis in `step_below`, in standard deviations. Every height gives a distance.
+MAX_HEIGHT = 6.0
 
 
 def power_moment(

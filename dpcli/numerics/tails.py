@@ -1,11 +1,11 @@
 """Tail probabilities of a privacy loss L, and the privacy curve of one step: delta(eps) = P(L > eps) - e^eps Q(L > eps).
 
-L = log dP/dQ is the loss of a pair (P, Q), a step one run of a mechanism whose loss is L. An *atom* is a value of L that has a positive
-probability. The accountants and the mechanisms ask for tails at many l, and for delta and epsilon of a single step.
+L = log dP/dQ is the loss of a pair (P, Q), and a step is one run of a mechanism whose loss is L. An *atom* is a value of L that has a
+positive probability. The accountants and the mechanisms ask for tails at many l, and for delta and epsilon of a single step.
 
-All four tails are kept as logarithms, since differences from 1 would lose every digit where
-delta is small. Bounds on delta allow for the rounding of the tails (ROUNDING) and of the losses of atoms (ATOM). A tail that is NaN raises
-InternalError where bounds or cells are computed, because it would pass for 0.
+All four tails are kept as logarithms, since differences from 1 would lose every digit where delta is small. Bounds on delta allow for the
+rounding of the tails (ROUNDING) and of the losses of atoms (ATOM). A tail that is NaN raises InternalError where bounds or cells are
+computed, because it would pass for 0.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ e^-t / 2, which is P(l > t). So the bound is tight for one choice. No two candid
 costs of certain leads as a lower bound (`TwoNoisyScores`). With Lap(1), that probability is e^-t (1/2 + t/4), and the curve is approached
 where it is small.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above. `losses` returns the privacy losses log dP/dQ of
-pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns
-the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a type: `priced` makes the mechanism, and
-`premises` lists what must hold for the cost, each with a test that breaks it.
+Methods of a mechanism (mechanism.py): `losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the
+mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness`
+returns a mechanism whose cost is a lower bound. Of a type: `priced` makes the mechanism, and `premises` lists what must hold for the cost,
+each with a test that breaks it.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from dpcli.numerics.work import shared
 MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
 GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
 ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusiveMinimum", -1), ("maximum", 10**6)))
-LARGEST_SHARE = 0.999  # largest mean of a binomial distribution, as a share of its largest number; at 1 the formulas divide by 0
+LARGEST_SHARE = 0.999  # largest mean of a binomial distribution, as a share of its largest number; at 1 the formulas take log 0
 LOG_SMALLEST_GAMMA = -700.0  # logarithm of the smallest gamma that a stated mean may ask for; (1 - gamma) / gamma is finite there
 LADDER_RUNGS = 7  # orders that are tried for a bound at one order: this one and larger ones, each twice as far above 1; accuracy
 # A witness is a lower bound whatever these are: they affect how near it comes to the upper bound, and the time.
@@ -193,7 +193,8 @@ class Tuned(Spec):
 def _with_gaussians_joined(run: Mechanism) -> Mechanism:
     """Return one Gaussian for a composition of Gaussians that attain their pairs, and any other run unchanged.
 
-    One Gaussian has a pair in closed form, so that the bounds need no grid, and a witness, which a composition (`is_composition`) has not.
+    One Gaussian has a pair in closed form, so that the bounds need no grid. The selection then also has a witness, which it lacks for a
+    composition (`is_composition`).
     """
     from dpcli.mechanisms.noise.gaussian import Gaussian
 

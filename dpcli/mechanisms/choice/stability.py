@@ -131,7 +131,7 @@ class StabilityHistogramSpec(Spec):
         return noise_and_own_keys  # the noise has no pair
 
     def _all_hidden(self, group: int) -> float:
-        """Return a lower bound on the log probability that none of the keys is shown that only the units of a group hold.
+        """Return a lower bound on the log probability that every key that only the units of a group hold is hidden.
 
         The units may share their keys in any way. The worst number of units for one key is used for all keys.
         """

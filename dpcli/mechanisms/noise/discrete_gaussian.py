@@ -60,10 +60,9 @@ SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcome
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
 ROUNDING_VARIANCE = 5  # t^2 of `NearlyGaussian`, the variance by which its Gaussians differ from the discrete one
 LEAST_NEARLY_SIGMA = 10.0  # least sigma of `NearlyGaussian`, for which r^2 >= 4.76 in its proof
-NORM_TOLERANCE = (
-    0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2: rounded up
-)
-# Speed: limits beyond which outcomes are not summed, or the pair of a vector is not computed. Other bounds are used instead.
+# A squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2: rounded up.
+NORM_TOLERANCE = 0.05
+# Speed and accuracy: limits beyond which outcomes are not summed, or the pair of a vector is not computed. Other bounds are used instead.
 MOST_SUMMED_SIGMA = 700.0  # largest sigma of the noise on one integer for which outcomes are summed
 MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
 TOO_MANY_OUTCOMES = "a discrete Gaussian that moves by more than 100 sigma has too many outcomes"

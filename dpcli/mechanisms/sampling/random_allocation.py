@@ -1,8 +1,8 @@
 """Random allocation (balls in bins): in each pass of t steps, a record takes part in one step, which is drawn uniformly and kept secret.
 
-The scheme "balls-in-bins" (schemes.py) calls `allocated`, and charges the mechanism that it returns once for each pass. An attacker does
-not know the record's step, so a pass costs less than one step without sampling: this is its amplification. (P, Q) is a pair of
-distributions that dominates one step.
+The scheme "balls-in-bins" (schemes.py) calls `allocated`, and charges the mechanism that it returns, with its count, for each pass. An
+attacker does not know the record's step, so a pass costs less than one step without sampling: this is its amplification. (P, Q) is a pair
+of distributions that dominates one step.
 
 Let Y_i = dP/dQ at step i. The Y_i are independent under Q, and the pass has dP/dQ = (Y_1 + ... + Y_t) / t =: R. Its hockey-stick curves are
 E_Q[(R - e^eps)+] if the record is removed, and E_Q[(1 - e^eps R)+] if it is added. Both are expectations of convex functions of R under Q.
@@ -346,9 +346,8 @@ class AllocatedAdd(Allocated):
         losses, log_p, log_q = pair.losses[1:-1], pair.log_p[1:-1], pair.log_q[1:-1]
         log_zero, log_excess_mean = float(pair.log_q[0]), float(pair.log_p[-1])  # Q-mass of R = 0, and P-mass of R = inf
         points, mass = np.exp(losses), np.exp(log_q)
-        shortfalls = (
-            points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(log_zero) * points[1:]
-        )  # E[(s - R)+]
+        # E[(s - R)+]
+        shortfalls = points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(log_zero) * points[1:]
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             below = float((shortfalls / (points[1:] - points[0])).min())  # a bound on P(R < r)
             log_below = min(0.0, math.log(max(below, 1e-300)) + 1e-9)

@@ -33,7 +33,9 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
 from dpcli.numerics.tails import single_epsilon_upper
 
-FEW_OTHERS = 64  # speed: largest number of other records for which tau is computed for every smaller number too
+# Speed: largest number of other records for which tau is computed for every smaller number too. With more, there is no `weight_bound`
+# unless B is at least their mean number in a sample.
+FEW_OTHERS = 64
 # Accuracy: largest bound B for which E_B (step 5 of `displacement_bound`) has a shift of its own for a drawn record that is cut. Above it,
 # such a record has at most 1/33 of the rate, and is counted with the larger shift.
 SMALL_BOUND = 32

@@ -16,7 +16,7 @@ from dpcli.numerics.logspace import log_factorials
 # Soundness.
 ROUNDING = 1e-12  # absolute increase of a logarithm, which exceeds its rounding error
 BEYOND = 60.0  # a sum ends at terms below e^-60 times the first one; all later terms together are below the rounding error
-# Accuracy and speed: beyond these, a closed upper bound is used.
+# Accuracy and speed: beyond these, upper bounds in closed form replace all terms or the rest of them.
 LARGEST_SUMMED = 2000.0  # largest sigma for which the tail of the discrete Gaussian is added up term by term
 TERMS = 4096  # most terms of a binomial tail that are added up; a geometric series bounds the rest
 FEW = 1024  # largest number of trials for which every term of the tail is added up

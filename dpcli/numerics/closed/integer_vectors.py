@@ -33,7 +33,7 @@ from dpcli.numerics.work import spend
 REACH = 40.0  # masses are computed up to this many standard deviations of u . X; less than e^-790 of the mass is beyond
 WINDOW = 13.0  # a coordinate is summed up to this many standard deviations from its mean given u . X; less than e^-84 is beyond
 LOG_DIFFERENCE = -60.0  # logarithm of the relative difference that counts as equality; it is far below rounding
-# Speed: the search for extreme vectors gives up after this many candidates.
+# Speed: the search for extreme vectors gives up after this many candidates, and the caller uses a bound by the norm alone.
 MOST_EXAMINED = 2000
 
 

@@ -21,7 +21,7 @@ import math
 
 from dpcli.numerics.arrays import Array, np
 
-# Speed: largest product of participations and trees for which the worst pattern is searched for, and not just bounded.
+# Speed and accuracy: largest product of participations and trees for which the worst pattern is searched for, and not just bounded.
 SEARCHED = 100
 
 Points = tuple[tuple[int, int], ...]  # pairs of a sum of squares and a wait, both increasing

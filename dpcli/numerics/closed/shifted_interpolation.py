@@ -1,7 +1,7 @@
 """The privacy of the last iterate of noisy gradient descent, if no earlier iterate is seen: one Gaussian, by shifted interpolation.
 
-noise/last_iterate.py asks. Two runs on neighbouring datasets, X and X', use the same updates but for the record that differs. If the
-updates bring points together, the noise hides old differences, so that the last iterate costs less than the composition of all steps.
+noise/last_iterate.py calls this file. Two runs on neighbouring datasets, X and X', use the same updates but for the record that differs. If
+the updates bring points together, the noise hides old differences, so that the last iterate costs less than the composition of all steps.
 `last_iterate_norm` is for batches that come in turn, `hidden_steps` for batches that are drawn afresh. "Dominated by Gaussian noise with
 mu" means: no easier to tell apart than N(0, 1) and N(mu, 1). All results are upper bounds.
 

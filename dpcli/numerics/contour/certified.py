@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     from dpcli.numerics.grid.large_losses import LargeLosses
 
 # Accuracy and speed: every interval holds whatever these are. They decide which methods are tried, and when an interval is narrow enough.
-# NARROW and the like are relative widths of an interval for epsilon at which no other method is tried.
+# Widths of an interval at which no other method is tried, relative for epsilon. NARROW and NARROW_AFTER_JUMP are also those for log delta.
 NARROW = 2e-9
 NARROW_AFTER_JUMP = 2e-7  # after one big jump, because the other methods would take much longer
 NARROW_IF_TINY = 4e-6  # after the sum over the number of large losses
 NARROW_IF_MIXED = 1e-3  # the same, if only some losses have a far tail, as work must be left for the other direction
-# Widths of bounds on log delta.
+# Widths of bounds on log delta. NARROW_SMOOTHED is also that of epsilon, relative, after the sums of rounded losses.
 NARROW_LOG_IF_TINY = 4e-3  # at which no other method is tried after the sum over the number of large losses
-NARROW_SMOOTHED = 3e-5  # at which smoothing ends; narrower ones would take long for whole curves
+NARROW_SMOOTHED = 3e-5  # at which smoothing and those sums end; narrower ones would take long for whole curves
 WIDE_LOG_DELTA = 1.0  # beyond which the bounds are computed again for another estimate of delta
 # Where a method is tried.
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump

@@ -62,7 +62,7 @@ LEAST_K = 3.0  # least k of a weight
 TILT = 150.0  # largest order that matters, times the level (noise/normal_mixture.py)
 SMALL_ORDER = 0.05  # order at which differences of the CGF give the moments, which are estimates
 LOG_LIGHT = -500.0  # weights with a smaller logarithm are left out in the search for a tilt
-# Speed and memory.
+# Speed, memory and accuracy: with too many nodes, a loss is not divided.
 BEND = 1.0 / 30.0  # the nodes of the small part get denser where the loss exceeds this share of the level
 LARGE_GROWTH = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
 MOST_NODES = 20_000  # most nodes of the small part

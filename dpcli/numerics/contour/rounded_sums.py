@@ -56,7 +56,7 @@ LOG_FEW = -15.0  # logarithm of the P-mass of far losses, relative to delta, tha
 LOG_BELOW = -60.0  # logarithm of the P-mass that is raised to the lowest loss
 FAR = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
 HALVINGS = 28  # halvings of the interval for epsilon
-# Speed and memory.
+# Speed and memory. MOST_CELLS and PRODUCTS also decide how fine the grid is.
 MOST_CELLS = 1 << 16  # most cells of one loss
 PRODUCTS = 5e8  # most products of masses for one bound
 PRODUCT = 0.005  # work of a product, in cells; it takes about a quarter of a nanosecond

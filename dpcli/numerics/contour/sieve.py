@@ -5,7 +5,7 @@ characteristic function E_t[e^{i y L}] of a loss L under the tilt (tilted.py), a
 loss need very many nodes, because phi does not decay, and |phi|^n is negligible at most of them. A bound on how fast |phi| may change
 shows this for whole blocks, from phi at their ends alone. Often 90 to 99 % of the nodes are left out.
 
-`nodes_left` is asked by `whole_factor` of integral.py. The nodes that are left out enter its error bound.
+`whole_factor` of integral.py calls `nodes_left`. The nodes that are left out enter its error bound.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from dpcli.numerics.work import TABLE, hold
 LIGHT = 1e-24
 # Soundness: it far exceeds the relative rounding of the distance, which is about 1e-14.
 SIEVE_SLACK = 1e-6
-LOG_ERROR = (
-    -28.0
-)  # logarithm of the error of phi that is asked for; the parts here are finite sums, which have rounding errors only
+# Logarithm of the error of phi that is asked for. It hardly matters, as the parts here are finite sums, which have rounding errors only.
+LOG_ERROR = -28.0
 # Speed.
 SIEVED = 160  # fewest copies; with fewer, a node is left out only if the characteristic function of one copy nearly vanishes
-LONG = 2048  # fewer nodes are not sieved
+LONG = 2048  # of fewer nodes, none is left out here, or at the end by `_evaluated` of integral.py
 WIDE_BLOCK = 0.25  # most by which the distance may change across a block of the first level, half of its usual size
 FINER = 8  # number of blocks into which a block that is not left out is divided
 LEAST_SIEVE = 1 << 16  # terms that a division may take in any case

@@ -37,13 +37,13 @@ from dpcli.numerics.contour.tilted_closed import TiltedNormal
 # Soundness.
 WIDEST = 0.5  # largest s, for which the lower bound is proved
 ROUNDING = 4e-16  # relative rounding error of an angle
+DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} underflows
 # Accuracy and speed: the bounds hold for every s up to WIDEST and any nodes.
 SHORT = 0.1  # largest s t of a first choice, so that the gap is small compared with delta
 FEW, MANY = 12_000.0, 1_000_000.0  # number of nodes of the first pair of contours, and the most of any pair
 AIM = 4e-10  # relative width of the interval that s is chosen for
 SMALL = 0.05  # smallest epsilon, in units of 1 / t, to which that relative width refers
 DEEP = 32.0  # the part that is cut off may be e^-DEEP of the result
-DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} underflows
 WIDER, TRIES = 1.4, 12  # factor by which s grows if the nodes do not suffice, and the most such attempts
 
 

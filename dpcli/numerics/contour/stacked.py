@@ -23,14 +23,9 @@ from dpcli.numerics.products import characteristic_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
 from dpcli.numerics.work import spend
 
-SHARES = (
-    0.003,
-    0.02,
-    0.09,
-    0.3,
-    0.7,
-)  # heights of the lines above the real axis, as shares of a row's `_reach`; each gives a bound
-LONGEST = 4096  # most frequencies for which the rows are computed together; it affects speed alone
+# Accuracy: heights of the lines above the real axis, as shares of a row's `_reach`. Each gives a bound.
+SHARES = (0.003, 0.02, 0.09, 0.3, 0.7)
+LONGEST = 4096  # most frequencies for which the rows are computed together; it affects speed, and results by rounding alone
 
 
 def in_stacks(losses: Losses) -> Losses:

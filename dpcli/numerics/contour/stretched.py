@@ -26,7 +26,7 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.quadrature import nodes_of
 
-# Accuracy: where exact formulas would overflow or lose digits, these replace them without an error that counts.
+# Soundness: beyond these, exact formulas would overflow or lose digits, and the error of what replaces them is too small to count.
 FAR = 34.0  # |v| beyond which the line equals its asymptote to the last digit
 FAR_ROW = 30.0  # w beyond which log(1 + e^w) is computed as w + e^-w
 EDGE = 6.5  # k (x - c) beyond which the weight is below e^-100 at every height in use

@@ -4,8 +4,8 @@ For the sum L of the losses log dP/dQ of all steps, K(t) = log E_P[e^{t L}]. int
 valid bounds on epsilon and delta. A good t makes them narrow, and needs few nodes: there the integrand is little larger at y = 0 than
 delta. Chernoff's bound on epsilon at a tilt t is (K(t) - log delta + log of t^t / (1 + t)^{1 + t}) / t, from K alone.
 
-`tilt_for` is asked by certified.py and counts.py. For two to VERY_MANY different losses it fits parabolas, which take few evaluations of K.
-If that fails, and for any other number, it widens and narrows a bracket.
+certified.py and counts.py call `tilt_for`. For two to VERY_MANY different losses it fits parabolas, which take few evaluations of K. If
+that fails, and for any other number, it widens and narrows a bracket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcli.numerics.work import remembered
 TILT_TOLERANCE = 0.3  # the search ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
 LEAST_TILT, LARGEST_TILT = 1e-12, 1e12  # tilts beyond are not tried
-BRACKETINGS = 60  # most evaluations of the search by a bracket
+BRACKETINGS = 60  # most steps of the search by a bracket, each of which evaluates at most two tilts
 TILT_RATIO = 1.3  # ratio between the three tilts of a parabola, after the first one
 MAX_MOVE = 2.0  # largest factor between the vertex of a parabola and the tilts of the next one
 MAX_PARABOLAS = 5

@@ -46,7 +46,8 @@ RAMP_SHARES = (0.1, 0.25, 0.5, 0.9)  # heights of the lines for a `Ramp`, as sha
 REACH = 9.0  # largest height in standard deviations; beyond it the Gaussian weight alone grows too much
 FAR = 4.0  # frequency times standard deviation of the loss beyond which a line above the real axis is used
 HEIGHT = 1.5  # largest height of that line, in standard deviations of the Gaussian weight
-# Speed: what is left out is far below the rounding of the sums, or the error that they may have.
+# Soundness and speed: no error bound counts what these leave out, which is far below the rounding of the sums, or the error that they may
+# have.
 LIGHT = 1e-45  # smaller weights are left out
 LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 # Memory: entries of a table that are in memory at a time.

@@ -18,7 +18,8 @@ from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
-LIGHT = 1e-45  # smaller weights are left out (speed): far below the rounding of the sum of all weights, which is 1
+# Soundness and speed: smaller weights are left out. No error bound counts them, as they are far below the rounding of the sum, which is 1.
+LIGHT = 1e-45
 LEAST = 1e-300  # replaces smaller weights, as zero has no logarithm
 # Accuracy of the values, for which integral.py allows.
 NEAR = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there

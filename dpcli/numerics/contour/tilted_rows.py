@@ -38,9 +38,11 @@ DIGITS = 28.0
 # Accuracy: any height gives a bound, and the remainder of a rank is added to the error.
 SHARES = (0.05, 0.2, 0.5, 0.9)  # heights of the lines, as shares of the strip
 HEIGHT = 1.5  # largest height of the line of integration, in standard deviations of the narrowest row
-HIGHEST = 0.45  # the same as a share of the strip, as the error is bounded on a line twice as high
+HIGHEST = 0.45  # largest height of that line, as a share of the strip, as the error is bounded on a line twice as high
 ROUNDED = 20.0  # the remainder may exceed the allowed error by this factor, because its exact sum is added to the error
-LIGHT = 1e-6  # weights below this share of the allowed error are left out
+# Soundness and speed: weights below this share of the allowed error are left out, and no error bound counts them.
+LIGHT = 1e-6
+# Floating point.
 LEAST = -700.0  # smallest logarithm of a modulus, in place of -inf
 # Speed and memory.
 RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows

@@ -216,7 +216,7 @@ class _Layout(NamedTuple):
         for (start, end), r in zip(self.ranges, rounds, strict=True):
             points = (end - start) / spacing * 2.0**r
             longest = max(longest, points * (4.0 if r else 1.0))
-            work += points * (3.0 + 10.0 * r)  # an estimate of the cost of the rounds; it affects speed alone
+            work += points * (3.0 + 10.0 * r)  # an estimate of the cost of the rounds; it decides which plan is taken
         return GridPlan(self.target, spacing, first, size, rounds, work, longest, (window.below, window.above), coarse)
 
 

@@ -207,8 +207,10 @@ class RisingStep:
 
 
 class AtomicStep:
-    """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most. ends: as of
-    `RisingStep`."""
+    """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most.
+
+    ends: as of `RisingStep`.
+    """
 
     shifts = 1
 

@@ -89,10 +89,8 @@ class _Sums:
     def _one(self, a: float) -> _Rounded:
         """Return V = sinh(mu x - a) for a normal x, rounded to the points (items 1 and 2)."""
         x = (np.arcsinh(self.points) + a) / self.mu
-        masses, tops = (
-            [],
-            [],
-        )  # under the means 0, mu and -mu: the masses between the points, and those beyond the last and the first one
+        # Under the means 0, mu and -mu: the masses between the points, and those beyond the last and the first one.
+        masses, tops = [], []
         for shift in (0.0, self.mu, -self.mu):
             above, below = log_normal_ends(x - shift)
             masses.append(np.exp(cells_between(above, below).log_mass))

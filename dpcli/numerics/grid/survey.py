@@ -25,18 +25,19 @@ from dpcli.numerics.products import product
 from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import shared, spend
 
+# Soundness: larger losses count as infinite in `log_infinite`, from which a lower bound on delta is made. No epsilon is as large.
+INFINITE = 1e300
 # Accuracy of the estimates.
 TILTS = (1e-3, 1e12)  # range of tilts that are tried
 LEAST_LOSS, FARTHEST = 1e-13, 1e6  # the edges of a survey lie between these losses, on either side of 0, and at 0
 EDGES = 400  # number of edges on either side
-INFINITE = 1e300  # a larger loss counts as infinite
 LOG_NOTHING = -760.0  # log delta below every float; the first tilt that reaches it is taken
 NEARLY_BEST = 0.1  # an end of a window may be farther out than the best one by this share of the window
 # Where a lattice of losses is recognised.
 WHOLE = 1e-12  # relative distance at which a ratio counts as a whole number
 LEAST_SIZE = 1e-12  # smallest loss that may be the unit of a lattice
 OUTSTANDING = 20.0  # a cell with more than this times the mass of its neighbours counts as an atom
-# Speed alone.
+# Speed, at the cost of rougher estimates.
 FEW = 4  # largest number of different losses for which common atoms are searched
 MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more than MANY different losses are represented by the HEAVIEST ones and about SAMPLE others
 
