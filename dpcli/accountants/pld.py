@@ -203,7 +203,8 @@ class _Side:
     def narrow(self, curve: GridCurve, ends: tuple[float, float], all_points: bool) -> None:
         """Improve the bounds by those of a new curve. all_points: whether the curve could use all points that were left.
 
-        A curve is `coarse` if its grid is coarser than `error` requires, because there were too few points. The next would be no better.
+        A curve is `coarse` if its grid is coarser than `error` requires, because that would have cost too many
+        points. If all points that were left could be used, no finer grid is tried.
         """
         self.lower = max(self.lower, ends[0])
         if ends[1] < self.upper or math.isnan(self.spacing):

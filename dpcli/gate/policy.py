@@ -184,8 +184,8 @@ class Policy(Caps):
         for name in names:
             rules = [rule for rule in self.rule if rule.applies_to(name, path, pipeline)]
             caps_by_name.append(with_defaults(tightest(rules), self))
-        # Of the other caps the smallest value is the strictest. Of this one it is False or None, neither of which allows the change; `min`
-        # would skip None, and let a True of another name apply.
+        # A change of the statement is allowed only if it is allowed under every name. Here None, as well as False, allows nothing, while
+        # `tightest` passes over None and would return the True of another name.
         allowed = all(caps.allow_statement_change for caps in caps_by_name)
         return replace(tightest(caps_by_name), allow_statement_change=allowed)
 

@@ -3,8 +3,8 @@
 `Varied` says which number varies and how to make the pipeline at each value; epsilons.py computes the curves, one for each group of
 accountants. Each point of a line is an upper bound, unless an approximation was named; error bars show certified intervals, between an
 upper and a certified lower bound, where they are wide enough to be seen. The marker shows the *headline*, the smallest bound on epsilon of
-the file itself. It is left out if the drawn lines do not go through it, which would read as a
-contradiction: the pipeline with its stated value then differs from the file.
+the file itself. It is left out if the drawn lines do not go through it, which would read as a contradiction: the pipeline with its stated
+value then differs from the file.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _priced(
         copied["mechanism"][0]["sampling"]["scheme"] = scheme
     try:
         pipeline = pipeline_of_flags(copied)
-        if accountants:  # `headline` asks all accountants, with less work; `account` can ask those that were named alone
+        if accountants:  # `account` asks the named ones; without names, `headline` gives the same number with less work
             result = account(pipeline, accountants, delta, epsilon, group_size)
         else:
             result = headline(pipeline, delta, epsilon, group_size)

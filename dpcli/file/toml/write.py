@@ -41,7 +41,7 @@ def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: in
         yield f"{line:<{column}}  # {comment}" if comment else line
 
 
-# Types are compared exactly in this file. Values come from TOML, which has no subclasses, and bool is a subclass of int.
+# Types are compared exactly in this file, as bool is a subclass of int, and datetime one of date.
 def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
     plain = {key: value for key, value in tables.items() if type(value) is not dict and not _is_array(value)}
     yield from _pairs(plain)

@@ -4,7 +4,7 @@
 its entries add up to (dpcli/ledger/state.py). A *window* is the list of *blocks* that a run reads, such as days, each with a cap of its
 own; it may be *trailing*, such as "last 7 days", and then differs from day to day. The *family* of a dataset (`BlockFamily`) says how it is
 divided into blocks. A *retired* block cannot be charged any more. A *policy* orders the runs in another way than by their days
-(policies.py); under "unlock", each run that reads a block makes one of N equal shares of the block's cap usable.
+(policies.py); under "unlock", each run that reads a block makes one of N equal shares of what is left of it usable.
 
 The rehearsal applies the rules of the ledger. Each run is requested as `dpcli budget spend` requests it, and each granted entry is applied
 to the copy as a reader of the chain applies it. A denied run costs nothing, and the runs after it are still requested.

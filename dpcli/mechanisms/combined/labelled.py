@@ -11,8 +11,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q;
 `tilted` returns the loss under P times e^{t L}, normalised. Of a tilted loss (numerics/contour/tilted.py): `cumulant` is K(t), and `sharp`
-whether `cgf` is as exact there; `centred` returns the log characteristic function of the loss less its mean, and `decay` a bound on its
-modulus from each frequency on.
+whether `cgf` exceeds it by rounding alone; `centred` returns the log characteristic function of the loss less its mean, and `decay` a bound
+on its modulus from each frequency on.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 HALVINGS = 40  # steps of a bisection, whose every step gives an upper bound, so that more steps affect accuracy alone
 WORK = 50.0 * HALVINGS  # units of work (numerics/work.py) of a bisection, each step of which asks two mechanisms for an epsilon
-# Largest exponent x of a mean of powers e^x that is computed as 1 plus the mean of e^x - 1. This form keeps the digits of a mean near 1;
-# with larger exponents the mean is far from 1, and e^x could overflow.
+# Largest exponent x of a mean of powers e^x that is computed as 1 plus the mean of e^x - 1. This form keeps the digits of a mean near 1.
+# With larger exponents, for which e^x could overflow, logarithms are added instead.
 LARGE_TERM = 30.0
 
 

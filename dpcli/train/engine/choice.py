@@ -222,9 +222,9 @@ def check_losses(model: nn.Module, loss: Loss, batch: Batch, seed: int, toleranc
     Args:
         seed: Seed of the random numbers that the model draws.
         tolerance: Largest difference due to rounding between an example in a batch and the same example alone.
-        doubt: Reason why isolation/traced_program.py could not follow every operator of the program, to prove that none combines records;
-            None if it could. Without the proof, the program may process some of the records together. The rounding of one record's loss
-            then depends on the others.
+        doubt: Reason why isolation/traced_program.py could not follow every operator of the program and prove that none combines records;
+            None if it could. A program without this proof may process some of the records together. The rounding of one record's loss then
+            depends on the others.
 
     Raises:
         InputError: An example's loss depends on another example. The message names the module that combines them.

@@ -229,7 +229,7 @@ def per_channel(values: Tensor) -> Tensor:
 
 
 # Rules by the qualified name of the forward function. anywhere: examples may be along any dimension but the last ones (`LayerRule`), as
-# these layers treat all of its indices alike. The other layers need them along the first one.
+# these layers treat every index of such a dimension alike. The other layers need the examples along the first dimension.
 RULES: dict[str, LayerRule] = {
     "torch.nn.modules.linear.Linear.forward": LayerRule(linear, anywhere=True, forward=run_linear),
     "transformers.pytorch_utils.Conv1D.forward": LayerRule(transposed_linear, anywhere=True),

@@ -114,7 +114,8 @@ class AdaptiveNorm:
         count = ranks.total(self.clip.centred_count(norms))
         noisy_count = count + float(normals(1, self.stream, self.count_noise)[0])
         noisy_count = ranks.broadcast(round_to_grid(noisy_count, grid_of(self.count_noise)))
-        # `centred_count` has subtracted half of the batch, so that 1/2 is added to get about the share of unclipped examples.
+        # `centred_count` subtracts half of the batch, which halves its sensitivity. With 1/2 added, this is about the share of unclipped
+        # examples.
         self.clip.update(0.5 + noisy_count / self.expected_batch)
 
 
