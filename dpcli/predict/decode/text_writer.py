@@ -135,6 +135,7 @@ class Writer:
         require_forgetful(self.model, public, public_context, self.place)
         base = public if self.clips_differences else np.zeros(len(public))
         distance = 0 if test is None else test.distance(public, parts)
+        # Scores are the base plus the sums' averages, divided by the temperature. Sums of 0 give those of the public context alone.
         return NextToken(self.clipping.scores(base, sums), self.clipping.scores(public, no_sums), distance)
 
 
