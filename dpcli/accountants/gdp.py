@@ -1,8 +1,8 @@
 """Gaussian differential privacy by the central limit theorem. Its number is for comparison with papers and is not a guarantee.
 
-Consumes mu of each Gaussian mechanism, its sensitivity divided by the noise, and the chi-squared divergence of any other one. The
-composition is treated as one Gaussian, as many steps that each lose little nearly are. Bounds: none. The number can be too small, so no
-check uses it. It is exact only if all steps are unsampled Gaussian noise. It needs delta > 0.
+Consumes mu of each Gaussian mechanism, its sensitivity divided by the noise, and the chi-squared divergence of any other one. A
+composition of many steps that each lose little is nearly one Gaussian, and every composition is treated as one. Bounds: none. The number
+can be too small, so no check uses it. It is exact only if all steps are unsampled Gaussian noise. It needs delta > 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def mu_of(mechanism: Mechanism) -> float:
 
     Raises NotRepresentable if the mechanism has neither mu nor a Renyi curve.
     """
-    if mechanism == Free():
+    if mechanism == Free():  # a release that does not depend on the data
         return 0.0
     try:
         return mechanism.gdp()
@@ -40,7 +40,8 @@ def mu_of(mechanism: Mechanism) -> float:
 class GdpProfile(PrivacyProfile):
     """The privacy profile of one Gaussian with mu = sqrt(sum of count mu_i^2).
 
-    It is exact if all mechanisms are unsampled Gaussians. Otherwise it is an approximation, whose epsilon can be TOO SMALL.
+    It is exact if all mechanisms are unsampled Gaussians. Otherwise it is an approximation, whose epsilon can be TOO SMALL. Of the bounds
+    on the Gaussian's own numbers, which differ by rounding only, the upper ones ([1]) are used.
     """
 
     steps: Steps
@@ -73,6 +74,6 @@ ACCOUNTANT = Accountant(
     source="Dong, Roth, Su 2022, arXiv:1905.02383; Bu, Dong, Long, Su 2020, arXiv:1911.11607 (sampled Gaussians)",
     compose=GdpProfile,
     sound=False,
-    finite=True,
+    finite=True,  # chi^2 needs a loss that is never infinite; the base class sets stated deltas aside
     cells=lambda parts: 2e3 * parts,
 )

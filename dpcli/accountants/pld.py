@@ -6,6 +6,8 @@ neighbouring datasets really have these two laws. A finer grid gives a narrower 
 and time.
 """
 
+# K(t) = log E_P[e^{t L}] is the cumulant-generating function of a loss L, and that of a sum of losses is the sum of their K.
+#
 # For each direction, a survey of every loss, a rough table of it (numerics/grid/survey.py), gives the *tilt* t: masses are multiplied by
 # e^{t L}, which makes the losses L near epsilon the likely ones. Then a grid is planned, and the losses are composed on it
 # (numerics/grid/composed_losses.py). What the result shows decides the accuracy of the next grid. The *window* is the range of losses on
@@ -41,6 +43,12 @@ FIRST_SHARE = 0.25  # share of the points that a first grid may cost; later grid
 RARE = 2e-3  # share of the tolerance that may be lost by counting very rare losses as infinite
 LOG_NEGLIGIBLE = -24.0  # logarithm of the share of the tilted mass that a first grid may leave out
 COARSER = 64.0  # factor for the error of the next grid if the window of the last one did not cover all that matters
+# Factors for the error and for the logarithm of the negligible share of the next grid if the last one gave no finite upper bound.
+FINER, MORE_TAIL = 0.1, 2.0
+MOST_INFINITE = 3  # number of grids after which no finer one is made if none gave a finite upper bound
+LEAST_REFINEMENT, MOST_REFINEMENT = 0.5, 1e-6  # range of the factor for the error of the next grid in all other cases
+# Chernoff's bound is above delta. A grid for delta is made for a smaller delta: the bound divided by e^CHERNOFF_EXCESS, and at most e^-1.
+CHERNOFF_EXCESS, LARGEST_LOG_DELTA = 2.0, -1.0
 MAX_SURVEYS = 4096  # surveys that are cached
 LEAST_PART_CELLS = 1.5e4  # fewest cells (numerics/work.py) for one more part, which needs a survey of its loss and a transform
 LEAST_WIDTH = 1e-14  # least absolute width of an interval that a grid is made for
@@ -193,26 +201,34 @@ class _Side:
         return not self.last and self.upper > lower and (self.upper - lower > tolerance * upper or not upper < math.inf)
 
     def narrow(self, curve: GridCurve, ends: tuple[float, float], all_points: bool) -> None:
-        """Improve the bounds by those of a new curve. all_points: whether the curve could use all points that were left."""
+        """Improve the bounds by those of a new curve. all_points: whether the curve could use all points that were left.
+
+        A curve is `coarse` if its grid is coarser than `error` requires, because that would have cost too many
+        points. If all points that were left could be used, no finer grid is tried.
+        """
         self.lower = max(self.lower, ends[0])
         if ends[1] < self.upper or math.isnan(self.spacing):
             self.upper, self.spacing = max(ends[1], 0.0), curve.lattice.spacing
         self.last = curve.coarse and all_points
 
     def plan_next(self, curve: GridCurve, attempt: int, tolerance: float, point: Callable[[float], tuple[float, float]]) -> None:
-        """Set the accuracy of the next grid from what the last curve has shown. point: as in `PldProfile._refine`."""
+        """Set the accuracy of the next grid from what the last curve has shown. point: as in `PldProfile._refine`.
+
+        A curve is `covered` if the mass outside of its window is bounded. If not, the bounds say nothing, and a coarser grid has room for a
+        longer window.
+        """
         if not curve.covered:
             self.error *= COARSER
             self.last = attempt >= REFINEMENTS // 2
             return
         if not math.isfinite(self.upper):
-            self.error *= 0.1
-            self.log_negligible *= 2.0
-            self.last = self.last or attempt > 1
+            self.error *= FINER
+            self.log_negligible *= MORE_TAIL
+            self.last = self.last or attempt + 1 >= MOST_INFINITE
             return
         if self.upper > self.lower:
             width = (self.upper - self.lower) / self.upper
-            self.error *= max(min(AIM * tolerance / width, 0.5), 1e-6)
+            self.error *= max(min(AIM * tolerance / width, LEAST_REFINEMENT), MOST_REFINEMENT)
         epsilon, log_delta = point(self.upper)
         log_scale = curve.lattice.log_scale - curve.lattice.tilt * epsilon  # of the tilted mass
         self.log_negligible = min(self.log_negligible, LOG_NEGLIGIBLE - max(log_scale - log_delta, 0.0))
@@ -257,8 +273,9 @@ def curve_at_epsilon(losses: Losses, epsilon: float, width: float, effort: Effor
     surveys = tuple((surveyed(loss), count) for loss, count in losses)
     for _ in range(2):  # losses are negligible relative to delta, so the second round uses the delta of the first
         tilt, log_delta = tilt_for(surveys, epsilon)
-        surveys = _surveys(losses, min(log_delta - 2.0, -1.0) + effort.log_rare)
-    return _curve(losses, surveys, tilt, min(log_delta - 2.0, -1.0), width * max(epsilon, SMALL_SHARE / tilt), effort)
+        log_target = min(log_delta - CHERNOFF_EXCESS, LARGEST_LOG_DELTA)
+        surveys = _surveys(losses, log_target + effort.log_rare)
+    return _curve(losses, surveys, tilt, log_target, width * max(epsilon, SMALL_SHARE / tilt), effort)
 
 
 def _surveys(losses: Losses, log_rare: float) -> Surveys:
@@ -283,6 +300,7 @@ def _curve(
     parts = [GridPart(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
     log_rare = log_delta + effort.log_rare - math.log(len(losses))
     with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
+        # Some losses are multiples of a common unit, such as those of discrete noise. The planner then chooses the spacing to suit it.
         unit = common_unit([GridPart(loss, surveyed(loss), count) for loss, count in losses])
         target = GridTarget(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
         plan = plan_grid(parts, target, max(error, LEAST_WIDTH), unit, effort.points)

@@ -1,16 +1,16 @@
 """The display of a result of the Python interface, such as `dpcli.account(...)`: its `repr`, and its page in a notebook.
 
 For a result that a command prints, a notebook shows the *document* of that command: its output in words and tables before a format renders
-it. This folder cannot import the modules that make documents, so they are looked up in the registry of plugins (registry.py). DISPLAYED has
-the function that makes a document from a result, by the name of the result's class; under "" that for all other results; and under
-"fragment" the function that turns a document into HTML.
+it. This folder cannot import the modules that make documents, so they are looked up in the registry of plugins (registry.py). DISPLAYED
+has three kinds of entries. Under the name of a result's class is the function that makes a document of its own for the result. Under "" is
+the function that makes a document of the `repr` of any other result. Under "fragment" is the function that turns a document into HTML.
 """
 
 from __future__ import annotations
 
 from dpcli.base.lazy import load
 
-LONGEST_LINE = 160  # largest number of characters of the line in a result's `repr`; arbitrary
+LONGEST_LINE = 160  # number of characters after which the line in a result's `repr` is cut and gets three dots; arbitrary
 
 
 class Displayed:
@@ -35,7 +35,7 @@ class Displayed:
         return f"{type(self).__name__}({line})"
 
     def _repr_html_(self) -> str:
-        """Return the page of the result, as HTML. Jupyter calls this method. A result without a page shows its `repr`."""
+        """Return the page of the result, as HTML. Jupyter calls this method. A result whose class has no entry shows its `repr`."""
         from dpcli.base.registry import DISPLAYED
 
         document_of = load(DISPLAYED.get(type(self).__name__, DISPLAYED[""]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
-# How numbers are shown. The three values are arbitrary: whatever they are, a printed bound is a bound, as it is rounded to the safe side.
+# How numbers are shown. The values are arbitrary: whatever they are, a bound is rounded to the safe side (`_rounded`).
 DECIMALS = 4  # decimal places of a printed bound
 SIGNIFICANT = 5  # significant digits of a bound that is below 1, or is printed in e-notation
 PLAIN_SIZES = range(-5, 15)  # decimal exponents of the numbers that are printed without e-notation
@@ -23,7 +23,8 @@ def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
         return "nan"
     if x == 0:
         return "0"
-    # The shortest decimal of a double is rounded, so that a stated 0.1 is not printed as 0.10001.
+    # The shortest decimal of a double is rounded, so that a stated 0.1 is not printed as 0.10001. This decimal may lie on the unsafe side
+    # of the double, by at most about half of the distance to the next double: the double 0.1 is 0.1 + 5.6e-18, and `up` gives 0.10000.
     exact = x if isinstance(x, Decimal) else Decimal(repr(x))
     size = exact.adjusted()
     if size not in PLAIN_SIZES:
@@ -44,7 +45,10 @@ def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
 
 
 def percent_used(share: float) -> str:
-    """Return a used share of a budget in percent, rounded up to a tenth, or to five significant digits below 1 %: 0.07 gives 7.0 %."""
+    """Return a used share of a budget in percent, rounded up to a tenth, or to five significant digits below 1 %: 0.07 gives 7.0 %.
+
+    The product with 100 is exact, so that the share of a stated cost is not rounded up to the next tenth, as 7.000000000000001 would be.
+    """
     return f"{up(Decimal(repr(share)) * 100, 1)} %"
 
 
@@ -90,7 +94,10 @@ def stated_percent(share: float) -> str:
 
 
 def percent_up(share: float) -> str:
-    """Return an upper bound on a share in percent, rounded up: 0.12345 gives 12.35 %."""
+    """Return an upper bound on a share in percent, rounded up: 0.12345 gives 12.35 %.
+
+    Unlike in `percent_used`, the product with 100 is rounded as a double, which may raise the last printed digit: 0.07 gives 7.01 %.
+    """
     return f"{up(100.0 * share, 2)} %"
 
 

@@ -32,15 +32,18 @@ DELTAS = (1e-6, 1e-2)  # deltas at which epsilon is compared; arbitrary
 # and more cells make it tighter.
 CELLS = 2000
 ROUNDING = 1e-8  # relative error allowed in a comparison of two views
-LARGEST_LOSS = 600.0  # e^loss is a finite float up to this loss; the limit is about 709
+# Relative and absolute error allowed of a delta from the tails. It is larger, as delta is a difference of two larger probabilities.
+DELTA_ROUNDING, LEAST_DELTA_ERROR = 1e-6, 1e-12
+LEAST_VIEW = 1e-3  # least value of a view in which a bug is planted: a tenth of less could be within the tolerances; arbitrary
+LEAST_LOSS, LARGEST_LOSS = 1e-6, 600.0  # range of `scale_of`; e^loss is a finite float up to about 709
 WORK = 3e6  # cells of work (dpcli/numerics/work.py) allowed for one law, which is skipped if it needs more; limits the time
 
 
 def scale_of(loss: PrivacyLoss) -> float:
-    """Return a number a with P(L > a) <= e^-40, by the Chernoff bound from the CGF. It is clipped to [1e-6, LARGEST_LOSS]."""
+    """Return a number a with P(L > a) <= e^-40, by the Chernoff bound from the CGF. It is clipped to [LEAST_LOSS, LARGEST_LOSS]."""
     with np.errstate(all="ignore"):
         reach = np.min((loss.cgf(Z) + 40.0) / Z)
-    return float(min(max(reach, 1e-6), LARGEST_LOSS))
+    return float(min(max(reach, LEAST_LOSS), LARGEST_LOSS))
 
 
 def from_tails(loss: PrivacyLoss, z: float) -> float:
@@ -83,7 +86,7 @@ def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
         for loss in mechanism.losses():
             tails = loss.tails(np.array([epsilon]))
             by_tails = math.exp(tails.p_above[0]) - math.exp(min(epsilon + tails.q_above[0], 700.0))  # 700: no overflow
-            if by_tails > delta * (1.0 + 1e-6) + 1e-12:
+            if by_tails > delta * (1.0 + DELTA_ROUNDING) + LEAST_DELTA_ERROR:
                 yield f"epsilon({delta}) = {epsilon}, where delta is {by_tails} by the tails"
 
 
@@ -97,7 +100,7 @@ def inverse_moment_covers_tails(mechanism: Mechanism) -> Iterator[str]:
 
 
 def rho_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
-    """K(z) <= rho z (z + 1), and the Renyi curve is at most rho times the order."""
+    """K(z) <= rho z (z + 1): the Renyi divergence of order z + 1, which is K(z) / z, is at most rho times its order."""
     rho = mechanism.zcdp()
     for loss in mechanism.losses():
         values = loss.cgf(Z)
@@ -105,7 +108,7 @@ def rho_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
             yield f"rho = {rho}, and K = {values} at {Z}"
 
 
-def rdp_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
+def rdp_covers_tails(mechanism: Mechanism) -> Iterator[str]:
     """The Renyi curve is no less than its lower bound from an integral over the tails."""
     curve = mechanism.rdp(Z + 1.0)
     for loss in mechanism.losses():
@@ -124,7 +127,7 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
 
 LAWS_WITHOUT_TAILS = (rho_covers_cgf, mu_is_epsilon)
 # Laws that do not apply to a composition of parts, as the tails of its pair are upper bounds from a grid, and not exact.
-LAWS_WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf, inverse_moment_covers_tails)
+LAWS_WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_tails, inverse_moment_covers_tails)
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:
@@ -202,5 +205,5 @@ VIEWS: dict[str, Callable[[Mechanism], float]] = {
 def has_view(mechanism: Mechanism, view: str) -> bool:
     """Return whether a view has a finite value that is large enough to be distinguished from a tenth of it."""
     with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
-        return 1e-3 < VIEWS[view](mechanism) < math.inf
+        return LEAST_VIEW < VIEWS[view](mechanism) < math.inf
     return False

@@ -92,7 +92,10 @@ class PolicyRule(Caps):
         yield from level_problems(self)
 
     def applies(self, path: str, pipeline: Pipeline, policy: str) -> bool:
-        """Return whether all selectors of the rule match the file under one of its names. `policy` is the path of the policy file."""
+        """Return whether all selectors of the rule match the file under one of its names. `policy` is the path of the policy file.
+
+        A file that is reached through links has several names. One match is enough, so that a link cannot take a file out of a rule.
+        """
         return any(self.applies_to(name, path, pipeline) for name in names_of(path, policy))
 
     def applies_to(self, name: str, path: str, pipeline: Pipeline) -> bool:
@@ -113,6 +116,8 @@ class PolicyWaiver(Waiver):
 
     def covers(self, path: str, policy: str) -> bool:
         """Return whether the waiver is valid for the file at `path`: its pattern must match every name of the file.
+
+        Otherwise a link with a matching name would bring a file under the waiver.
 
         Args:
             policy: The path of the policy file.
@@ -179,6 +184,8 @@ class Policy(Caps):
         for name in names:
             rules = [rule for rule in self.rule if rule.applies_to(name, path, pipeline)]
             caps_by_name.append(with_defaults(tightest(rules), self))
+        # A change of the statement is allowed only if it is allowed under every name. Here None, as well as False, allows nothing, while
+        # `tightest` passes over None and would return the True of another name.
         allowed = all(caps.allow_statement_change for caps in caps_by_name)
         return replace(tightest(caps_by_name), allow_statement_change=allowed)
 

@@ -1,11 +1,18 @@
 """The pipelines of a repository and its submodules, and the pipelines that a change touches.
 
-The gate judges a *change*: everything that the work tree has added, changed or removed since its last common commits with a git revision.
+A *pipeline* is a TOML file that states mechanisms and what they protect. The gate *judges* pipelines: it checks each against caps and, with
+a git revision, what a *change* did to it. The change is everything that the work tree has added, changed or removed since its last common
+commits with the revision; a submodule is compared with the commit to which the revision links. The repository *under review* is the one
+around the working directory, or that of a judged file outside of it.
+
 judge.py asks here which files the gate must judge if none are named, coverage.py which ones nobody named, and totals.py which ones belong
-to a sum over a dataset. A submodule is compared with the commit to which the revision links. A pipeline that nobody judges would pass: so a
-.toml file that is not valid TOML is listed if it looks like a pipeline or was one, and a tracked file with another ending if it is one. The
-same holds for a Git LFS pointer, which stands for a content outside of git. Names of datasets are compared by their *skeletons*, which are
-equal if the names look alike, so that a confusable letter hides no file.
+to a sum over a dataset. No pipeline may pass because nobody judged it. So three more kinds of files are listed:
+
+* a .toml file that is not valid TOML, if it looks like a pipeline or was one at the revision;
+* a .toml file that is a Git LFS pointer, which stands for a content outside of git;
+* a tracked file with another ending, if it is a pipeline.
+
+Names of datasets are compared by their *skeletons*, which are equal if the names look alike, so that a confusable letter hides no file.
 """
 
 from __future__ import annotations
@@ -38,7 +45,7 @@ class TouchedFile(NamedTuple):
 
     Attributes:
         folder: Root of the repository.
-        tree: Commit of the repository at the revision; None if it did not exist at the revision.
+        tree: Commit of the repository at the revision, whose tree of files is compared; None if it did not exist at the revision.
         name: Path of the file in the repository.
     """
 
@@ -66,7 +73,11 @@ class OtherFile:
 
 
 def tops_of(paths: Sequence[str]) -> list[str]:
-    """Return the roots of the repositories under review, and of the repositories inside them that contain one of the files."""
+    """Return the roots of the repositories under review, and of the repositories inside them that contain one of the files.
+
+    Of git/command.py, `top_of` returns the root of one folder's work tree, and `review_of` the two roots of one file: that of the
+    repository under review, and that of a repository inside it which contains the file. Files outside of every repository are passed over.
+    """
     tops: dict[str, None] = {}
     current = work_tree(os.path.realpath(os.getcwd()))
     for path in paths:
@@ -93,7 +104,7 @@ def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
     for top in tops_of(paths):
         yield from (os.path.relpath(place) for place in submodule_folders(top) if not _is_checked_out(place))
         for line in list_entries(top, "ls-files", "-z", "-t"):  # "S" marks a file that a sparse checkout leaves out
-            place = os.path.join(top, os.fsdecode(line[2:]))
+            place = os.path.join(top, os.fsdecode(line[2:]))  # a line has a letter, a space and the path
             if line.startswith(b"S ") and toml_name(place) and not os.path.lexists(place):
                 yield os.path.relpath(place)
 

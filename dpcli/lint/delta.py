@@ -34,7 +34,8 @@ def judged_deltas(deltas: Mapping[str, float | None], dataset_size: int | None, 
 
     Args:
         deltas: The deltas by their names in messages; None for a delta that is not given.
-        dataset_size: Number of records; None if it is unknown. For several files it is the largest number, which needs the smallest delta.
+        dataset_size: Number of records; None if it is unknown. For several files it is the largest of their numbers, whose limit on delta
+            is the smallest, so that it implies the limits of the others.
     """
     if dataset_size is None:
         unchecked = [name for name, delta in deltas.items() if delta is not None and delta > 0][:1]
@@ -126,7 +127,11 @@ def _unreachable_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _costs_nothing(entry: Entry, dataset_size: int | None) -> bool:
-    """Return whether an entry costs nothing because it never samples a record, or because its stated cost is 0."""
+    """Return whether an entry costs nothing because it never samples a record, or because its stated cost is 0.
+
+    A stated cost is read by the names of the keys "rho" and "values", the Renyi divergences (mechanisms/stated/renyi.py). A type without
+    such a key states no cost of this kind.
+    """
     is_never_sampled = entry.sampling is not None and entry.sampling.exact_rate(dataset_size) == 0
     has_no_rho = getattr(entry.spec, "rho", None) == 0
     has_no_renyi_divergence = set(getattr(entry.spec, "values", ())) == {0.0}

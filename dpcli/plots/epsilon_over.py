@@ -3,7 +3,8 @@
 `Varied` says which number varies and how to make the pipeline at each value; epsilons.py computes the curves, one for each group of
 accountants. Each point of a line is an upper bound, unless an approximation was named; error bars show certified intervals, between an
 upper and a certified lower bound, where they are wide enough to be seen. The marker shows the *headline*, the smallest bound on epsilon of
-the file itself. It is left out if the drawn lines do not go through it, as the pipeline with its stated value then differs from the file.
+the file itself. It is left out if the drawn lines do not go through it, which would read as a contradiction: the pipeline with its stated
+value then differs from the file.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Varied:
     values: values at which epsilon is drawn, in increasing order, with `stated` among them.
     pipeline_at: function that returns the pipeline with another value.
     scale: scale of both axes.
+    notes: lines of text under the chart, before those about the accuracy.
     """
 
     words: str
@@ -92,7 +94,7 @@ def chart(kind: str, title: str, label: str, question: Question, varied: Varied)
 
 
 def _error_bars(curve: EpsilonCurve) -> Iterator[Span]:
-    """Yield the interval of certified bounds at every PROBE-th of the values where it is wide."""
+    """Yield the interval of certified bounds at every PROBE-th of the values where it is wide. PROBE is used as a distance of bars here."""
     wide = [
         (value, epsilon.lower, epsilon.upper)
         for value, epsilon in curve.epsilons
@@ -120,6 +122,7 @@ def _file_marker(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], var
     drawn = min(at_stated, default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
+    # `few` prints a stated number with few digits, without rounding to a safe side, as it is no bound.
     return (Marker(f"this file: {varied.name} {few(stated)}, {epsilon_at_most(account)}", stated, account.upper),)
 
 

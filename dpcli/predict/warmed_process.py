@@ -1,9 +1,12 @@
 """The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
 shard_processes.py is the *client*: it starts `main` as a program of its own, and says there why shards have separate processes. The client
-sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. Each
-process has its own session (a set of processes, in the sense of POSIX) and temporary folder. When the process or its client has ended,
-another process, its *keeper*, ends everything that was started in the session, and removes the folder.
+sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. Each of
+these processes, and the warmed process too, has a temporary folder and a *keeper*. The keeper is the parent of the process. When the
+process or its client has ended, the keeper ends the group of the process, with all that was started in it, and removes the folder.
+
+A *session* and a *group* are sets of processes in the sense of POSIX; what a process starts belongs to both of its sets, unless it leaves
+them. `setsid` starts a new session with one group, whose number is that of the process. Signals are sent to groups.
 """
 
 from __future__ import annotations
@@ -144,7 +147,7 @@ def _prepare(connection: Connection, temporary: str) -> None:
 def _keep(descriptor: int, temporary: str, work: Callable[[], None]) -> NoReturn:
     """Do the work in a process with its own session and folder. Both are removed when the process ends or the connection is closed.
 
-    This process becomes the keeper. `descriptor` is that of the connection to the client.
+    The calling process becomes the keeper, in a session of its own. `descriptor` is that of the connection to the client.
     """
     os.setsid()  # Signals of the terminal and of the parent's group do not reach this process.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -186,7 +189,7 @@ def _end_group(group: int, folder: str) -> NoReturn:
         for _ in range(GRACE_CHECKS):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(group, os.WNOHANG)
-            os.killpg(group, 0)
+            os.killpg(group, 0)  # sends no signal; it raises ProcessLookupError, which ends the wait, once the group is empty
             time.sleep(CHECK_SECONDS)
         os.killpg(group, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)

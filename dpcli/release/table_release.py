@@ -43,7 +43,7 @@ class ReleasedAnswers(Displayed):
 
     outcome: ReleaseOutcome = field(repr=False)
 
-    __repr__ = Displayed.__repr__
+    __repr__ = Displayed.__repr__  # otherwise `dataclass` would define another one
 
     def _line(self) -> str:
         fresh = "" if self.fresh else ", stored by an earlier call"
@@ -139,7 +139,7 @@ class PlannedRelease(Displayed):
 
     plan: ReleasePlan = field(repr=False)
 
-    __repr__ = Displayed.__repr__
+    __repr__ = Displayed.__repr__  # as in `ReleasedAnswers`
 
     def _line(self) -> str:
         return f"{_cost(self.plan)}, {len(self.plan.queries):,} queries, pipeline: {self.plan.path!r}"
@@ -227,6 +227,7 @@ def release(
     given = given_table(table)
     blocks, name = texts_of("window", window), None if key is None else text_of("key", key)
     plan = _plan(pipeline, None if out is None else path_or_url("out", out))
+    # The given table takes the place of the data that the file names. These are not read, and are no part of the fingerprint.
     plan = replace(plan, source=replace(plan.source, path=None, url=None, table=None, engine=None), given=given)
     from dpcli.release.release_run import release as run
     from dpcli.sessions.window import over_window

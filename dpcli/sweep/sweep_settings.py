@@ -3,8 +3,8 @@
 A *setting* is a list of changes to values of the file; setting.py reads the settings in `grid` or `setting`, and sweep_plan.py calibrates
 the noise of each to each epsilon. `tuning` is required: the best of many runs depends on the private data, so that its epsilon is more than
 that of one run. With "public", every result says so; "repeat-and-select" charges for the search (private_search.py). A *premise* is a
-condition of the guarantee, with who sees to it and the test that breaks it on purpose. The annotations of the keys are explained in
-base/fields.py.
+sentence on which the guarantee rests, with the commands that ensure it and a test that violates it on purpose (base/premise.py). The
+annotations of the keys are explained in base/fields.py.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class Sweep:
     output: Annotated[str | None, Key("folder of the runs; absent: runs/NAME-sweep")] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the keys that are missing, invalid, or contradict each other."""
+        """Yield the keys that are missing, invalid, or contradict each other.
+
+        A `Problem` has the path of the key in this table, and the words after "expected" and after "found" in the message.
+        """
         if self.tuning is None:
             yield ("tuning",), TUNING, "nothing"
         if not self.epsilon or len(set(self.epsilon)) < len(self.epsilon):
@@ -108,5 +111,5 @@ def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
         findings = Findings()
         findings.add("DP005", ("sweep",), "a [sweep] table with the settings to try and the accounting of the choice", "none")
         refuse(findings, tables, text, path)
-    assert isinstance(sweep, Sweep)
+    assert isinstance(sweep, Sweep)  # otherwise `refuse` has raised, as there is a finding
     return sweep, tables, text

@@ -79,7 +79,7 @@ def _priced(
         copied["mechanism"][0]["sampling"]["scheme"] = scheme
     try:
         pipeline = pipeline_of_flags(copied)
-        if accountants:
+        if accountants:  # `account` asks the named ones; without names, `headline` gives the same number with less work
             result = account(pipeline, accountants, delta, epsilon, group_size)
         else:
             result = headline(pipeline, delta, epsilon, group_size)
@@ -91,7 +91,7 @@ def _priced(
 
 
 def with_alternatives(document: Document, others: Sequence[Alternative], decimals: int) -> Document:
-    """Return the document with a table of the alternatives after the table of accountants."""
+    """Return the document with a table of the alternatives after the table of accountants. In JSON they are the list "beside"."""
     if not others:
         return document
     notes: dict[str, int] = {}

@@ -9,7 +9,9 @@ import click
 
 from dpcli.cli.options import emit, output_options
 
-CORE_PACKAGES = ("click", "numpy", "scipy", "rich")  # required packages, except for tomli, which only reads files
+# The required packages whose versions a report states. tomli is left out, as it only reads files, and file/toml/syntax.py rewords its
+# messages, whose spelling depends on the version.
+CORE_PACKAGES = ("click", "numpy", "scipy", "rich")
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # name of the package that installs a module, if the names differ
 
 

@@ -1,7 +1,8 @@
 """github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request.
 
 GitHub reads the commands in the log of a job. A *finding* is an error or warning about a place in a file. Its texts come from files, and
-must not be able to end their line and begin another command (`_data`), nor end their property (`_property`).
+must not be able to end their line and begin another command (`_data`), nor end their property (`_property`). This rests on `visible`, which
+writes each line break as a printable escape, such as \\n.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def _titled(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    return visible(text).replace("%", "%25")  # a line break would end the command and start another one
+    """Return a text escaped for a command: on one line, and with % escaped, with which GitHub's own escapes begin."""
+    # `visible` must come first and leave no line break: it would end the command, and the text after it could begin another one.
+    return visible(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:

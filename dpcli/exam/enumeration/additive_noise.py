@@ -26,11 +26,12 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
     """Yield sums of records.
 
     Args:
-        form: "contribution" if one record contributes at most `size`; "bare" if one change under the adjacency moves the sum by at most
-            `size`.
+        form: "contribution" if one record contributes at most `size`, so that a replacement may move the sum by twice as much; "bare" if
+            one change under the adjacency moves the sum by at most `size`, a replacement too.
         unit: Whether all records of a unit change together. The sum then depends only on whether any of them is present.
     """
     replaces = adjacency == "replace-one"
+    # A changing record contributes `size`, and its replacement `low`: as far away as the form allows.
     low = -size if replaces and form == "contribution" else 0.0
     unchanged_values = (0.0, size) if replaces and form == "bare" else (-size, 0.0, size)
     for unchanged in unchanged_values:
@@ -42,7 +43,7 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
             return math.fsum(value[r] for r in records)
 
         yield moved
-        if unit:
+        if unit:  # of the records that do not change, only the first value has been used: it is at most 0, and has no effect
             return
 
 
@@ -150,13 +151,16 @@ def responses(epsilon: float, categories: int, zero: int | None, unchanged: int)
 
 
 def shuffled_responses(epsilon: float, categories: int, users: int, unchanged: int) -> Release:
-    """Return the histogram of the randomised responses of the records of the sample and of `users` - 1 other users, who do not change."""
+    """Return the histogram of the randomised responses of the records of the sample and of `users` - 1 other users, who do not change.
+
+    A blanked record has category 1, like one that replaces the changing record, which has category 0.
+    """
 
     def release(records: Records) -> Array:
         law = np.zeros((len(records) + users,) * categories)  # the probability of each histogram
         law[(0,) * categories] = 1.0
         for record in (*records, *(OTHER,) * (users - 1)):
-            answer = responses(epsilon, categories, 1, unchanged)((record,))
+            answer = responses(epsilon, categories, zero=1, unchanged=unchanged)((record,))
             law = sum((chance * np.roll(law, 1, axis=c) for c, chance in enumerate(answer.tolist())), np.zeros_like(law))
         return np.asarray(law.ravel())
 

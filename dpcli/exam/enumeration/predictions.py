@@ -4,7 +4,11 @@ references.py uses these functions; nothing here uses dpcli's own mechanisms. A 
 (drawing_records.py), to the probability of each outcome. *Teachers* are models, each trained on a part of the data, that vote for a label
 (PATE). A *shard* is a part of the data with a model of its own, and the *public* prediction comes from a model that uses no private data.
 Each function yields several releases, since the worst votes, models or logits of the data that do not change are not known beforehand. The
-teacher or the model of a changing unit says one thing if records of the unit are present, and another if not.
+teacher or the model of a changing unit says one thing if records of the unit are present, and another if not. A `Situation` says how many
+units may change, how many records a unit has, and how a change is made (the adjacency).
+
+The *radius* limits a model of an ensemble: the probability of each token is from e^-radius to e^radius times the public one. The *distance*
+of the private predictions from the public one is half of the sum of the absolute differences of the tokens' probabilities, from 0 to 1.
 """
 
 from __future__ import annotations
@@ -81,7 +85,9 @@ def _session_law(outcomes: tuple[float, ...], queries: int, answers: int) -> Ite
 def ensembles(shards: int, rate: float, radius: float, change: str, situation: Situation) -> Iterator[Release]:
     """Yield releases of a token from the average of a random subset of models.
 
-    The models are corners and interior points of the set that the radius allows.
+    The models are the public one, two of those that the radius allows at the farthest, and one in between. At each of the two, all
+    probabilities are e^radius or e^-radius times the public ones; `rare` is chosen so that they then add up to 1. They favour different
+    tokens, so that a replaced shard may move from one to the other. Further models could only raise the enumerated delta of the worst one.
 
     Args:
         change: "replace-shard" or "remove-shard"; the effect of one change of the data.
@@ -128,10 +134,11 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
 
 
 def compared(clip: float, batch: int, temperature: float, threshold: float, scale: float) -> Iterator[Release]:
-    """Yield releases of at most two tokens. A release ends with the first private token. A public token reveals nothing.
+    """Yield releases of at most two tokens, each private if its distance, with noise, exceeds a noisy threshold, and public otherwise.
 
-    Every record moves the distance of each token by half of its share, up or down. The law is an integral over the exponential noise of
-    the threshold.
+    A release ends with the first private token. A public token reveals nothing. A record has the share 1 / `batch` of a prediction, and one
+    change moves the distance of each token by at most half of that, up or down. The law is an integral over the exponential noise of the
+    threshold.
     """
     noise = stats.expon(scale=scale)
     for token, base, move in itertools.product(

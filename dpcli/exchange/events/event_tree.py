@@ -1,8 +1,8 @@
 """A DpEvent of dp-accounting as a tree: the name of its class, and its fields by name, without the classes of dp_accounting.
 
 An event is dp-accounting's description of a mechanism or a composition. It arrives as an object, a named tuple, or JSON in several forms;
-`tree_of` makes one form of them. A class is known by its name, by the module (HOME) where a form states it, and by exactly the fields in
-EVENTS: a field that this version does not know could change the meaning, and refuses the event.
+`tree_of` makes one form of them. An event is accepted if EVENTS has its class by this name, with these fields and no others: a field that
+this version does not know could change the meaning. Where a form states the module of the class, it must be HOME.
 """
 
 from __future__ import annotations

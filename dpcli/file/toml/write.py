@@ -23,6 +23,7 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 
 # Patterns of a pair `key = value` whose value can be replaced.
 DOTTED_KEY = rf"{KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*"
+# A table within a table, as the value of a key whose number is to be calculated with a weight.
 WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }
 SCALAR = r"[^\s,\]}#\[{]+"
 VALUE = re.compile(rf"{DOTTED_KEY}[ \t]*=[ \t]*(?P<value>{STRING}|{WEIGHTED}|{SCALAR})", re.DOTALL)
@@ -40,6 +41,7 @@ def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: in
         yield f"{line:<{column}}  # {comment}" if comment else line
 
 
+# Types are compared exactly in this file, as bool is a subclass of int, and datetime one of date.
 def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
     plain = {key: value for key, value in tables.items() if type(value) is not dict and not _is_array(value)}
     yield from _pairs(plain)
@@ -150,6 +152,7 @@ def _change(tables: Any, path: Path, value: Any) -> bool:
 
 
 def _absent(path: Path) -> InputError:
+    """Return the error of `edited`. Users see it with --write of `dpcli calibrate`; `dpcli lint --fix` drops the edit."""
     return InputError(
         f"--write: expected {key_text(path)} in the file, where the answer would go; found no value that can be replaced"
     )

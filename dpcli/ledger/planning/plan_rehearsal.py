@@ -2,8 +2,9 @@
 
 `dpcli budget plan` calls `plan_of`. A *schedule* is a file with planned runs and their days (schedule.py). The *state* of a ledger is what
 its entries add up to (dpcli/ledger/state.py). A *window* is the list of *blocks* that a run reads, such as days, each with a cap of its
-own; it may be *trailing*, such as "last 7 days", and then differs from day to day. A *policy* orders the runs in another way than by their
-days (policies.py).
+own; it may be *trailing*, such as "last 7 days", and then differs from day to day. The *family* of a dataset (`BlockFamily`) says how it is
+divided into blocks. A *retired* block cannot be charged any more. A *policy* orders the runs in another way than by their days
+(policies.py); under "unlock", each run that reads a block makes one of N equal shares of what is left of it usable.
 
 The rehearsal applies the rules of the ledger. Each run is requested as `dpcli budget spend` requests it, and each granted entry is applied
 to the copy as a reader of the chain applies it. A denied run costs nothing, and the runs after it are still requested.
@@ -219,6 +220,7 @@ def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
     try:
         return PricedRun(run, pipeline, cost, delta, reads_of(ledger, run, pipeline))
     except InputError as error:
+        # Functions of the ledger say "--window: ..." in their messages, as in other commands. Here the window is a key of the schedule.
         raise InputError(f"{run.file}: {str(error).removeprefix('--')}") from None
 
 
@@ -228,7 +230,7 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
     Raises InputError if the window is not valid in this ledger, or contradicts the window of the file.
     """
     stated = (run.window,) if isinstance(run.window, str) else run.window or ()
-    family = ledger.state().open_terms().family
+    family = ledger.state().open_terms().family  # of the ledger's terms; None if the dataset has no blocks
     trailing = trailing_of(stated[0], family.kind) if family is not None and len(stated) == 1 else None
     if trailing is None:
         return ledger.stated_window(pipeline, stated)
@@ -282,7 +284,7 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     family = state.open_terms().family
     assert family is not None  # only a dataset with blocks has trailing windows
     blocks = run.reads.blocks(family.kind, day)
-    return tuple(sorted(blocks)) if len(blocks) <= MOST_IN_WINDOW else family.window(blocks)  # which raises the error
+    return tuple(sorted(blocks)) if len(blocks) <= MOST_IN_WINDOW else family.window(blocks)  # raises the InputError
 
 
 def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
@@ -292,7 +294,7 @@ def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) 
     except Denied:
         return denial_reason(state, charge, names_blocks=names_blocks)
     assert content is not None  # no earlier run has this key
-    state.apply(seal(content, state.dataset, state.head))
+    state.apply(seal(content, state.dataset, state.head))  # `seal` makes the content an entry that follows the last one of the copy
     return ""
 
 

@@ -111,6 +111,7 @@ class SqliteTail:
         by_hand = "the ledger is damaged, or was changed by hand"
         if end > seq and all(row.seq != end for row in rows):
             raise LedgerError(f'dataset "{self.dataset}": its entries end before entry {end}, which was written: {by_hand}')
+        # A dataset that was created between the first read of `end` and that of the rows has rows, and was not in `head` before.
         if rows and not end and not self._end():
             raise LedgerError(f'dataset "{self.dataset}": it has entries, but the number of its last entry is missing: {by_hand}')
         return rows
@@ -152,8 +153,8 @@ class SqliteStore:
         trusted: Whether this process has just created the file, so that no check is needed.
     """
 
-    hides = False
-    scopes_keys = False
+    hides = False  # a file has no logins from which datasets could be hidden
+    scopes_keys = False  # nor logins that could have keys of their own
 
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
         require_posix(f"{path}: a ledger in a file")
@@ -237,6 +238,7 @@ class SqliteStore:
 
     @property
     def outdated(self) -> str:
+        """Always "": the definitions of a file are never reported as those of an earlier version."""
         return ""
 
     def now(self) -> str:
@@ -357,7 +359,11 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
 
 
 def _try_link(draft: str) -> None:
-    """Check that the file system supports hard links, before a move closes the dataset at its origin. Raises LedgerError if not."""
+    """Check that the file system supports hard links. Raises LedgerError if not.
+
+    `create` calls this before `fill`. A move to a new file (copying.py) closes the dataset at its origin within `fill`. If the link to the
+    final name failed afterwards, nobody could charge the dataset until the move is repeated.
+    """
     other = f"{draft[: -len('.new')]}.link"
     try:
         os.link(draft, other)

@@ -48,7 +48,8 @@ def finding(d: Diagnostic) -> Finding:
 def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], sets_exit_code: bool = True) -> Document:
     """Return the document with the diagnostics added to its data, notes and findings.
 
-    An error makes the verdict "fail", unless it is "unknown". If `sets_exit_code` is true, an error also changes exit code 0 to 1.
+    If a diagnostic is an error, the verdict of the document becomes "fail"; the verdict "unknown" stays. If `sets_exit_code` is true, an
+    error also changes exit code 0 to 1. `dpcli diff` passes False unless its option --exit-code is given.
     """
     if not diagnostics:
         return document

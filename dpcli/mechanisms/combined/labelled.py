@@ -3,14 +3,16 @@
 The *label* is the random choice. Revealing it can only help an attacker, so the bounds also hold for a hidden choice, and are not claimed
 to be attained. Truncated Poisson samples (sampling/truncated.py) are an example: the label says whether the sample was cut.
 
-`LeastOf` is for one release with several proofs: every member dominates it, and each accountant may use the member that suits it best. A
-member that dominates the release only sometimes must not be listed. A noisy maximum (choice/noisy_max.py), for example, has a pair of
-distributions that dominates, and a pure epsilon.
+`LeastOf` is for one release with several proofs: every member dominates it, and each accountant may use the member that suits it best. For
+example, a noisy maximum (choice/noisy_max.py) has two bounds that always hold, a pair of distributions and a pure epsilon. A member that
+dominates the release only for some data must not be listed.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q;
-`tilted` returns the loss under P times e^{t L}, normalised.
+`tilted` returns the loss under P times e^{t L}, normalised. Of a tilted loss (numerics/contour/tilted.py): `cumulant` is K(t), and `sharp`
+whether `cgf` exceeds it by rounding alone; `centred` returns the log characteristic function of the loss less its mean, and `decay` a bound
+on its modulus from each frequency on.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 HALVINGS = 40  # steps of a bisection, whose every step gives an upper bound, so that more steps affect accuracy alone
 WORK = 50.0 * HALVINGS  # units of work (numerics/work.py) of a bisection, each step of which asks two mechanisms for an epsilon
-# Exponent from which on a mean of powers of e is not computed from e^x - 1, which keeps the digits of a mean near 1.
+# Largest exponent x of a mean of powers e^x that is computed as 1 plus the mean of e^x - 1. This form keeps the digits of a mean near 1.
+# With larger exponents, for which e^x could overflow, logarithms are added instead.
 LARGE_TERM = 30.0
 
 
@@ -133,7 +136,7 @@ class LeastOf(Mechanism):
         return self.mechanisms[0].losses()
 
     def rdp(self, orders: Array) -> Array:
-        """Return the smallest divergences. Raises NotRepresentable if a mechanism has none."""
+        """Return the smallest divergences. Raises NotRepresentable if a mechanism has none; to skip it would be sound too."""
         return np.asarray(np.minimum.reduce([mechanism.rdp(orders) for mechanism in self.mechanisms]))
 
 

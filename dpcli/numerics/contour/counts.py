@@ -5,6 +5,17 @@ K(z) = log E_P[e^{z L}] for the sum L of their losses log dP/dQ, is n times the 
 characteristic function of one step is evaluated once, on a line Re z = t that suits the middle of the block. Each question multiplies it by
 its own n, and gets the certificate of `Contour` (integral.py) at its own epsilon. If the line does not suit a question, its interval is
 wide. The caller must then compute that question separately.
+
+integral.py has the formulas and proofs. In short: delta(eps) is 1/(2 pi) times the integral of e^{K(z) - z eps} / (z (z+1)) over the line.
+It is computed as a sum over multiples y of a step h, and the certificate is this sum, relative to e^{K(t) - t eps}, with bounds on all of
+its errors:
+
+* aliases: the sum has terms e^{-2 pi m t / h} delta(eps - 2 pi m / h) too, for m != 0. They are positive, so they affect the lower bound
+  alone. Those with m > 0 add up to at most 1 / (e^{2 pi t / h} - 1), and Chernoff's bound at tilts s > t limits those with m < 0;
+* the tail, beyond the last frequency: `Tilted.decay` bounds the modulus of the characteristic function there;
+* rounding of the moduli, and of the exponent K(t) - t eps;
+* K(t), which is an upper bound: by how much it may be too large lowers the lower bound alone;
+* a loss without its far upper tail ("capped"): the probability of this tail is added to the upper bound.
 """
 
 from __future__ import annotations
@@ -31,6 +42,24 @@ ROUNDS = 40  # most steps of Newton's method, and most doublings of a margin
 NODES, LONGEST = 256, 6000  # number of frequencies that any block may have, and the most of a block with few questions
 ENTRIES = 4e5  # most entries of a block's table, frequencies times questions, beyond NODES frequencies
 ENTRIES_AT_A_TIME = 1 << 18  # entries of a table that are in memory at a time
+NEAREST_TILT, FARTHEST_TILT, TILTS = 1.02, 4.0, 8  # tilts s of Chernoff's bound on the aliases, relative to t, and their number
+ALIAS_MARGIN = 2.0  # the step is so small that the aliases with m > 0 are about e^-ALIAS_MARGIN times their allowed share of delta
+END_RATIO, ENDS = 1.3, 60  # ratio of successive frequencies that are tried as the last one, and their number plus 1
+LONGEST_MOVE = 2.0  # longest step of Newton's method, in units of 1 / t
+CONVERGED = 1e-13  # relative length of a step of Newton's method that is the last one
+FIRST_MARGIN, LEAST_MARGIN = 1.01, 1e-15  # first margin of an end: relative to the error of log delta, plus relative to epsilon
+WORK = 20.0  # units of work (numerics/work.py) of an entry of a table
+# Soundness: allowances for rounding, with the values of integral.py. Smaller ones could make a bound false.
+OWN_ROUNDING = 1e-14  # of the exponents t L of a loss's own K(t), relative to (1 + t) times its mean and deviation
+CUMULANT_SLACKS = 2.5  # multiple of SLACK, relative to K(t), by which a bound on K(t) is taken to be too large
+DECAY_ROUNDING = 1e-13  # of a bound on the log characteristic function, for each step
+# Of the modulus of n steps, relative: a constant, a part times sqrt(n), and a part times n.
+MODULUS_ROUNDING, MODULUS_ROUNDING_SQRT, MODULUS_ROUNDING_STEP = 2e-14, 3e-15, 1e-22
+EXPONENT_ROUNDING = 1e-15  # of K(t) - t epsilon, relative to its terms
+# Floating point.
+SMALLEST = 1e-320  # in place of 0 or a negative number, whose logarithm is not used; hardly any positive number is smaller
+LEAST_EXPONENT = 1e-300  # in place of 0 or a negative number in a quotient, for which any step would do
+LEAST_GAP = 1e-9  # the lower bound is -inf if the logarithm of the aliases is not smaller by this; any positive value is sound
 
 
 def epsilons_between(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
@@ -70,7 +99,10 @@ def _block_bounds(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, 
 
 
 def _block(loss: Loss, counts: Array, log_deltas: Array, log_lost: float) -> tuple[Array, Array] | None:
-    """Return the intervals of one block from one line, or None if there is no line. log_lost: as for `build`."""
+    """Return the intervals of one block from one line, or None if there is no line.
+
+    log_lost: logarithm of an upper bound on the probability of the tails that the losses lack; -inf if they lack none.
+    """
     t = tilt_for(((loss, int(np.median(counts))),), float(np.median(log_deltas)))
     line = _line(loss, t, counts, log_deltas, log_lost)
     if line is None:
@@ -82,7 +114,7 @@ def _block(loss: Loss, counts: Array, log_deltas: Array, log_lost: float) -> tup
 
 def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: float) -> CountLine | None:
     """Return a line with nodes that suffice for every question of the block, or None if the integrands do not decay soon enough."""
-    far = t * np.geomspace(1.02, 4.0, 8)
+    far = t * np.geomspace(NEAREST_TILT, FARTHEST_TILT, TILTS)
     cumulants = loss.cgf(np.append(t, far))
     tilted = loss.tilted(t)
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]))
@@ -90,22 +122,24 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
         return None
     rise, log_far = cumulants[1:] - cumulant, log_hockey(far)  # the symbols of `CountLine`
     steps, log_targets = [], []
-    # The extreme questions decide. The aliases of each are as in `build` (integral.py).
+    # The step must suit all questions, and the extreme ones decide. For each, as in `_node_distance` (integral.py), the step is the largest
+    # at which the aliases on both sides are at most e^NEGLIGIBLE of delta, at the epsilon whose saddle point is t.
     for n, log_delta in product((float(counts.min()), float(counts.max())), (float(log_deltas.min()), float(log_deltas.max()))):
         epsilon = float(saddle(np.array([n * cumulant]), log_delta, np.array([t]))[0])
         log_wanted = log_delta - n * cumulant + t * epsilon
         exponents = (n * rise + log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
-        steps.append(2.0 * math.pi * t / (2.0 - NEGLIGIBLE - log_delta))
-        steps.append(2.0 * math.pi / max(float(np.nanmin(np.append(exponents, math.inf))), 1e-300))
+        steps.append(2.0 * math.pi * t / (ALIAS_MARGIN - NEGLIGIBLE - log_delta))
+        steps.append(2.0 * math.pi / max(float(np.nanmin(np.append(exponents, math.inf))), LEAST_EXPONENT))
         log_targets.append(NEGLIGIBLE + log_wanted)
     step, fewest = min(steps), float(counts.min())
     width = 1.0 / math.sqrt(fewest * tilted.variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
-    ends: Array = np.asarray(width * 1.3 ** np.arange(1.0, 60.0), dtype=float)
+    ends: Array = np.asarray(width * END_RATIO ** np.arange(1.0, ENDS), dtype=float)
     ends = ends[ends <= min(max(NODES, ENTRIES / len(counts)), LONGEST) * step]
     if not len(ends):
         return None
     decay = fewest * tilted.decay(ends)
-    log_tails = decay + 1e-13 * fewest - np.log(math.pi * ends) + np.log1p(step / ends)
+    # The integral of e^decay / y^2 beyond each end on both sides, and one step times its first term.
+    log_tails = decay + DECAY_ROUNDING * fewest - np.log(math.pi * ends) + np.log1p(step / ends)
     enough = np.flatnonzero(log_tails <= min(log_targets))
     if not len(enough):
         return None
@@ -118,15 +152,18 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
 
 
 def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
-    """Return an upper bound on K(t) of one step, and by how much it may be too large, as `build` computes them.
+    """Return an upper bound on K(t) of one step, and by how much it may be too large.
 
-    bound: the loss's own bound on K(t). The result is (NaN, inf) if this bound is below the value of the quadrature.
+    bound: the loss's own bound on K(t), which is used if it is `sharp`, that is, at most SLACK too large. If not, it could give no lower
+    bound on delta, and the quadrature's value is used, increased by its error. The result is (NaN, inf) if `bound` is below that value.
     """
     own = tilted.cumulant
-    rounding = SLACK * (1.0 + abs(own)) + 1e-14 * (1.0 + t) * (abs(tilted.mean) + math.sqrt(tilted.variance))
+    rounding = SLACK * (1.0 + abs(own)) + OWN_ROUNDING * (1.0 + t) * (abs(tilted.mean) + math.sqrt(tilted.variance))
     if not bound >= own - rounding or not math.isfinite(bound):
         return math.nan, math.inf
-    return (bound, 2.5 * SLACK * bound) if tilted.sharp else (own + rounding, 2.0 * rounding + 2.5 * SLACK * (own + rounding))
+    if tilted.sharp:
+        return bound, CUMULANT_SLACKS * SLACK * bound
+    return own + rounding, 2.0 * rounding + CUMULANT_SLACKS * SLACK * (own + rounding)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +173,7 @@ class CountLine:
     cumulant: an upper bound on K(t) of one step, at most `error_bound` too large. mean: the tilted mean of one step.
     y: the frequencies, which are multiples of `step`. log_factor: the log characteristic function of one step about its mean, at y.
     pole: the logarithm of 1 / (z (z+1)). tail: a bound for every n on the integral beyond the last frequency, relative to e^{K - t eps}.
-    far, rise, log_far: tilts s > t, K(s) - K(t) of one step, and `log_hockey` of s. log_lost: as for `build`.
+    far, rise, log_far: tilts s > t, K(s) - K(t) of one step, and `log_hockey` of s. log_lost: as for `_block`.
     """
 
     t: float
@@ -155,11 +192,14 @@ class CountLine:
 
     def epsilons(self, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
         """Return (lower, upper) bounds on the epsilons. They may be negative, and are infinite if nothing is proved."""
-        spend(20.0 * len(counts) * len(self.y))
+        spend(WORK * len(counts) * len(self.y))
         table = CountTable(self, counts)
         epsilon, slope = table.newton(log_deltas)
         low, high = table.log_delta(epsilon)
-        margins = [1e-15 * np.abs(epsilon) + 1.01 * np.clip(gap, 0.0, 1.0) / slope for gap in (log_deltas - low, high - log_deltas)]
+        margins = [
+            LEAST_MARGIN * np.abs(epsilon) + FIRST_MARGIN * np.clip(gap, 0.0, 1.0) / slope
+            for gap in (log_deltas - low, high - log_deltas)
+        ]
         margins = [np.where(slope > 0.0, margin, math.nan) for margin in margins]
         return table.outside(log_deltas, epsilon, margins[0], -1.0), table.outside(log_deltas, epsilon, margins[1], 1.0)
 
@@ -167,7 +207,8 @@ class CountLine:
 class CountTable:
     """The integrands of several numbers of steps on one line, with one row for each number.
 
-    It computes for all rows at once what `Contour`, `solve` and `outside` of integral.py do for one composition.
+    It computes for all rows at once what `Contour`, `solve` and `outside` of integral.py do for one composition: bounds on log delta at an
+    epsilon (`log_delta`), an estimate of the epsilon at a delta (`newton`), and the certified ends about this estimate (`outside`).
     """
 
     def __init__(self, line: CountLine, counts: Array) -> None:
@@ -178,9 +219,9 @@ class CountTable:
         self._angle = log_factor.imag
         self._cumulant = counts * line.cumulant
         total = self._modulus.sum(axis=1)
-        rounding = 2e-14 + 3e-15 * np.sqrt(counts) + 1e-22 * counts
+        rounding = MODULUS_ROUNDING + MODULUS_ROUNDING_SQRT * np.sqrt(counts) + MODULUS_ROUNDING_STEP * counts
         self._error = rounding * total * line.step / math.pi + line.tail
-        missing = (1.0 + line.t) * math.exp(line.log_lost)
+        missing = (1.0 + line.t) * math.exp(line.log_lost)  # most by which K of a capped loss may be too large
         self._error_bound = counts * line.error_bound + missing
 
     def _angles(self, rows: IndexArray, epsilon: Array) -> Array:
@@ -192,7 +233,10 @@ class CountTable:
         return np.asarray(np.einsum("ij,ij->i", self._modulus[rows], np.cos(angle)) * (self.line.step / math.pi))
 
     def newton(self, log_deltas: Array) -> tuple[Array, Array]:
-        """Return (epsilon, -d log delta / d epsilon) where the trapezoidal sums reach the deltas, or NaN. The results are not bounds."""
+        """Return (epsilon, -d log delta / d epsilon) where the trapezoidal sums reach the deltas, or NaN. The results are not bounds.
+
+        The search starts from the epsilon whose saddle point is t, or from Chernoff's bound on epsilon if that is smaller.
+        """
         line, t = self.line, self.line.t
         chernoff = (self._cumulant - log_deltas + t * math.log(t) - (t + 1.0) * math.log1p(t)) / t
         epsilon = np.minimum(self.counts * line.mean - 1.0 / t - 1.0 / (1.0 + t), chernoff)
@@ -203,25 +247,29 @@ class CountTable:
             change = np.einsum("ij,ij->i", self._modulus[rows] * line.y, np.sin(angle)) * (line.step / math.pi)
             slope[rows] = t - change / total
             move = (self._cumulant[rows] - t * epsilon[rows] + np.log(total) - log_deltas[rows]) / slope[rows]
-            epsilon[rows] += np.clip(move, -2.0 / t, 2.0 / t)
-            rows = rows[np.abs(move) > 1e-13 * np.abs(epsilon[rows])]
+            epsilon[rows] += np.clip(move, -LONGEST_MOVE / t, LONGEST_MOVE / t)
+            rows = rows[np.abs(move) > CONVERGED * np.abs(epsilon[rows])]
             if not len(rows):
                 break
         return epsilon, slope
 
     def log_delta(self, epsilon: Array, rows: IndexArray | None = None) -> tuple[Array, Array]:
-        """Return (lower, upper) bounds on log delta of some rows (None: all), each at its own epsilon, as `Contour.log_delta` does."""
+        """Return (lower, upper) bounds on log delta of some rows (None: all), each at its own epsilon.
+
+        The bounds are the sum plus or minus its error, times e^{K - t eps} with allowances for rounding. The lost probability is then added
+        to the upper one, and the aliases are subtracted from the lower one, which is -inf if they or the error exceed the sum.
+        """
         line, chosen = self.line, np.arange(len(self.counts)) if rows is None else rows
         cumulant, error = self._cumulant[chosen], self._error[chosen]
         total = self._sums(chosen, self._angles(chosen, epsilon))
         base = cumulant - line.t * epsilon
-        ulps = 1e-15 * (cumulant + line.t * (np.abs(epsilon) + np.abs(self.counts[chosen] * line.mean)))
-        upper = np.where(total + error > 0.0, base + ulps + np.log(np.maximum(total + error, 1e-320)), math.inf)
+        ulps = EXPONENT_ROUNDING * (cumulant + line.t * (np.abs(epsilon) + np.abs(self.counts[chosen] * line.mean)))
+        upper = np.where(total + error > 0.0, base + ulps + np.log(np.maximum(total + error, SMALLEST)), math.inf)
         upper = np.logaddexp(upper, line.log_lost)
-        log_least = base - ulps - self._error_bound[chosen] + np.log(np.maximum(total - error, 1e-320))
+        log_least = base - ulps - self._error_bound[chosen] + np.log(np.maximum(total - error, SMALLEST))
         low = np.where(total > error, log_least, -math.inf)
         gap = self._log_alias(chosen, epsilon) - low
-        return np.where(gap < -1e-9, low + np.log1p(-np.exp(np.minimum(gap, -1e-9))), -math.inf), upper
+        return np.where(gap < -LEAST_GAP, low + np.log1p(-np.exp(np.minimum(gap, -LEAST_GAP))), -math.inf), upper
 
     def _log_alias(self, rows: IndexArray, epsilon: Array) -> Array:
         """Return upper bounds on the logarithm of the terms m != 0 of the sum over aliases (integral.py)."""

@@ -1,9 +1,9 @@
 """The writer of private texts, token by token, and the batches of private contexts from which it writes.
 
-A *context* is the file's template around one private text, and a *batch* the contexts of one share of the units, by a hash of each unit: so
-a change of one unit changes one batch. For each token, the model is asked about the public context (the prompt) and about every context of
-the batch; private_tokens.py says what is drawn from the answers. If the model or the tokenizer fails on a private text, its context
-contributes nothing, as an error would reveal something about the text.
+A *context* is the file's template around one private text. The units are divided into shares by a hash of each unit, and a *batch* has the
+contexts of one share. So a change of one unit changes one batch. For each token, the model is asked about the public context (the prompt)
+and about every context of the batch; private_tokens.py says what is drawn from the answers. If the model or the tokenizer fails on a
+private text, its context contributes nothing, as an error would reveal something about the text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.shards import shards_of_texts
 from dpcli.random.streams import Stream
 
-SALT = "texts"  # in the hash that assigns units to batches; another salt would move units to other batches
+# In the hash that assigns units to batches. It need not be secret: all that counts is that a change of one unit changes one batch, and this
+# holds for any hash. Another salt would move units to other batches.
+SALT = "texts"
 AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time; affects memory alone
 
 
@@ -100,6 +102,7 @@ class Writer:
         ids: list[int] = []
         private = 0
         while len(ids) < self.tokens:
+            # A *bar* is a noisy threshold for the distance. `open_bar` draws one, which is paid for, unless one is still in use.
             if supply is not None and not supply.open_bar(stream):
                 return WrittenText(tuple(ids), private, cut=True)
             distributions = self.next_token(contexts, ids, None if supply is None else supply.test)
@@ -125,12 +128,14 @@ class Writer:
         for start in range(0, len(contexts), AT_ONCE):
             longer_contexts = [(*context, *written) for context in contexts[start : start + AT_ONCE]]
             private = private_rows(self.model, longer_contexts, len(public))
+            # Each context adds its clipped differences to the public logits, or its clipped logits.
             sums += self.clipping.differences(private, public) if self.clips_differences else self.clipping.logits(private)
-            if test is not None:
+            if test is not None:  # the distributions of the contexts in whole parts, whose sum is exact in any order
                 parts += sum(map(test.parts, private))
         require_forgetful(self.model, public, public_context, self.place)
         base = public if self.clips_differences else np.zeros(len(public))
         distance = 0 if test is None else test.distance(public, parts)
+        # Scores are the base plus the sums' averages, divided by the temperature. Sums of 0 give those of the public context alone.
         return NextToken(self.clipping.scores(base, sums), self.clipping.scores(public, no_sums), distance)
 
 

@@ -2,8 +2,10 @@
 
 A *query* is a public input that teachers, fitted to private data, labelled by a noisy vote (pate_session.py). Only labels that this vote
 released, and public inputs, may enter: the student is published. Its own predictions may label the remaining queries (*pseudo-labels*).
-With `check = "student"`, a student is also trained during the session of `dpcli pate label`: the threshold then compares the votes with its
-prediction (`predictor`), and confident predictions label unanswered queries (`Transcript.student_labels`).
+
+With `check = "student"`, a student is also trained during the session of `dpcli pate label`, on the labels released so far. It predicts the
+label of each query (`predictor`). A query is then answered only if the votes differ enough from the prediction, by a threshold. If a query
+is not answered, a confident prediction becomes its label (`Transcript.student_labels`).
 """
 
 from __future__ import annotations
@@ -118,7 +120,10 @@ def _pseudo_labels(student: Learnt, labelled: Records, transcript: Transcript, i
 
 
 def _write_student(plan: VotingPlan, student: Learnt) -> None:
-    """Write the student as a pickle, unless it cannot be pickled. Only read a pickle from a trusted folder."""
+    """Write the student as a pickle. Only read a pickle from a trusted folder.
+
+    A student that cannot be pickled is not written, and its accuracy is reported all the same.
+    """
     import pickle
 
     try:

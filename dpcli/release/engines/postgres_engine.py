@@ -38,7 +38,8 @@ OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"
 USUAL_NAMES = "SET LOCAL search_path TO DEFAULT"  # the schemas in which this user's names of tables are looked up
 PLAIN_TEXT = "SET LOCAL standard_conforming_strings = on"  # a backslash in a text literal is an ordinary character
 ISO_DATES = "SET LOCAL DateStyle = ISO"  # otherwise the server or the role decides how a date is written as text
-# The relations of every kind that can be read with this name, or with this schema.name. Exact names come first.
+# The relations of every kind that can be read with this name, or with this schema.name. `_table` takes the first one. Of several
+# relations with this exact name, the search path makes one visible. Two can have this schema.name only if their own names contain dots.
 TABLES = (
     "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.relkind IN ('r', 'v', 'm', 'f', 'p') AND ((c.relname = %(name)s AND pg_catalog.pg_table_is_visible(c.oid)) "
@@ -46,6 +47,9 @@ TABLES = (
 )
 # For each column of a relation: its name, its type for FAMILIES (a domain as its base type, an enum as text, null for a type
 # outside of pg_catalog except citext), its full type for messages, and whether texts are equal only if their bytes are.
+# A domain may be based on another domain, so `below` follows each type (top) down to its base type, and t.typtype <> 'd' keeps only that
+# one. Texts of citext, or with a collation that is not deterministic, may be equal although their bytes differ. The server's own columns
+# have numbers below 1, and a dropped column keeps its place in the catalogue.
 COLUMNS = (
     "WITH RECURSIVE below(top, oid) AS (SELECT oid, oid FROM pg_catalog.pg_type UNION ALL "
     "SELECT below.top, d.typbasetype FROM below JOIN pg_catalog.pg_type d ON d.oid = below.oid WHERE d.typtype = 'd') "
@@ -78,7 +82,10 @@ class Postgres(SqlEngine):
         self.connection.close()
 
     def _find(self) -> ActualTable:
-        """Start the snapshot and return the table. Raises InputError as `_table` does, or if the encoding of the database is not UTF-8."""
+        """Start the snapshot and return the table. `SqlEngine` calls this once, before any other statement of the engine.
+
+        Raises InputError as `_table` does, or if the encoding of the database is not UTF-8.
+        """
         for setting in (SNAPSHOT, PLAIN_TEXT, ISO_DATES):
             self._rows(setting)
         if self._rows("SHOW server_encoding") != [("UTF8",)]:

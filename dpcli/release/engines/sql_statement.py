@@ -6,9 +6,13 @@ has five stages. It selects the rows that pass the conditions (`kept`). It group
 max_groups keys of each unit (`chosen`). It bounds what each unit adds to each key to what max_rows rows can add (`bounded`). It adds up the
 contributions. All choices follow from a hash of the unit and the key with a secret, so they depend on no other unit.
 
-A part of the key that is steps, or whose values are counted, becomes part of the key only in the last stage. Until then, a unit's rows are
-bounded over all values of that part together, row by row. All other aggregations need only the number and the sums of a unit's rows in each
-key. If a window bounds units in each block separately, "unit" means a pair of a unit and a block everywhere below.
+A key may have several parts. Two kinds of parts are *inner*: a number that is rounded to whole steps (`Steps`), and the part whose
+different values are counted (`Aggregation.distinct`). A *group* of rows has the same unit and the same other parts. If there are inner
+parts, the rows of a group are bounded together, row by row, whatever their inner parts are. Without inner parts, the number and the sums of
+the rows of a group suffice.
+
+A ledger may divide a dataset into *blocks*, such as weeks, and a release reads a *window* of them. If units are bounded in each block
+separately, "unit" means a pair of a unit and a block everywhere below.
 """
 
 from __future__ import annotations
@@ -65,7 +69,7 @@ class RowNames:
     """Column names of the rows that count.
 
     keys: columns of the parts of the key.
-    inner: the columns among `keys` over whose values a unit's rows are bounded together.
+    inner: the columns of the inner parts among `keys`.
     values: columns of the integers that are summed.
     unit: column of the unit, or columns of the unit and the block.
     """

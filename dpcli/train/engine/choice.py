@@ -62,7 +62,9 @@ CANDIDATES: tuple[tuple[str, Build], ...] = (
 def modes(model: nn.Module) -> bytes:
     """Return the mode of each module: 1 for training, 0 for evaluation.
 
-    The search visits the modules of `model.modules()` in a fifth of the time, which matters in a step of a small model.
+    Engines compare them with the modes at the last rehearsal (isolation/checked_sums.py, opacus.py), in every step: a layer such as
+    BatchNorm combines records in one mode only. The search visits the modules of `model.modules()` in a fifth of the time, which matters in
+    a step of a small model.
     """
     training: dict[int, bool] = {}
     waiting: list[nn.Module | None] = [model]
@@ -220,8 +222,9 @@ def check_losses(model: nn.Module, loss: Loss, batch: Batch, seed: int, toleranc
     Args:
         seed: Seed of the random numbers that the model draws.
         tolerance: Largest difference due to rounding between an example in a batch and the same example alone.
-        doubt: Reason why the program could not be followed; None if it was followed. A program that was not followed may process some of
-            the records together. The rounding of one record's loss then depends on the others.
+        doubt: Reason why isolation/traced_program.py could not follow every operator of the program and prove that none combines records;
+            None if it could. A program without this proof may process some of the records together. The rounding of one record's loss then
+            depends on the others.
 
     Raises:
         InputError: An example's loss depends on another example. The message names the module that combines them.

@@ -4,6 +4,7 @@ Book-keeping (book_keeping.py), the fast method, uses the rules. A rule (`LayerR
 a layer and the gradient at its output, which capture.py records, it returns a *piece* for each parameter: the gradients of all examples, in
 full or in factors (pieces.py). A linear layer, for example, needs no gradient of its weight for each example: the two factors of its outer
 products are enough. Shapes are written with B for the number of examples, and T for the number of positions within one example.
+`wide` gives the numbers in at least single precision, as rounding in half precision could carry a clipped sum past its bound.
 
 RULES is keyed by the qualified name of `forward`: a subclass inherits its parent's rule unless it overrides `forward`, because its gradient
 may then differ.
@@ -47,7 +48,8 @@ def run_linear(module: nn.Module, input: Tensor) -> Tensor:
 def aligned_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x W^T + b, rounded so that no row depends on the number of rows.
 
-    On a CPU, kernels round rows beyond a multiple of four differently. At a kink of the loss, the last digit decides between two gradients.
+    On a CPU, kernels round rows beyond a multiple of four differently. If an example is removed, the last digits of the others may then
+    change. At a kink of the loss, the last digit decides between two gradients, so that the sum could move by more than the clipping bound.
     The number of rows and both sides of W are therefore padded with zeros to multiples of four. In measurements with MKL, rows are then
     equal bit by bit in the forward and in the backward pass.
     """
@@ -226,7 +228,8 @@ def per_channel(values: Tensor) -> Tensor:
     return values.reshape(*values.shape[:2], -1).sum(2)
 
 
-# Rules by the qualified name of the forward function.
+# Rules by the qualified name of the forward function. anywhere: examples may be along any dimension but the last ones (`LayerRule`), as
+# these layers treat every index of such a dimension alike. The other layers need the examples along the first dimension.
 RULES: dict[str, LayerRule] = {
     "torch.nn.modules.linear.Linear.forward": LayerRule(linear, anywhere=True, forward=run_linear),
     "transformers.pytorch_utils.Conv1D.forward": LayerRule(transposed_linear, anywhere=True),

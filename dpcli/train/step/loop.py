@@ -114,11 +114,15 @@ class AdaptiveNorm:
         count = ranks.total(self.clip.centred_count(norms))
         noisy_count = count + float(normals(1, self.stream, self.count_noise)[0])
         noisy_count = ranks.broadcast(round_to_grid(noisy_count, grid_of(self.count_noise)))
+        # `centred_count` subtracts half of the batch, which halves its sensitivity. With 1/2 added, this is about the share of unclipped
+        # examples.
         self.clip.update(0.5 + noisy_count / self.expected_batch)
 
 
 def first_step_std(spec: Spec, count_noise: float | None) -> float:
     """Return the standard deviation of the noise of the first step, in units of C. This noise is independent in each number.
+
+    Correlated noise of the first step is independent noise divided by a number (`first_weight`), which is 1 if the steps are independent.
 
     Args:
         count_noise: Noise on the count of adaptive clipping; None for other clipping styles.
@@ -251,6 +255,7 @@ class Trainer:
         if self.ranks.first:
             add_noise(total, noise, noise_scale)  # drawn once in every step, even for an empty batch
         set_gradients(self.model, self.ranks.broadcast_tensors(total), expected_batch)
+        # AdamBC subtracts the variance of the noise in .grad: the noise as it was drawn, times this factor.
         set_noise_variance(self.optimizer, noise, noise_scale / expected_batch)
         if self.adaptive_norm is not None:
             self.adaptive_norm.follow(sums.norms, self.ranks)
