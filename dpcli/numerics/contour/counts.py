@@ -13,7 +13,7 @@ its errors:
 * aliases: the sum has terms e^{-2 pi m t / h} delta(eps - 2 pi m / h) too, for m != 0. They are positive, so they affect the lower bound
   alone. Those with m > 0 add up to at most 1 / (e^{2 pi t / h} - 1), and Chernoff's bound at tilts s > t limits those with m < 0;
 * the tail, beyond the last frequency: `Tilted.decay` bounds the modulus of the characteristic function there;
-* rounding of the moduli, and of the exponent K(t) - t eps;
+* rounding of the moduli, of the angles, and of the exponent K(t) - t eps;
 * K(t), which is an upper bound: by how much it may be too large lowers the lower bound alone;
 * a loss without its far upper tail ("capped"): the probability of this tail is added to the upper bound.
 """
@@ -55,6 +55,7 @@ CUMULANT_SLACKS = 2.5  # multiple of SLACK, relative to K(t), by which a bound o
 DECAY_ROUNDING = 1e-13  # of a bound on the log characteristic function, for each step
 # Of the modulus of n steps, relative: a constant, a part times sqrt(n), and a part times n.
 MODULUS_ROUNDING, MODULUS_ROUNDING_SQRT, MODULUS_ROUNDING_STEP = 2e-14, 3e-15, 1e-22
+ANGLE_ROUNDING = 8e-16  # of the angle of a node, relative to its terms
 EXPONENT_ROUNDING = 1e-15  # of K(t) - t epsilon, relative to its terms
 # Floating point.
 SMALLEST = 1e-320  # in place of 0 or a negative number, whose logarithm is not used; hardly any positive number is smaller
@@ -148,7 +149,22 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     y: Array = step * np.arange(count, dtype=float)
     pole = -np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     tail = math.exp(float(log_tails[enough[0]]))
-    return CountLine(t, step, cumulant, error_bound, tilted.mean, y, log_factor, pole, tail, far, rise, log_far, log_lost)
+    return CountLine(
+        t,
+        step,
+        cumulant,
+        error_bound,
+        tilted.mean,
+        math.sqrt(tilted.variance),
+        y,
+        log_factor,
+        pole,
+        tail,
+        far,
+        rise,
+        log_far,
+        log_lost,
+    )
 
 
 def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
@@ -170,7 +186,7 @@ def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
 class CountLine:
     """The integrand of one step on the line Re z = t, with the quantities that `Contour` needs for n steps.
 
-    cumulant: an upper bound on K(t) of one step, at most `error_bound` too large. mean: the tilted mean of one step.
+    cumulant: an upper bound on K(t) of one step, at most `error_bound` too large. mean, deviation: of the loss of one step, tilted.
     y: the frequencies, which are multiples of `step`. log_factor: the log characteristic function of one step about its mean, at y.
     pole: the logarithm of 1 / (z (z+1)). tail: a bound for every n on the integral beyond the last frequency, relative to e^{K - t eps}.
     far, rise, log_far: tilts s > t, K(s) - K(t) of one step, and `log_hockey` of s. log_lost: as for `_block`.
@@ -181,6 +197,7 @@ class CountLine:
     cumulant: float
     error_bound: float
     mean: float
+    deviation: float
     y: Array
     log_factor: ComplexArray
     pole: ComplexArray
@@ -221,6 +238,8 @@ class CountTable:
         total = self._modulus.sum(axis=1)
         rounding = MODULUS_ROUNDING + MODULUS_ROUNDING_SQRT * np.sqrt(counts) + MODULUS_ROUNDING_STEP * counts
         self._error = rounding * total * line.step / math.pi + line.tail
+        # For each unit of the slope of the terms of the angles, as `_rounding` of integral.py has it.
+        self._angle_error = ANGLE_ROUNDING * (self._modulus @ line.y) * line.step / math.pi
         missing = (1.0 + line.t) * math.exp(line.log_lost)  # most by which K of a capped loss may be too large
         self._error_bound = counts * line.error_bound + missing
 
@@ -260,10 +279,12 @@ class CountTable:
         to the upper one, and the aliases are subtracted from the lower one, which is -inf if they or the error exceed the sum.
         """
         line, chosen = self.line, np.arange(len(self.counts)) if rows is None else rows
-        cumulant, error = self._cumulant[chosen], self._error[chosen]
+        cumulant, means = self._cumulant[chosen], np.abs(self.counts[chosen] * line.mean)
+        angle_slope = self.counts[chosen] * line.deviation + means + np.abs(epsilon)
+        error = self._error[chosen] + self._angle_error[chosen] * angle_slope
         total = self._sums(chosen, self._angles(chosen, epsilon))
         base = cumulant - line.t * epsilon
-        ulps = EXPONENT_ROUNDING * (cumulant + line.t * (np.abs(epsilon) + np.abs(self.counts[chosen] * line.mean)))
+        ulps = EXPONENT_ROUNDING * (cumulant + line.t * (np.abs(epsilon) + means))
         upper = np.where(total + error > 0.0, base + ulps + np.log(np.maximum(total + error, SMALLEST)), math.inf)
         upper = np.logaddexp(upper, line.log_lost)
         log_least = base - ulps - self._error_bound[chosen] + np.log(np.maximum(total - error, SMALLEST))
