@@ -37,6 +37,7 @@ class StudentOutcome:
         pseudo: Number of training inputs labelled by the student itself.
         accuracy: Accuracy on the public test records; None if there are none.
         tested: Number of public test records.
+        is_written: Whether the student was written to the session's folder.
     """
 
     plan: VotingPlan
@@ -45,6 +46,7 @@ class StudentOutcome:
     pseudo: int
     accuracy: float | None
     tested: int
+    is_written: bool
 
 
 def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
@@ -90,12 +92,12 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
     if len(pseudo):
         both = Records(np.concatenate((labelled.inputs, pseudo.inputs)), np.concatenate((labelled.labels, pseudo.labels)))
         student = _fitted(plan, both)
-    _write_student(plan, student)
+    is_written = _write_student(plan, student)
     accuracy, tested = None, 0
     if test is not None:
         predicted = student.probabilities(test.inputs).argmax(axis=1)
         accuracy, tested = float((predicted == test.labels).mean()), len(test)
-    return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, tested)
+    return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, tested, is_written)
 
 
 def _fitted(plan: VotingPlan, records: Records) -> Learnt:
@@ -119,8 +121,8 @@ def _pseudo_labels(student: Learnt, labelled: Records, transcript: Transcript, i
     return Records(unlabelled, np.asarray(student.probabilities(unlabelled).argmax(axis=1)))
 
 
-def _write_student(plan: VotingPlan, student: Learnt) -> None:
-    """Write the student as a pickle. Only read a pickle from a trusted folder.
+def _write_student(plan: VotingPlan, student: Learnt) -> bool:
+    """Write the student as a pickle, and return whether it could be pickled. Only read a pickle from a trusted folder.
 
     A student that cannot be pickled is not written, and its accuracy is reported all the same.
     """
@@ -129,5 +131,6 @@ def _write_student(plan: VotingPlan, student: Learnt) -> None:
     try:
         content = pickle.dumps(getattr(student, "model", student))  # `Fitted` wraps a model; `Constant` is one
     except Exception:  # An object from the user's code may raise anything.
-        return
+        return False
     replace_file(os.path.join(plan.folder, STUDENT), content)
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import socket
 import subprocess
@@ -445,7 +446,7 @@ answers = 40"""
 
 
 @pytest.mark.nightly
-def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path) -> None:
+def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The threshold is on what the student did not know; its own labels cost nothing, and none is counted as an answer."""
     path = whole_file(tmp_path, "own:nearest", 'check = "student"')
     path.write_text(
@@ -460,7 +461,15 @@ def test_a_student_that_is_asked_first_labels_what_it_is_sure_of(tmp_path: Path)
     costs = json.loads(dpcli("pate", "account", str(path), "-f", "json", folder=tmp_path).out)
     assert costs["held"]["answered"] == by.count("teachers")
     assert set(costs["unsanitised_do_not_publish"]) == {"realised"}  # beforehand nobody knows what the student will have learnt
-    assert dpcli("pate", "student", str(path), folder=tmp_path).code == 0
+    taught = dpcli("pate", "student", str(path), folder=tmp_path)
+    assert (taught.code, "student.pickle is in" in taught.out) == (0, True)
+
+    def refuse(value: object) -> bytes:
+        raise TypeError("cannot pickle it")
+
+    monkeypatch.setattr(pickle, "dumps", refuse)
+    again = dpcli("pate", "student", str(path), folder=tmp_path)
+    assert (again.code, "student.pickle is in" in again.out, "was not written" in again.out) == (0, False, True)
 
 
 UNSURE = """
