@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 # The limit of `top` is arbitrary, and bounds the work alone: each choice is priced.
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("column whose values are counted")
-OF_TEST = NeededSetting('method = "propose-test-release"', lambda query: query.tests)  # the setting without which delta has no effect
+# The setting without which delta has no effect.
+OF_TEST = NeededSetting('method = "propose-test-release"', lambda query: query.tests)
 # For messages about a column without declared values: how to ask for its mode, and how to ask for its most common values.
 ADVISED_TEST = 'method = "propose-test-release" in the query, which answers if the lead is large'
 ADVISED_COUNT = (
