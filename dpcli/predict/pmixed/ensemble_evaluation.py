@@ -118,7 +118,8 @@ def evaluate(
 
     Raises:
         InputError: If the file has no test text or uses the published protocol, or a value is invalid for the axis.
-        CannotCertify: If no radius meets the file's epsilon.
+        CannotCertify: If no radius meets the file's epsilon, or delta is 0 and the public model is an n-gram model with contexts, whose
+            private counts need a delta above 0.
     """
     plan = as_fitted(plan)  # If models were fitted, the evaluation reads the rows on which they were fitted.
     if plan.account is None:  # Only a file in the mode "paper" has no account, because its protocol certifies no epsilon.
