@@ -9,8 +9,8 @@ at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); a 
 vectors.py derives the sensitivity from it. A *step* is the declared unit of rounding of a column. Sums are integers, in steps, so that no
 order of addition changes them. Variances, and means over a noisy count, are *centred*: distances from the middle of the range are added,
 so a row adds at most half of the range. `middle` is the middle of the range in steps, rounded down, and `furthest` the largest distance
-from it. Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides
-whether its key is shown (open_keys.py).
+from it. Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides whether its key is shown
+(open_keys.py).
 """
 
 from __future__ import annotations
