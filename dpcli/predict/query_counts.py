@@ -100,6 +100,7 @@ class LedgerQueries:
         return self._ledger.state().run(self._run).counts.get(self._count_name, 0)
 
     def take(self, count: int = 1) -> int:
+        # The ledger returns the number of answers granted so far, of which the last `count` are these.
         return self._ledger.count(self._run, self._count_name, require_count(count), self.total) - count + 1
 
 

@@ -26,8 +26,10 @@ from dpcli.predict.vote_bounds import independent_gaussian, log_answered, log_q_
 if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
 
-FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q; beyond it, the release is refused.
-EQUAL = 1e-12  # Two costs with a smaller relative difference count as equal. vote_release.py raises the sensitivity by more.
+# The search for q0 ends at this value of -log q. Beyond it, the release is refused, so the value touches no guarantee.
+FARTHEST_Q0 = 1e6
+# Two costs with a smaller relative difference count as equal. vote_release.py raises the sensitivity by more, by 1e-9 of itself.
+EQUAL = 1e-12
 # The test of conditions C5 and C6 on a grid touches soundness: a coarser grid, or a larger allowance, might miss that a condition fails.
 GRID_POINTS = 32  # number of grid points between q and B_U(q)
 MOST_GRID_POINTS = 200_000  # largest number of points, for time and memory; a longer range gets a coarser grid
@@ -89,7 +91,7 @@ class AnswerSensitivity:
 
     def local(self, log_q: Array) -> Array:
         """Return an upper bound on the change of the cost D by one vote, at each q, (n,)."""
-        # Between q1 and q0 the sensitivity at q1 is an upper bound, as the cost changes fastest there.
+        # Between q1 and q0, the sensitivity at q1 is an upper bound, because the cost changes fastest at q1.
         evaluated = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
         cost = self.cost(evaluated)
         return np.maximum(self.cost(self.more_likely(evaluated)) - cost, cost - self.cost(self.less_likely(evaluated)))
@@ -97,9 +99,10 @@ class AnswerSensitivity:
     def by_distance(self, counts: Counts, teachers: int) -> Array:
         """Return the largest local sensitivity of each query's cost, given (n, m) counts, within distance d = 0, 1, ... (n, teachers).
 
-        The sensitivity is largest between q1 and q0. Votes are moved one by one until q is there: from the second label to the winner if q
-        is above q0, and from the winner to the second label if q is below q1. The sensitivities of all queries are added up, and d teachers
-        may change their votes on one query but not on another. The result is therefore the largest value over all distances up to d.
+        The sensitivity is largest between q1 and q0. Votes are moved one by one until q is between them: from the second label to the
+        winner if q is above q0, and from the winner to the second label if q is below q1. The caller adds up the sensitivities of all
+        queries. The d teachers may change their votes on one query and keep them on another. So the result at d is the largest value at any
+        distance up to d.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)
@@ -108,6 +111,7 @@ class AnswerSensitivity:
         outside = np.flatnonzero(starts_above | (log_q < self.log_q1))  # queries whose q is not yet between q1 and q0
         for d in range(teachers):
             largest[outside, d] = self.local(log_q[outside])
+            # If the second label has no vote left to move, the query keeps the sensitivity at q1, the largest of all, from here on.
             is_above = (log_q[outside] > self.log_q0) & (votes[outside, 1] > 0)
             outside = outside[np.where(starts_above[outside], is_above, log_q[outside] < self.log_q1)]
             if not len(outside):
@@ -126,11 +130,13 @@ def threshold_by_distance(largest: Array, threshold: float, sigma: float, order:
     Args:
         largest: (n,) largest counts, in whole votes.
         sigma: Standard deviation of the noise on the largest count, in votes.
+        teachers: Number of teachers, which is also the number of distances.
     """
-    counts = np.arange(teachers + 1.0)
-    log_q = np.minimum(*log_answered(counts, threshold, sigma))
+    counts = np.arange(teachers + 1.0)  # every value that a largest count can have
+    log_q = np.minimum(*log_answered(counts, threshold, sigma))  # of the less likely outcome: answered or unanswered
+    # The cost is that of a release of L2 sensitivity sqrt 2. The largest count has sensitivity 1, which equals noise larger by sqrt 2.
     changes = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
-    local = np.maximum(np.append(changes, 0.0), np.append(0.0, changes))  # by one more vote, and by one fewer
+    local = np.maximum(np.append(changes, 0.0), np.append(0.0, changes))  # of one more vote and of one fewer; 0 beyond the ends
     votes = np.clip(np.rint(largest), 0, teachers).astype(int)
     by_distance = np.zeros((len(votes), teachers))
     for d in range(teachers):
@@ -154,7 +160,7 @@ class Conditions(NamedTuple):
 
     Attributes:
         c5: Whether D(q) does not decrease in q up to q0.
-        c6: Whether D(B_U(q)) - D(q) does not decrease in q up to q1.
+        c6: Whether D(B_U(q)) - D(q) does not decrease in q up to q1. It also counts as false if c5 is false.
     """
 
     c5: bool
@@ -175,8 +181,12 @@ def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> Condit
 
 
 def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:
-    """Return log q from one vote below the q of unanimous votes to just below `log_high`, with even steps of z in q = (m - 1) Phi(z)."""
-    others, step = math.log(sensitivity.classes - 1.0), math.sqrt(2.0) / sensitivity.sigma
+    """Return log q on a grid that ends just below `log_high`, with even steps of z in q = (m - 1) Phi(z).
+
+    The grid starts below the q of unanimous votes, by two changed votes; or below `log_high` by one changed vote, if that is less.
+    """
+    others = math.log(sensitivity.classes - 1.0)
+    step = math.sqrt(2.0) / sensitivity.sigma  # One changed vote moves z by this. With unanimous votes, z is -teachers * step / 2.
     high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
     low = min(-(teachers + 2.0) / (math.sqrt(2.0) * sensitivity.sigma), high) - step
     z = np.linspace(low, high, min(MOST_GRID_POINTS, 2 + math.ceil(GRID_POINTS * (high - low) / step)))
@@ -186,7 +196,7 @@ def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Arr
 def _never_decreases(values: Array, scale: Array | None = None) -> bool:
     """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values).
 
-    1e-300 lets costs that underflow count as equal.
+    The absolute 1e-300 lets costs count as equal if they are so small that floats lose their digits.
     """
     size = np.abs(values if scale is None else scale)
     return bool(np.all(np.diff(values) >= -DECREASE_ROUNDING * np.maximum(size[1:], size[:-1]) - 1e-300))
@@ -199,4 +209,5 @@ def inverse_log_ndtr(log_p: Array) -> Array:
         value = log_ndtr_array(z)
         return value, np.exp(log_normal(z) - value)
 
-    return increasing_root(value_and_slope, log_p, -np.sqrt(-2.0 * log_p) - 1.0, np.zeros(len(log_p)))
+    low = -np.sqrt(-2.0 * log_p) - 1.0  # Phi(z) is below e^(-z^2/2), so the root is above this even without the 1.
+    return increasing_root(value_and_slope, log_p, low, np.zeros(len(log_p)))

@@ -141,6 +141,7 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             yield (*query_key, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
         names.add(query.name)
         for key, expected, wrong in query.needs(source):
+            # A problem about a bound that is left out is dropped if the bound has a default.
             has_default = privacy.max_contributions == 1 and key in BOUNDS_OF_ONE_ROW and getattr(query, key[0]) is None
             if not has_default:
                 yield (*query_key, *key), expected, wrong

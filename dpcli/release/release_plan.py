@@ -70,6 +70,7 @@ class ReleasePlan(PricedFile):
                 raise InputError(f"{self.path}: privacy.window: {WITHOUT_LEDGER}")
             require_bounded(privacy.unit, unit_column, None, self.path)
             return self
+        # The family says how the blocks of the ledger's dataset are defined, such as days of a column; None if it has no blocks.
         blocks, family = ledger.stated_window(self.pipeline), ledger.state().open_terms().family
         require_bounded(privacy.unit, unit_column, family, self.path)
         return self if family is None else replace(self, window=row_window(family, blocks, self.source, self.path))
@@ -202,7 +203,7 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     most what one block is charged. Any other unit is refused if its name shows this (sessions/unit_check.py).
 
     Raises InputError if dpcli cannot decide the block of a row. Either the blocks are parts of a hash that is computed elsewhere, or the
-    file computes the column itself, while a row's block must be the same in every file.
+    file itself computes the column or joins it, while a row's block must be the same in every file.
     """
     rows = rows_of_blocks(family, family.window(window))
     if rows is None:

@@ -183,9 +183,9 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     The folder records the charge before the ledger does, and the ledger records it before any data are read.
 
     Raises:
-        Denied: The key belongs to an earlier release, another process started this one, or the budget does not allow it.
+        Denied: The key belongs to an earlier release, or the budget does not allow the charge.
         InputError, CannotCertify, NotRepresentable: The ledger refuses the file.
-        LedgerError: The ledger or the folder is not reliable.
+        LedgerError: The ledger or the folder is not reliable, or another process started this release.
     """
     if ledger is None:
         session.write()
@@ -204,7 +204,8 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         if recorded is None and not session.counted:  # nothing was charged, so another release may use the folder
             os.remove(os.path.join(plan.folder, RUN))
         raise
-    replace(session, counted=True).write()
+    replace(session, counted=True).write()  # `counted`: the folder records that the run was charged
+    # A start is granted once: `Ledger.start` raises LedgerError for a run that was started. A `repeated` receipt would mean the same.
     if ledger.start(session.run).repeated:
         raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process, which answers in its own folder')
 

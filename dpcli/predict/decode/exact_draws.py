@@ -26,12 +26,13 @@ def draw_token(scores: Array, stream: Stream) -> int:
     """Return the id of a token, drawn with probability proportional to e^score. `scores` are (vocabulary,) finite numbers."""
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score is not a finite number: this is a bug in dpcli, and no token was drawn")
+    # A weight is a whole number times 2^exponent. Weights with one exponent form a group, whose sum counts in units of the lowest exponent.
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
     weights = np.ldexp(mantissa, 2 * HALF + 1).astype(np.int64)
     lowest = int(exponent.min())
     groups = [(int(power) - lowest, np.flatnonzero(exponent == power)) for power in np.unique(exponent)[::-1]]
     sums = [_exact_sum(weights[positions]) << power for power, positions in groups]
-    remainder = uniform_below(sum(sums), stream)
+    remainder = uniform_below(sum(sums), stream)  # a uniform place in the sum of all weights, which decides the token
     for (power, positions), total in zip(groups, sums, strict=True):
         if remainder < total:
             return int(positions[_first_exceeding(weights[positions], remainder >> power)])
@@ -85,6 +86,7 @@ def geometric(scale: Fraction, stream: Stream) -> int:
     multiples = 0
     while _bernoulli_exp_unit(Fraction(1), stream):
         multiples += 1
+    # The sum has the ratio e^{-1 / numerator}. Division by the denominator raises the ratio to this power.
     return (first + parts * multiples) // scale.denominator
 
 

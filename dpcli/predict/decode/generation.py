@@ -182,7 +182,7 @@ class WritingSession:
         return written
 
     def _write_next(self) -> SavedText | None:
-        """Write the next text; return None if its batch has no private tokens left.
+        """Write the next text; return None if its batch has no private tokens left. The text is counted in both cases.
 
         Raises Denied if no batch has private tokens left, or no text is left.
         """
@@ -190,8 +190,9 @@ class WritingSession:
             raise Denied(f"{self.plan.path}: all private tokens are spent; more need a new session and a new charge")
         stream = self.stream or SystemStream()
         number = self.counter.take()
-        batch = self.plan.batch(number)
+        batch = self.plan.batch(number)  # batches take turns, so the number of a text decides its batch
         supply = self.supplies[batch] if self.supplies else None
+        # The bar is the noisy threshold of the test for private tokens. `open_bar` counts a private token, unless a bar is open already.
         if supply is not None and not supply.open_bar(stream):
             return None
         written = self.writer.text(self.contexts[batch], stream, supply)

@@ -174,7 +174,10 @@ class PublicTest:
         return self.threshold + geometric(self.scale, stream)
 
     def is_private(self, distance: int, bar: int, stream: Stream) -> bool:
-        """Draw whether the noisy distance reaches the bar, so that the token is private."""
+        """Draw whether the noisy distance reaches the bar, so that the token is private.
+
+        The noise of the distance is geometric, and is at least x with probability e^(-x / scale).
+        """
         return bernoulli_exp(Fraction(max(0, bar - distance)) / self.scale, stream)
 
 

@@ -32,7 +32,8 @@ def language_model(
 
     Args:
         name: A folder, a name that transformers knows, or module:function written by the user. The function returns a LanguageModel, a
-            torch module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of such a model and its vocabulary.
+            torch module that gives logits (B, T, vocabulary) from ids (B, T) of B texts of T tokens, or a pair of such a model and its
+            vocabulary.
         tokenizer: "bytes", a folder, a name, or module:function; the model's own tokenizer if None.
         table: Name of its table that has the keys `model` and `tokenizer`, for messages.
         tuning: Parameters with which shards fine-tune a torch module; None if they do not. A LanguageModel of the user ignores them.

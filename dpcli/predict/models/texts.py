@@ -23,9 +23,8 @@ from dpcli.train.tasks.user_code import private_result, public_result, relative_
 
 SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}  # patterns between two records of a .txt file
 
-RowReader = Callable[
-    [str, RowWindow | None], list[Any]
-]  # (path of a file, window) -> its rows, as values by the name of their column
+# (path of a file, window of the rows that may be read) -> its rows, as values by the name of their column
+RowReader = Callable[[str, RowWindow | None], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,10 @@ class Transformer:
         return _log_probabilities(last_scores(self._with_adapter_layers(), adapters, context, self.vocabulary))
 
     def _joint_agrees(self) -> bool:
-        """Return whether two random adapters give equal answers in a joint pass and alone, up to SAME_ANSWER."""
+        """Return whether two random adapters give equal answers in a joint pass and alone, up to SAME_ANSWER.
+
+        The seed, the size of the weights and the context are arbitrary. The weights must not be 0, or every adapter would give one answer.
+        """
         generator = torch.Generator().manual_seed(0)
         shapes = {name: value.shape for name, value in _low_rank(self._with_adapter_layers()).items()}
         adapters = [{name: 0.1 * torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2)]

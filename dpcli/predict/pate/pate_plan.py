@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.file.toml.findings import Diagnostic
 
-FUNCTION = r"[^:\s]+:[^:\s]+"
+FUNCTION = r"[^:\s]+:[^:\s]+"  # module:function, the name of a function of the user
 BUILT_IN, HELD_OUT = "digits", "held-out"  # names of sources: a data set of scikit-learn; a share of the data declared public
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
 WITH_COLUMNS = frozenset({".csv", ".parquet"})  # endings of files with named columns
@@ -200,6 +200,7 @@ class Pate:
     output: Annotated[str | None, Key("folder of votes, transcript, student and statement; by default, runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of the table, each as (path of the key, text after "expected", text after "found")."""
         if (self.votes is None) == (self.data is None):
             expected = "either votes (a file of votes) or data (the training data of the teachers)"
             yield ("votes",), expected, "both" if self.votes else "neither"
@@ -249,9 +250,9 @@ class VotingPlan(PredictionPlan, PricedSession):
         diagnostics: Findings of the lint rules about the file.
     """
 
-    section: ClassVar[str] = "pate"
+    section: ClassVar[str] = "pate"  # name of the table in the file
     free: ClassVar[tuple[str, ...]] = FREE_KEYS
-    accounts: ClassVar[tuple[str, ...]] = ("account", "as_filed")
+    accounts: ClassVar[tuple[str, ...]] = ("account", "as_filed")  # names of the fields that hold an account of the file
     pate: Pate
     queries: int
     answers: int
@@ -293,14 +294,15 @@ def plan_of(path: str) -> VotingPlan:
     pate = table_of(data, path, Pate, "pate")
     pipeline = solved_pipeline(data, path)
     diagnostics = judge(pipeline, data)
-    for diagnostic in diagnostics:  # DP111 reports an epsilon that depends on the votes. In [pate] it is an error.
+    # DP111 finds accounting = "data-dependent" without sanitise. The epsilon that it would publish reveals how far the teachers agree.
+    for diagnostic in diagnostics:
         if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):
             raise InputError(f"{path}: {diagnostic.key}: {diagnostic.message}")
     _require_units(pipeline, pate, path)
     entry = one_entry(path, pipeline, AGGREGATORS, "pate", pate.mechanism)
     require_one_session(entry, path)
-    aggregator = aggregator_class(entry)
-    if pate.check == "student" and not aggregator.abstains:
+    aggregator = aggregator_class(entry)  # its `limit` returns the entry with fewer answers or queries
+    if pate.check == "student" and not aggregator.abstains:  # without a threshold, nothing is compared with a prediction
         raise InputError(f"{path}: pate.check: expected student only with a threshold (confident-gnmax), found {entry.type}")
     stated = aggregator.most_answers(entry)
     priced = as_filed = priced_file(path, pipeline).account
@@ -344,6 +346,7 @@ def _affordable_answers(pipeline: Pipeline, entry: Entry, as_filed: Account) -> 
     aggregator, budget = aggregator_class(entry), as_filed.budget
     if budget is None or budget.verdict in WITHIN_BUDGET:
         return aggregator.most_answers(entry)
+    # The cost grows with the number of answers. `within` answers, if any, are within the budget, and `over` answers exceed it.
     within, over = 0, aggregator.most_answers(entry)
     while over - within > 1:
         middle = (within + over) // 2

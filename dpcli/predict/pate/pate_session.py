@@ -216,6 +216,7 @@ class QueryParts:
         self.file.record_charge(first, stop, predictions)
         remaining = self.answers.total - self.answers.taken()
         reached = np.flatnonzero(self.plan.aggregator.reached(largest, self.stream))
+        # Queries that reach the threshold after the last answer that is paid for get none. Their comparison stays charged.
         answered = [first + index for index in reached[:remaining].tolist()]
         labels: dict[int, int] = {}
         if answered:

@@ -46,7 +46,7 @@ def read_records(source: str, path: str, label: str | None, *, with_labels: bool
     parts = (result,) if len(wanted) == 1 and not isinstance(result, tuple) else result
     if not isinstance(parts, tuple | list) or len(parts) < len(wanted):
         raise InputError(f"{path}: {source}: expected a tuple ({', '.join(wanted)})")
-    return dict(zip(wanted, parts, strict=False))
+    return dict(zip(wanted, parts, strict=False))  # Further parts are ignored, such as labels where only inputs are wanted.
 
 
 def _npz(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
@@ -78,7 +78,7 @@ def _columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Colu
     arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:
         arrays[LABELS] = _numbers(file_path, columns.pop(label or next(reversed(columns))))
-    elif label is not None:
+    elif label is not None:  # The column of the label is no input, even where no labels are wanted.
         columns.pop(label, None)
     if not columns:
         raise InputError(f"{file_path}: expected columns of numbers besides the label; there are none")

@@ -74,6 +74,7 @@ class TeacherWork:
 
     @property
     def place(self) -> str:
+        """Return the name of the learner, with which the message begins if it fails."""
         return self.model
 
     def prepare(self) -> Preparation:
@@ -109,6 +110,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
             _begin_folder(plan, folder, digest)
             unfitted = [number for number in range(pate.teachers) if _read_labels(folder, number, len(queries)) is None]
         numbers = ranks.own_numbers(unfitted, digest)
+        # The first process has written its digest into the folder by now. A process that does not see it there has another folder.
         if not _has_digest(folder, digest):
             raise InputError(f"{folder}: this is not the folder of the first process; all processes must share one folder")
         # Each process of torchrun reports the teachers that it fits itself.
@@ -135,9 +137,10 @@ def _shards_and_queries(plan: VotingPlan) -> tuple[list[Records], Array]:
 
 
 def _count_votes(plan: VotingPlan, folder: str, queries: int) -> VoteCounts:
-    """Return the counts of the labels that all teachers gave."""
+    """Return the counts of the labels that all teachers gave. Raises InputError if the labels of some teacher are missing."""
     columns = [_read_labels(folder, number, queries) for number in range(plan.pate.teachers)]
     complete = [column for column in columns if column is not None]
+    # `counts_of_labels` refuses a table that does not have a column for every teacher.
     return counts_of_labels(np.stack(complete, axis=1), plan.pate.teachers, plan.pate.labels, folder)
 
 
@@ -165,7 +168,10 @@ def _digest(plan: VotingPlan, shard_records: list[Records], queries: Array) -> s
 
 
 def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
-    """Make the folder of the teachers. Votes of teachers with another digest are removed."""
+    """Make the folder of the teachers. Labels of teachers with another digest are removed.
+
+    Raises InputError if the plan's folder holds a session, which could not continue without the votes that it began with.
+    """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if not _has_digest(folder, digest):
         refuse_other_votes(plan, None)
@@ -187,7 +193,7 @@ def _votes_path(folder: str, number: int) -> str:
 
 
 def _read_labels(folder: str, number: int, queries: int) -> Array | None:
-    """Return the labels that a teacher gave in an earlier call; None if the file is missing or incomplete."""
+    """Return the labels that a teacher gave, 4 bytes each; None if the file is missing or incomplete."""
     try:
         with open(_votes_path(folder, number), "rb") as file:
             content = file.read()
@@ -232,7 +238,7 @@ class FittingRanks:
             digest_of_first, unfitted = self.ranks.broadcast((digest, list(numbers)) if numbers is not None else None)
         if digest_of_first != digest:
             raise InputError("expected the same data and queries in each process: these differ from the first process's")
-        return unfitted[self.ranks.rank :: self.ranks.world]
+        return unfitted[self.ranks.rank :: self.ranks.world]  # rank: number of this process; world: number of processes
 
     def wait_for_all(self) -> None:
         """Wait until all processes have written their votes."""

@@ -124,7 +124,7 @@ class TranscriptFile:
         line: dict[str, Any] = {"what": "outcome", "queries": [first, stop]}
         line["labels"] = {str(query): label for query, label in labels.items()}
         if student_labels:
-            line["reinforced"] = {str(query): label for query, label in student_labels.items()}
+            line["reinforced"] = {str(query): label for query, label in student_labels.items()}  # their key in the file
         self.add(line)
 
 

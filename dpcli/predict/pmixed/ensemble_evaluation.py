@@ -46,7 +46,8 @@ class MeasuredMethod:
 
     Attributes:
         epsilon: Epsilon of the guarantee; None if there is no guarantee.
-        relative: Ratio of its perplexity to the public model's, on the same resamples; NaN if both are infinite.
+        relative: Ratio of its perplexity to the public model's. Its interval compares both on the same resamples of records. It is NaN if
+            both models give some token of the text probability 0.
     """
 
     name: str
@@ -58,7 +59,9 @@ class MeasuredMethod:
 
 @dataclass(frozen=True, slots=True)
 class AblationPoint:
-    """The ensemble with another value of one parameter. Its radius meets the plan's epsilon, or `value` if epsilon is the parameter.
+    """The ensemble with another value of one parameter.
+
+    Its radius is solved for, so that the ensemble meets the plan's epsilon, or the epsilon `value` if epsilon is the parameter.
 
     Attributes:
         sound: Perplexity of the sound ensemble.
@@ -115,10 +118,11 @@ def evaluate(
 
     Raises:
         InputError: If the file has no test text or uses the published protocol, or a value is invalid for the axis.
-        CannotCertify: If no radius meets the file's epsilon.
+        CannotCertify: If no radius meets the file's epsilon, or delta is 0 and the public model is an n-gram model with contexts, whose
+            private counts need a delta above 0.
     """
-    plan = as_fitted(plan)
-    if plan.account is None:
+    plan = as_fitted(plan)  # If models were fitted, the evaluation reads the rows on which they were fitted.
+    if plan.account is None:  # Only a file in the mode "paper" has no account, because its protocol certifies no epsilon.
         raise InputError(f'{plan.path}: pmixed: expected mode = "sound" (the comparison includes "paper"), found paper')
     if plan.pmixed.test is None:
         raise InputError(f"{plan.path}: pmixed: set test to a text declared public")
@@ -141,7 +145,7 @@ def _fit_models(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -
 
 
 def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
-    """Return the records of the test text, up to `tokens` tokens. The first token of each record is not counted."""
+    """Return the records of the test text, up to `tokens` tokens. The first token of a record is not counted, because it has no loss."""
     assert plan.pmixed.test is not None
     records = side.public_records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
     tested: list[tuple[int, ...]] = []
@@ -182,6 +186,8 @@ class AblationCase(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Measurer:
     """Measures the losses of models on the test text of one plan.
+
+    The loss of a token is -log of its probability, and a record's first token has none.
 
     Attributes:
         records: Records of the test text, as tokens.
@@ -251,7 +257,9 @@ class Measurer:
 
     def _measured(self, name: str, kind: MethodKind, epsilon: float | None, losses_by_record: Sequence[Array]) -> MeasuredMethod:
         """Return a method with its perplexity, from its losses on each record."""
-        with np.errstate(invalid="ignore"):  # If both models give a token probability 0, the ratio is not a number.
+        # If both models give a token probability 0, both losses are infinite, and their difference is NaN.
+        with np.errstate(invalid="ignore"):
+            # e to the mean difference of two losses is the ratio of the two perplexities.
             relative = [losses - public for losses, public in zip(losses_by_record, self.public_losses, strict=True)]
             perplexities = perplexity(losses_by_record, self.stream), perplexity(relative, self.stream)
         return MeasuredMethod(name, kind, epsilon, *perplexities)
@@ -259,7 +267,7 @@ class Measurer:
     def _all_methods(self, ensembles: Sequence[MeasuredMethod]) -> Iterator[MeasuredMethod]:
         """Yield all methods, from the public model to the model without privacy."""
         texts = private_texts(self.plan)
-        yield self._measured("public model", "public", 0.0, self.public_losses)
+        yield self._measured("public model", "public", 0.0, self.public_losses)  # It reads no private text, so its epsilon is 0.
         yield from ensembles
         private = self._private_model(texts)
         if private is not None:
@@ -278,11 +286,12 @@ class Measurer:
     def _private_model(self, texts: OwnedTexts) -> LanguageModel | None:
         """Return one model that is trained on all texts under differential privacy.
 
-        The result is None if dpcli has no private training for the model, for example if it comes from a function of the user.
+        The result is None if dpcli has no private training for the model. It has one for n-gram models, by noisy counts of pairs of tokens,
+        and for the adapter (`lora`) of a transformer, by DP-SGD with Gaussian noise, which needs a delta above 0.
         """
         plan, model, grouped = self.plan, self.side.model, texts.by_unit()
         texts_per_unit = len(texts.texts) / len(grouped)
-        if isinstance(model, NGram) and model.order > 1:
+        if isinstance(model, NGram) and model.order > 1:  # A model of order 1 uses no context, so no pairs of tokens.
             norm = typical_norm(self.records, model.vocabulary, texts_per_unit)
             units = [self.side.private_records(unit) for unit in grouped.values()]
             noise = noise_multiplier(self.epsilon, self.delta, plan.pipeline.privacy.adjacency)
@@ -307,8 +316,8 @@ def _sound_mode(plan: PmixedPlan, radius: float, projection: str) -> SampledMode
 def _published_mode(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMode | None:
     """Return the mode of the published protocol for this epsilon and delta.
 
-    The result is None if delta is 0, or if converting from Renyi order `order` to delta already costs more than epsilon, so nothing is left
-    to spend.
+    The result is None if the protocol has no radius: at delta = 0, or if the conversion from the plan's Renyi order to delta alone costs
+    more than epsilon, so nothing is left to spend on queries. An evaluation then leaves the protocol out instead of failing.
     """
     if delta <= 0.0:
         return None
@@ -321,7 +330,11 @@ def _published_mode(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMo
 
 
 def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> PmixedPlan:
-    """Return the plan with another value of a parameter. Epsilon is no parameter of a plan: the radius is solved for it."""
+    """Return the plan with another value of a parameter.
+
+    "steps" is the number of tokens that are drawn, "shards" the number of models, and "rate" the probability with which each is sampled.
+    For "epsilon" the plan stays as it is: no entry states an epsilon, and the caller solves for the radius that meets it.
+    """
     if axis == "epsilon":
         return plan
     expected, is_valid = {

@@ -100,7 +100,7 @@ def fit(
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
             try_fitting(processes)
-            limits, place = [token_limit(plan)], plan.pmixed.queries
+            limits, place = [token_limit(plan)], plan.pmixed.queries  # place: where tokens are counted if there is no ledger
             session, _ = begin_session(plan, "pmixed fit", ledger, inputs, limits, resume=resume, place=place)
             resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)

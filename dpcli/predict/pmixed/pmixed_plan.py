@@ -4,7 +4,7 @@ Private texts are dealt out to *shards* by a hash (shards.py), and one model is 
 after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
 change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
 protocol (mode "paper") has no guarantee: such a file can be run to compare, and never priced. An *account* is the cost of a file, as the
-accountants compute it. A `NeededSetting` is a setting without which a key has no effect; the annotations of the keys are explained in
+accountants compute it. `needs` names the setting without which a key has no effect; the annotations of the keys are explained in
 base/fields.py.
 """
 

@@ -47,7 +47,7 @@ def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> floa
 def private_bigrams(
     units: Sequence[Sequence[Sequence[int]]], vocabulary: int, norm: float, multiplier: float, stream: Stream
 ) -> NGramCounts:
-    """Return noisy counts of pairs of tokens.
+    """Return noisy counts of pairs of tokens. They are rounded to a grid, so that the last bits of a sum reveal nothing.
 
     Args:
         norm: Public clipping norm of one unit's counts.
@@ -87,6 +87,7 @@ def typical_norm(records: Sequence[Sequence[int]], vocabulary: int, per_unit: fl
 
 
 def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
+    """Return the positive counts as a table of the tokens after each context of one token. Pairs are numbered as in `unit_counts`."""
     pairs = np.flatnonzero(total)
     contexts, first = np.unique(pairs // vocabulary, return_index=True)
     return NGramCounts(1, vocabulary, contexts, np.append(first, len(pairs)), pairs % vocabulary, total[pairs])

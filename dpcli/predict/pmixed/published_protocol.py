@@ -2,9 +2,10 @@
 
 It is the mode "paper" of [pmixed] (`Paper` in model_ensemble.py), and no number of it is a cost. For each token, the protocol draws some of
 the models of the shards, and mixes each with a public model. The share of the model is the largest at which the Renyi divergences of one
-order, in both directions, are within the *radius*, which is *beta* times the order. beta is the largest at which the published bound for
-one query, with amplification by sampling, is at most the divergence that the claimed epsilon leaves to a query (`Published.target`). The
-published proof needs a bound at every order, and a bound at one order implies no bound at the others.
+order, in both directions, are within the *radius*. The radius is *beta* times the order. A *query* is the draw of one token. The claimed
+epsilon leaves a Renyi divergence to each query (`Published.target`), and beta is the largest at which the published bound for one query,
+with amplification by sampling, is at most this divergence. The protocol has no guarantee because the published proof needs a bound at every
+order, and a bound at one order implies no bound at the others.
 
 Source: Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, Section 4, Algorithm 1, Theorems 4.1, 4.2 and 5.1; the conversion is that of
 Balle et al. 2020, arXiv:1905.09982, Theorem 21.
@@ -33,6 +34,7 @@ class Published:
     Attributes:
         order: Renyi order, a whole number >= 2.
         rate: Probability with which each model is drawn.
+        queries: Number of tokens that are drawn in all.
         epsilon, delta: Guarantee that is claimed for all queries together.
     """
 
@@ -109,7 +111,7 @@ def unsampled_divergence(beta: float, order: int, drawn: int) -> float:
 def _log1p_sum(terms: list[float]) -> float:
     """Return log of the sum of the exponentials of the terms. It is accurate even if the sum is near 1."""
     most = max(terms)
-    if most < LARGEST_LOG1P:
+    if most < LARGEST_LOG1P:  # The sum minus 1 is the sum of e^t - 1 over the n terms t, plus n - 1, and loses no digits.
         return math.log1p(math.fsum(map(math.expm1, terms)) + (len(terms) - 1))
     return most + math.log(math.fsum(math.exp(term - most) for term in terms))
 
@@ -120,7 +122,7 @@ class RenyiBall:
 
     Attributes:
         public: Probabilities of the public model, (vocabulary,).
-        inverse: 1 / public; 0 where public is 0.
+        inverse: 1 / public; 0 where public is 0, so that the divergences leave out a token to which the public model gives probability 0.
         has_full_support: Whether no public probability is 0.
     """
 
@@ -131,16 +133,20 @@ class RenyiBall:
     has_full_support: bool
 
     def share(self, private: Array) -> float:
-        """Return the largest share of the model, from 0 to 1, within the ball; 0 if the model's numbers are not probabilities."""
+        """Return the largest share of a model, from 0 to 1, at which its mixture with the public one is within the ball.
+
+        The result is 0 if the second moment of the model's numbers is not finite, as for numbers that are not probabilities.
+        """
         ratios = np.multiply(private, self.inverse)
         scratch = np.empty_like(ratios)
         second_moment = float(np.dot(private, ratios))
         if not math.isfinite(second_moment):
             return 0.0
-        if self.order == 3.0 and 2.0 * self.radius < LARGEST_EXPONENT:
+        if self.order == 3.0 and 2.0 * self.radius < LARGEST_EXPONENT:  # order 3, the default of [pmixed], has a faster formula
             forward = self._cubic_share(private, ratios, scratch, second_moment)
         else:
             forward = self._largest_share(ratios, scratch, self.order, 1.0)
+        # The share of the forward direction is kept if the divergence in the reverse direction is within the radius there too.
         reverse_power = 1.0 - self.order
         if self._divergence(ratios, scratch, reverse_power, forward) <= self.radius:
             return forward

@@ -151,11 +151,12 @@ def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -
     """Return the fitted model of each shard, from its learnt parameters.
 
     Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. All weights of an
-    adapter are copied before each answer. A model from the user's code answers in a separate process.
+    adapter are copied before each answer. A model from the user's code answers in a *resident* process, which keeps the fitted model and
+    answers questions about it.
 
     Raises InputError if a model fails, or the public model has another content when it is built again.
     """
-    is_user_code = ":" in plan.pmixed.model
+    is_user_code = ":" in plan.pmixed.model  # module:function
     if not is_user_code:
         return tuple(map(side.tuned, learnt))
     processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), ANSWERING_KILLED)

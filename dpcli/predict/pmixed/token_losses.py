@@ -136,9 +136,9 @@ def _target_probabilities(
 
 def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
     """Return log-probabilities of the token at each place, given the tokens before it, (places, vocabulary), for at least one place."""
-    if isinstance(model, FittedModel):
+    if isinstance(model, FittedModel):  # a model of the user, whose own process calls this function again with the model itself
         return model.answer(partial(next_token_rows, record=record, places=places))
-    along = getattr(model, "along", None)
+    along = getattr(model, "along", None)  # a method that answers about every prefix of a record in one pass
     if along is not None:
         rows: Array = np.asarray(along(record[:-1]))
         return np.asarray(rows[np.array(places) - 1])

@@ -134,7 +134,7 @@ def disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure
 
     unit = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
     aggregations = (priced.query.aggregation(priced.setting) for priced in plan.queries)
-    # The clip of each query that sums values; None if the totals of units are not clipped.
+    # The range to which the sum of a unit is clipped, for each query that sums values; None if its rows are bounded instead.
     clips = [aggregation.clip for aggregation in aggregations if aggregation.values]
     means = "; of more rows, a sum, mean or variance counts max_rows times their mean, rounded at random" if None in clips else ""
     totals = "; a sum with max_total adds up all its rows, and clips the total in each key" if any(clips) else ""

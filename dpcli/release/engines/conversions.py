@@ -20,7 +20,7 @@ from dpcli.release.expressions.scalars import LARGEST_WHOLE, LOWER, UPPER, Layer
 # Families of types: "whole" are integers of any width, "real" are binary floating point numbers, and "exact" are decimal fractions.
 Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp", "other"]
 
-# Regular expressions for texts that are converted to an integer, a double and a date.
+# Regular expressions for texts that are converted to an integer, a double and a date. Integers of 64 bits have at most 19 digits.
 WHOLE = "[+-]?[0-9]{1,19}"
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?"
 DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -96,7 +96,10 @@ def _trimmed(raw: Term, layers: Layers) -> Term:
 
 
 def _bounded(number: Term, layers: Layers) -> Term:
-    """Return a number as a finite double; null if it is not finite."""
+    """Return a number as a finite double: null if its absolute value exceeds LARGEST or it is NaN, and 0 if it is below SMALLEST.
+
+    Engines disagree beyond these ends (dialects.py).
+    """
     bounds = (decimal(bound).write(layers) for bound in (LARGEST, SMALLEST, 0.0))
     template = "CASE WHEN abs({0}) <= {1} THEN CASE WHEN abs({0}) < {2} THEN {3} ELSE {0} END END"
     return fill_template(template, layers.bind(number), *bounds)

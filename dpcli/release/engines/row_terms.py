@@ -2,7 +2,8 @@
 
 An *aggregation* (aggregate.py) asks for exact sums of integers by key; sql_statement.py builds its statement around the expressions that
 `row_terms` returns. A *scalar* is a typed expression, which is written as a *term* of SQL over *layers*, nested SELECTs that give names to
-terms (scalars.py). *Steps* are values that are rounded to whole multiples of a declared step, so that sums are exact.
+terms (scalars.py). `layers.bind` gives a term such a name, so that it is computed once although it is used several times. *Steps* are
+values that are rounded to whole multiples of a declared step, so that sums are exact.
 
 An expression that is refused is an InputError here, before a row is read. A row whose unit or key is null, or whose value is missing and
 not replaced, does not count: whatever writes such an expression adds the condition too. Sensitivities rest on the ranges that are enforced
@@ -82,7 +83,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
         if not 1 <= bound < MOST_BOUND:
             raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {bound}")
     bounds_rows = aggregation.unit is not None and aggregation.clip is None
-    # The statement multiplies the sum of a unit with too many rows by max_rows, after adding as much again to make it positive.
+    # The sum of a unit with too many rows is multiplied by max_rows. The statement first adds as much again, so that it is not negative.
     factor = 2 * min(aggregation.max_rows, MOST_ROWS) if bounds_rows else 1
     if any(factor * steps.furthest * MOST_ROWS >= MOST_SUM for steps in aggregation.values):
         raise InputError(
@@ -146,7 +147,7 @@ class RowWriter:
                 f"by: expected a domain of different values of type {type_}, found {len(domain):,} values that repeat or have another type"
             )
         numbers = [value for value in domain if type(value) is int]
-        if numbers and max(numbers) - min(numbers) == len(numbers) - 1:  # consecutive
+        if numbers and max(numbers) - min(numbers) == len(numbers) - 1:  # consecutive numbers need only their two ends in the SQL
             return f"{sql} BETWEEN {self._constant(min(numbers), type_)} AND {self._constant(max(numbers), type_)}"
         return f"{sql} IN ({', '.join(self._constant(value, type_) for value in domain)})"
 

@@ -110,6 +110,7 @@ class Values:
     joining: set[int] = field(default_factory=set)
 
     def term(self, name: str, layers: Layers) -> Term:
+        """Return a column as a term: one that a join adds, the number of rows of a row's unit (`rows_of_unit`), or a stored column."""
         for number, join in enumerate(self.table.joins):
             if name in join.columns:
                 return self._joined(number, join, name, layers)
@@ -122,6 +123,7 @@ class Values:
         assert self.table.unit is not None
         unit, block, conditions = self.term(self.table.unit, layers), self.block(layers), self.conditions(layers)
         parts = unit.sql if block is None else f"{unit.sql}, {block}"
+        # The term may use names of every layer so far, so it is written in the next one.
         counted = f"CASE WHEN {' AND '.join(conditions)} THEN 1 END" if conditions else "*"
         return Term(f"count({counted}) OVER (PARTITION BY {parts})", len(layers.names))
 
@@ -148,7 +150,7 @@ class Values:
             return ()
         value = self._block_value(window, layers).sql
         single_values, alternatives = [], []
-        for span in window.spans:
+        for span in window.spans:  # the smallest and largest value of the block column in a stretch of blocks
             least, most = (literal(end, window.type).write(layers).sql for end in span)
             if least == most:
                 single_values.append(least)

@@ -165,7 +165,7 @@ def _number(translator: NodeTranslator, node: exp.Expr, text: str) -> Scalar:
     Raises InputError if the integer has more than 64 bits, or the double is infinite.
     """
     if text.removeprefix("-").isdecimal() and text.isascii():
-        # A longer text is refused unconverted, as Python cannot convert very long ones.
+        # Integers of 64 bits have at most 20 characters. A text of 25 or more is refused unconverted, as Python refuses very long ones.
         value = int(text) if len(text) < 25 else WHOLE_MOST + 1
         if WHOLE_LEAST <= value <= WHOLE_MOST:
             return integer(value)
@@ -189,7 +189,7 @@ def _translate_cast(translator: NodeTranslator, node: exp.Expr) -> Scalar:
     A text is read as in a csv file. A decimal is not converted, because databases round differently, and write the digits differently.
     """
     to = CAST_TYPES.get(node.args["to"].sql())
-    if to == "date" and _is_text(node.this):
+    if to == "date" and _is_text(node.this):  # sqlglot reads date '2020-01-31' as a cast of a text
         return _date_literal(translator, node)
     if to is None:
         raise translator.refusal(node, f"a cast to {', '.join(map(str.lower, CAST_TYPES))}")
@@ -361,6 +361,7 @@ def _translate_concat(translator: NodeTranslator, node: exp.Expr) -> Scalar:
 def _literal_count(translator: NodeTranslator, node: exp.Expr, count: exp.Expr | None, least: int) -> int:
     """Return a number of characters, which must be a literal. Raises InputError for any other argument."""
     text = str(count.this) if count is not None and _is_number(count) else ""
+    # MOST_CHARACTERS has 7 digits. A longer text is not converted, as Python refuses very long ones.
     if text.isascii() and text.isdecimal() and len(text) < 8 and least <= int(text) <= MOST_CHARACTERS:
         return int(text)
     raise translator.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")
@@ -417,7 +418,8 @@ DATE_FUNCTIONS: dict[str, DatePartName] = {
     "DayOfWeekIso": "isodow",
 }
 
-# The whitelist: the meaning of each kind of node, by the name of sqlglot's class for it. Every other kind is refused.
+# The whitelist: the meaning of each kind of node, by the name of sqlglot's class for it. Every other kind is refused. The parts "safe",
+# "typed", "coalesce" and "ignore_nulls" are flags that sqlglot's parser sets itself, so a node may have them.
 MEANINGS: Mapping[str, NodeMeaning] = {
     "Column": NodeMeaning(_translate_column, ONE),
     "Literal": NodeMeaning(_translate_literal, ONE | {"is_string"}),

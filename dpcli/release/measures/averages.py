@@ -8,8 +8,9 @@ A *unit* is whom the release protects, with all of its rows; a *key* is a combin
 at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); a `Contribution` states these bounds and what a row adds, and
 vectors.py derives the sensitivity from it. A *step* is the declared unit of rounding of a column. Sums are integers, in steps, so that no
 order of addition changes them. Variances, and means over a noisy count, are *centred*: distances from the middle of the range are added,
-so a row adds at most half of the range. Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides
-whether its key is shown (open_keys.py).
+so a row adds at most half of the range. `middle` is the middle of the range in steps, rounded down, and `furthest` the largest distance
+from it. Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides whether its key is shown
+(open_keys.py).
 """
 
 from __future__ import annotations
@@ -254,7 +255,11 @@ class MeanQuery(ColumnQuery):
         return replace(mechanism, why=(*mechanism.why, mean_change))
 
     def sum_share(self, setting: QuerySetting) -> float:
-        """Return the share of the cost for the sum. It gives the smallest error if the mean is uniform over the range."""
+        """Return the share of the cost for the sum. It gives the smallest error if the mean is uniform over the range.
+
+        The root mean square of its distance from the middle is then UNKNOWN_MEAN times half of the range. The arguments of `share` are the
+        largest changes of the sum and of the count by one row, and this distance.
+        """
         furthest = self.values(setting).furthest
         share = share_of_epsilon if is_laplace(self, setting.cost) else share_of_rho
         return share(float(furthest), 1.0, UNKNOWN_MEAN * furthest)
@@ -268,6 +273,7 @@ class MeanQuery(ColumnQuery):
             exact = {key: total.sums[0] for key, total in totals.items()}
             return self._over_public_count(mechanisms[0], exact, values.step, self.count)
         sum_noise, count_noise = mechanisms
+        # A sum minus the middle of the range for each row is the centred sum.
         sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, sum_noise)
         counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, count_noise), count_noise)
         confidence = self.interval_confidence(len(counts))

@@ -7,8 +7,9 @@ noisy answer. `setting` is what they depend on outside of the table: [source], t
 A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`, with an answer of
 its own. A unit counts with at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); the engine leaves out the rest. A
 `Contribution` states these bounds, and vectors.py derives the L1 and L2 sensitivities from it. Keys are declared in [source.columns], or
-come from the data and are *shown* if their noisy counts exceed a threshold (open_keys.py). An interval covers the noise alone, and errs on
-the wide side, unless the noise of a count decides whether its key is shown.
+come from the data and are *shown* if their noisy counts exceed a threshold (open_keys.py): `shown` keeps the counts of these keys, and
+`covers` says in words which errors the intervals cover. An interval covers the noise alone, and errs on the wide side, unless the noise of
+a count decides whether its key is shown.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ class CountQuery(OpenKeysQuery):
             interval = additive_interval(count, count_law, confidence)
             rows.append(postprocessed_row(self, key, adjusted.get(key, 0), interval))
         interval = additive_interval(total, total_law, confidence)
-        rows.append(postprocessed_row(self, ("total",) * len(self.by), sum(adjusted.values()), interval))
+        total_key = ("total",) * len(self.by)  # the key of the total has this word in every column of `by`
+        rows.append(postprocessed_row(self, total_key, sum(adjusted.values()), interval))
         return answer_of(self, tuple(rows), additions=(CONSISTENT,))
 
     def _counts_that_add_up(

@@ -208,6 +208,8 @@ class ModeQuery(ChoiceQuery):
                 f"a test of this number at epsilon {epsilon:.6g}",
             )
             return (QueryMechanism("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
+        # Permute-and-flip is never less accurate at the same epsilon. But the exponential mechanism has bounded range, so that a rho allows
+        # it a larger epsilon (`bounded_range_epsilon`).
         return (self.choice_mechanism(setting, "permute-and-flip" if setting.cost.pure else "exponential"),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
