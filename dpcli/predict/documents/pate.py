@@ -219,7 +219,9 @@ def student_document(outcome: StudentOutcome) -> Document:
     if outcome.accuracy is not None:
         headline += f": accuracy {outcome.accuracy:.4f} on {outcome.tested:,} records declared public (not checked)"
         metrics["accuracy"] = outcome.accuracy
-    place = f"{STUDENT} is in {shown(plan.folder)}" if outcome.is_written else "the student cannot be pickled, so it was not written"
+    place = (
+        f"{STUDENT} is in {shown(plan.folder)}" if outcome.is_written else "the student cannot be pickled, so it was not written"
+    )
     costs = f"{place}; it costs nothing beyond the labels: epsilon <= {up(plan.account.upper)}"
     details = (costs, *window_note(plan))
     data = {
