@@ -41,9 +41,7 @@ SEED = 20221  # an arbitrary number
 SHIFT = 0.02  # standard deviation of the shifts of parameters: small beside usual initial weights, far above rounding
 TRIED = 3  # number of examples of a batch that are replaced in turn and processed alone; more take longer and find rarer faults
 LONGEST_REASON = 120  # characters of a reason against a method in a report; arbitrary
-# Number of synthetic examples on which methods are compared; more take longer and find rarer faults. Not 3: a random order of as many
-# things as there are records is refused, and pictures have 3 colours.
-EXAMPLES = 5
+EXAMPLES = 3  # number of synthetic examples on which methods are compared; more take longer and find rarer faults
 # Added to the number that the relative tolerance multiplies, so that rounding in a tiny number does not count: as it is to the norm of an
 # example, and times the norm of the whole gradient to the norm of one parameter's gradient. A choice.
 SLACK = 0.02

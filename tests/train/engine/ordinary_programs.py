@@ -306,11 +306,6 @@ def mixup(model: nn.Module, batch: Any) -> Tensor:
     )
 
 
-def colours_permuted(model: nn.Module, batch: Any) -> Tensor:
-    inputs, targets = batch
-    return F.cross_entropy(model(inputs[:, torch.randperm(3)]), targets, reduction="none")
-
-
 def contrastive(model: nn.Module, batch: Any) -> Tensor:
     first, second = batch
     a, b = F.normalize(model(first), dim=1), F.normalize(model(second), dim=1)
@@ -1044,9 +1039,6 @@ PROGRAMS: dict[str, Program] = {
     "VAE": P(VAE, images, elbo),
     "mixup": P(LeNet, images, mixup, "depend|record|example"),
     "in-batch negatives": P(LeNet, lambda: triplets()[:2], contrastive, "must be part of the example or public"),
-    "permuted colours": P(
-        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4)), lambda: images(3), colours_permuted
-    ),
     "focal loss": P(LeNet, images, focal),
     "label smoothing": P(LeNet, images, smooth),
     "distillation": P(Distilled, images, distil),

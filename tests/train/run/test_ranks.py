@@ -64,7 +64,7 @@ from dpcli.train.engine.batches import take
 
 def records():
     count = 1000 + int(os.environ["RANK"]) * (sys.argv[2] == "more")  # a split that is not seeded may leave one more
-    order = torch.from_numpy(numpy.random.default_rng(fresh_random().getrandbits(64)).permutation(count))
+    order = torch.from_numpy(numpy.random.default_rng(int.from_bytes(os.urandom(8), "big")).permutation(count))
     return {"id": order, "mark": order[:, None] % 2 == 0, "none": torch.zeros(count, 0)}
 
 def rank(number):
@@ -97,7 +97,7 @@ import os
 import numpy, torch
 def data():
     rng = numpy.random.default_rng(0)
-    x, order = rng.normal(size=(400, 3)), numpy.random.default_rng(fresh_random().getrandbits(64)).permutation(400)
+    x, order = rng.normal(size=(400, 3)), numpy.random.default_rng(int.from_bytes(os.urandom(8), "big")).permutation(400)
     return (x[order], (x[order, 0] > 0).astype("int64")), order // 2
 def model():
     return torch.nn.Linear(3, 2)
@@ -135,7 +135,6 @@ from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.per_example import ClippedGradients
 from dpcli.train.run.ranks import ranks_of
 from dpcli.train.tasks.classification import cross_entropy
-from tests.cases import fresh_random
 
 class Known:
     private, drawn_std = False, 1.0

@@ -229,7 +229,7 @@ def test_the_errors_in_the_manual_are_those_of_calibrated_runs() -> None:
     page = (ROOT / "dpcli" / "explain" / "training.md").read_text()
     epsilons = re.search(r"\| bands \| (.*) \|\n", page)
     assert epsilons
-    rows = re.findall(r"^  \| (\d+) \| (\d+\.\d+ .*) \|$", page, re.MULTILINE)
+    rows = re.findall(r"^ *\| (\d+) \| (\d+\.\d+ .*) \|$", page, re.MULTILINE)
     assert len(rows) == 5
     for bands, cells in rows:
         count = int(bands)
