@@ -59,7 +59,7 @@ class Noise(Protocol):
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
         """Return the noise of the next step in double precision, as tensors on the CPU, by parameter name.
 
-        The caller must not change the tensors, because correlated noise may keep them.
+        The tensors are new memory, which the caller may change.
         """
 
 
@@ -215,7 +215,7 @@ class Banded(Correlated):
         for lag, past in enumerate(self._past, 1):
             noise -= self._columns[number - 1 - lag, lag] * past
         noise /= self._columns[number - 1, 0]
-        self._past.appendleft(np.asarray(noise))
+        self._past.appendleft(noise.copy())  # the caller may change what it receives
         return noise
 
 

@@ -58,7 +58,10 @@ __all__ = [
     "dispatch_modes",
     "distributions_validate",
     "enable_python_dispatcher",
+    "foreach_add",
+    "foreach_copy",
     "foreach_divide",
+    "foreach_multiply",
     "function_modes",
     "functorch",
     "global_module_hooks",
@@ -80,8 +83,11 @@ without_function_modes: Any = torch._C.DisableTorchFunction
 # 2.0. A block in which no subclass intercepts functions of tensors. For reading the numbers of any tensor.
 without_subclass_functions: Any = torch._C.DisableTorchFunctionSubclass
 
-# 1.9. A function that changes a list of tensors by one call, as torch's optimizers do. For many small parameters.
+# 2.1. Functions that change a list of tensors by one call, as torch's optimizers do. For many small parameters.
+foreach_add: Any = torch._foreach_add_
+foreach_copy: Any = torch._foreach_copy_
 foreach_divide: Any = torch._foreach_div_
+foreach_multiply: Any = torch._foreach_mul_
 
 # 1.0. The engine of the backward pass. `torch.autograd.grad` would switch the dispatch modes off while it runs.
 backward_engine: Any = torch.autograd.Variable._execution_engine

@@ -88,21 +88,26 @@ class MethodChoice:
 
 
 def choose(
-    model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
+    model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]], tolerance: float
 ) -> MethodChoice:
     """Return the fastest method that agrees with a loop over a few synthetic examples, or else the loop.
 
     The comparison uses a copy of the model.
 
-    Raises InputError if the loss is not one number for each example, or draws a permutation of the examples.
+    Args:
+        tolerance: Largest relative difference that counts as rounding.
+
+    Raises InputError if the loss is not one number for each example.
     """
     spare = copy.deepcopy(model)
     with shift_parameters(spare):
-        chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
+        chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates, tolerance)
     return MethodChoice(chosen.method.for_model(model), chosen.passed_over)
 
 
-def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
+def first_that_agrees(
+    model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]], tolerance: float
+) -> MethodChoice:
     """Return the first method that agrees with the loop, or the loop itself, which is always correct."""
     reasons: list[str] = []
     expected = one_by_one(model, loss, few)
@@ -110,7 +115,7 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
         try:
             with fixed_seed(model):
                 method = build(model, loss, few)
-            verify(model, method, few, expected)
+            verify(model, method, few, expected, tolerance)
             return MethodChoice(method, tuple(reasons))
         except InputError:
             raise
@@ -120,13 +125,12 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
     return MethodChoice(Looped(model, loss), tuple(reasons))
 
 
-def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
+def verify(model: nn.Module, method: Method, few: Batch, expected: Sums, tolerance: float) -> None:
     """Check that a method gives the norms and sums of the loop, and that no example changes the norm of another.
 
     Raises:
         Unsuitable: A norm or a sum differs, or an example changes the norm of another. The message names the parameter if a sum differs.
     """
-    tolerance = tolerance_of(model)
     sums = unit_sums(model, method, few)
     if not norms_agree(sums.norms, expected.norms, tolerance):
         raise Unsuitable("its norms differ from norms computed one example at a time")
@@ -206,7 +210,7 @@ def trace_outputs(model: nn.Module, loss: Loss, batch: Batch, seed: int, part: R
 
     handles = [module.register_forward_hook(partial(record_outputs, name)) for name, module in model.named_modules()]
     try:
-        with torch.enable_grad(), same_draws(size(batch), seed, part):
+        with torch.enable_grad(), same_draws(size(batch), seed, part, refuses_orders=True):
             return per_example_losses(model, loss, tree_map(torch.clone, batch), size(batch)).detach(), trace
     finally:
         for handle in handles:

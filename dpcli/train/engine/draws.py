@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -91,12 +92,29 @@ def strided(value: Tensor, dim: int, row: int, size: int) -> Tensor:
     return value[(slice(None),) * dim + (slice(row, None, size),)]
 
 
-# The positions that a record may have where a dimension has several indices for each record. A program may use either.
-RECORD_PARTS: tuple[RecordPart, ...] = (adjacent, strided)
+def adjacent_in_copies(copies: int, value: Tensor, dim: int, row: int, size: int) -> Tensor:
+    """Return the part of a record that has several adjacent indices in each of several copies of the batch.
+
+    The attention heads of pairs are an example, where the first texts of all records are followed by the second texts. The result has a
+    dimension for the copies in front of `dim`. If the indices of a record cannot be divided among the copies, the result is `adjacent`.
+    """
+    if value.shape[dim] // size % copies:
+        return adjacent(value, dim, row, size)
+    return value.view(*value.shape[:dim], copies, size, -1, *value.shape[dim + 1 :]).select(dim + 1, row)
+
+
+# The positions that a record may have where a dimension has several indices for each record. A program may use any of them. Further
+# positions would cost time where a program is refused.
+RECORD_PARTS: tuple[RecordPart, ...] = (
+    adjacent,
+    strided,
+    partial(adjacent_in_copies, 2),  # pairs, such as a chosen and a rejected answer
+    partial(adjacent_in_copies, 3),  # triplets, such as an anchor with a positive and a negative
+)
 
 
 @contextmanager
-def same_draws(size: int, seed: int, part: RecordPart = adjacent) -> Iterator[None]:
+def same_draws(size: int, seed: int, part: RecordPart = adjacent, refuses_orders: bool = False) -> Iterator[None]:
     """Make every random operator give the same numbers to every record, whatever was drawn before.
 
     A record then receives the same numbers in a batch and alone. This holds if the program draws for all records at once, for one record
@@ -105,25 +123,27 @@ def same_draws(size: int, seed: int, part: RecordPart = adjacent) -> Iterator[No
 
     Args:
         part: Position of a record where a dimension has several indices for each record.
+        refuses_orders: Whether a random order of as many things as there are records raises InputError. The isolation check asks for it,
+            with numbers of records that are no length of anything else; three records could be mistaken for three colours.
 
     Edge cases: if another dimension of a tensor is as long as the batch, the numbers may be repeated along the wrong dimension.
     """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed, part):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed, part, refuses_orders):
         yield
 
 
 class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of `same_draws`."""
 
-    def __init__(self, size: int, seed: int, part: RecordPart) -> None:
+    def __init__(self, size: int, seed: int, part: RecordPart, refuses_orders: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.size, self.seed, self.part, self.draw_count = size, seed, part, 0
+        self.size, self.seed, self.part, self.refuses_orders, self.draw_count = size, seed, part, refuses_orders, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if not draws_numbers(func, args, kwargs):
             return func(*args, **kwargs)
-        if func is torch.ops.aten.randperm.default and args[0] == self.size > 1:
+        if self.refuses_orders and func is torch.ops.aten.randperm.default and args[0] == self.size > 1:
             line = own_line()
             raise InputError(f"loss: {EXPECTED_LOSS}, found randperm over the records{' at ' if line else ''}{line}")
         self.draw_count += 1
@@ -151,9 +171,9 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         drawn = func(*row_args, **tree_map(narrow, kwargs))
         for target, source in zip(outputs_of(batch), outputs_of(drawn), strict=True):
             part = record_view(target, row, self.size, self.part)
-            # The shapes differ for a permutation of all records, which has no part of one record.
-            if record_dim(target.shape, self.size) is not None and part.shape == source.shape:
-                part.copy_(source)
+            # The numbers differ for a permutation of all records, which has no part of one record.
+            if record_dim(target.shape, self.size) is not None and part.numel() == source.numel():
+                part.copy_(source.reshape(part.shape))
 
 
 def record_view(value: Tensor, row: int, size: int, part: RecordPart) -> Tensor:

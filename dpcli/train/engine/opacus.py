@@ -86,7 +86,7 @@ class OpacusGradients(CheckedSums):
         with shift_parameters(spare):
             expected = one_by_one(spare, self.loss, few)
             try:
-                verify(spare, Hooked(spare, self.loss), few, expected)
+                verify(spare, Hooked(spare, self.loss), few, expected, self.tolerance)
             except InputError:
                 raise
             except Exception as problem:  # Opacus or torch may raise any error

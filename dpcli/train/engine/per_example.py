@@ -216,7 +216,7 @@ class ClippedGradients(CheckedSums):
             is_allowed = {"book-keeping": doubt is None, "vmap": self.program.mapped}
             allowed = [(name, build) for name, build in candidates if is_allowed[name]]
             draw = draw_kind(self.program.numbers, draw)
-            choice = choose(self.model, self.loss, draw, allowed)
+            choice = choose(self.model, self.loss, draw, allowed, self.tolerance)
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
         self.form, self.description = form(draw(1)), str(self.choice)

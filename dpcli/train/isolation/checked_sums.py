@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, size
-from dpcli.train.engine.choice import modes, rounding_tolerance, tolerance_of
+from dpcli.train.engine.choice import SLACK, modes, rounding_tolerance, tolerance_of
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import RECORD_PARTS, DrawnNumbers, RecordPart, recorded_draws, replayed_draws
 from dpcli.train.engine.method import BatchPart, Loss, Method, per_example_losses, trained_parameters
@@ -36,8 +36,6 @@ from dpcli.train.torch_internals import tree_map
 # A norm above this number may be infinite in one of two computations and finite in the other. The value is a choice; the square of a norm
 # overflows single precision at about 2e19.
 NEARLY_INFINITE = 1e15
-# Share of C that is added to a norm before the relative tolerance is applied, so that rounding in a tiny norm does not count. A choice.
-SLACK = 0.02
 
 
 @dataclass(slots=True)
@@ -86,6 +84,12 @@ class CheckedSums(ABC):
     def numbers(self) -> NumberKind:
         """Return the kind of synthetic numbers on which the program runs; standard normal numbers before the rehearsal."""
         return KINDS[0] if self.program is None else self.program.numbers
+
+    @property
+    def tolerance(self) -> float:
+        """Return the largest relative difference that counts as rounding, in the coarsest number format of the model or the program."""
+        coarsest = 0.0 if self.program is None else self.program.coarsest
+        return max(tolerance_of(self.model), rounding_tolerance(coarsest))
 
     @property
     @abstractmethod
@@ -171,6 +175,4 @@ def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:
     finite = [norm for norm in (alone, norm_in_batch) if math.isfinite(norm)]
     if len(finite) < 2:
         return not finite or finite[0] > NEARLY_INFINITE
-    coarsest = 0.0 if engine.program is None else engine.program.coarsest
-    tolerance = max(tolerance_of(engine.model), rounding_tolerance(coarsest))
-    return abs(alone - norm_in_batch) <= tolerance * (max(finite) + SLACK * engine.clip.bound)
+    return abs(alone - norm_in_batch) <= engine.tolerance * (max(finite) + SLACK * engine.clip.bound)

@@ -36,7 +36,7 @@ from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance
 from dpcli.train.tasks.user_code import call_on_records
-from dpcli.train.torch_internals import foreach_divide
+from dpcli.train.torch_internals import foreach_add, foreach_copy, foreach_divide, foreach_multiply
 
 if TYPE_CHECKING:
     from dpcli.train.isolation.checked_sums import CheckedSums
@@ -149,10 +149,15 @@ def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> N
     Noise is added in double precision, and the result is rounded to a grid. What the sum's own number format rounds further is then a
     function of the rounded noisy sum.
     """
-    drawn, grid = noise.next({name: value.shape for name, value in sums.items()}), grid_of(noise.drawn_std * scale)
-    for name, value in sums.items():
-        noisy = drawn[name].to(value.device) * scale  # new memory, as correlated noise keeps what was drawn
-        value.copy_(round_to_grid(noisy.add_(value), grid))
+    drawn = noise.next({name: value.shape for name, value in sums.items()})
+    values, noisy = list(sums.values()), [drawn[name].to(value.device) for name, value in sums.items()]
+    if scale != 1.0:
+        foreach_multiply(noisy, scale)
+    foreach_add(noisy, values)
+    grid = grid_of(noise.drawn_std * scale)
+    for noisy_values in noisy:
+        round_to_grid(noisy_values, grid)
+    foreach_copy(values, noisy)
 
 
 def set_gradients(model: nn.Module, noisy: Mapping[str, Tensor], expected_batch: float) -> None:

@@ -694,6 +694,39 @@ def two_tables() -> tuple[Tensor, Tensor]:
     return torch.randn(RECORDS, 6), torch.randn(RECORDS, 6)
 
 
+class RewardOfMaps(nn.Module):
+    """A reward from attention and its weights, which dropout changes: four heads of each of two copies of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(20, 8), nn.Linear(14, 1)
+        self.attention = nn.MultiheadAttention(8, 4, dropout=0.5, batch_first=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embedding(ids)
+        out, weights = self.attention(x, x, x, need_weights=True)
+        return self.head(torch.cat([out.mean(1), weights.mean(1)], 1)).squeeze(-1)
+
+
+def of_triplets(model: nn.Module, batch: Any) -> Tensor:
+    """Anchor, positive and negative in one batch."""
+    anchor, positive, negative = model(torch.cat([*batch, batch[0].flip(1)])).chunk(3)
+    return F.relu((anchor - positive).abs() - (anchor - negative).abs() + 1.0)
+
+
+class ColoursInAnyOrder(nn.Module):
+    """An augmentation: one random order of the colours for all images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(3, 4, 3), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            x = x[:, torch.randperm(3)]
+        return self.fc(F.relu(self.conv(x)).mean((2, 3)))
+
+
 def of_pairs_in_turn(model: nn.Module, batch: Any) -> Tensor:
     """Both of a pair stand beside each other."""
     both = model(torch.stack(batch, 1).flatten(0, 1)).view(-1, 2)
@@ -899,6 +932,9 @@ VARIANTS: dict[str, Program] = {
     "Gumbel softmax": P(Gumbel, table, classify),
     "a frozen GRU with dropout": P(FrozenBase, table, classify),
     "pairs in one batch, with dropout": P(DroppedReward, two_tables, preferred),
+    "pairs in one batch, with dropped attention": P(RewardOfMaps, preferences, preferred),
+    "triplets in one batch, with dropped attention": P(RewardOfMaps, preferences, of_triplets),
+    "colours in a random order": P(ColoursInAnyOrder, lambda: images(3), classify),
     "pairs in turn, with dropout": P(DroppedReward, two_tables, of_pairs_in_turn),
     "normal likelihood": P(lambda: line(6, 1), regression, likelihood_under(lambda mean: D.Normal(mean, 1.0))),
     "log-normal likelihood": P(lambda: line(6, 1), regression, likelihood_under(lambda mean: D.LogNormal(mean, 1.0))),

@@ -175,6 +175,23 @@ def test_terms_that_cancel_in_single_precision() -> None:
             assert float(sums.norms[0]) >= float(exact) * (1.0 - 1e-6)
 
 
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_a_loss_in_low_precision_keeps_the_fast_method(name: str) -> None:
+    """The gradients of two methods then differ by the rounding of bfloat16, and not by that of the parameters."""
+    configuration = next(one for one in SMALL if one.name == name)
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return configuration.loss(model, batch)
+
+    engine = ClippedGradients(configuration.model().float(), loss, Flat(1e-3))
+    data, targets = configuration.draw(5)
+    for _ in range(3):
+        engine.checked_sums((data.float(), targets), 3)
+        assert length(engine((data[:1].float(), targets[:1])).gradients) <= 1e-3 * SLACK
+    assert engine.method.name == configuration.method, engine.describe()
+
+
 @pytest.mark.sampled(1, 1)
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own, of RMSNorm under autocast
 @pytest.mark.parametrize("name", ["mlp", "cnn", "sequence", "scaled"])
