@@ -90,12 +90,13 @@ def tops_of(paths: Sequence[str]) -> list[str]:
 def submodule_folders(top: str) -> Iterator[str]:
     """Yield the folders of all submodules of a repository, including submodules that are not checked out."""
     for line in list_entries(top, "ls-files", "-z", "--stage"):
-        about, _, name = line.partition(b"\t")
-        if about.startswith(SUBMODULE):
+        mode_and_object, _, name = line.partition(b"\t")
+        if mode_and_object.startswith(SUBMODULE):
             yield os.path.join(top, os.fsdecode(name))
 
 
 def _is_checked_out(submodule: str) -> bool:
+    """Return whether the folder of a submodule has a work tree. Git leaves the folder empty until the submodule is checked out."""
     return os.path.lexists(os.path.join(submodule, ".git"))
 
 
@@ -228,7 +229,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
     skeletons, judged = frozenset(map(skeleton, datasets)), frozenset(map(os.path.realpath, paths))
     if not skeletons:
         return
-    for folder, tree, name in sorted(touched_files(ref, paths), key=str):
+    for folder, tree, name in sorted(touched_files(ref, paths), key=str):  # as texts, because a tree may be None
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
@@ -249,6 +250,7 @@ def _can_be_compared(old: bytes | None) -> bool:
 def datasets_of(paths: Iterable[str]) -> Iterator[str]:
     """Yield the datasets that files name. Files that cannot be read are left out."""
     for path in paths:
+        # Standard input can be read only once, by judge.py, and not here.
         name = "" if path == "-" else dataset_of(_tables(content_of(path)))
         if name:
             yield name

@@ -51,7 +51,7 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     epsilon, rho = result.budget.epsilon, result.budget.rho
     epsilon_caps, rho_caps = ((), ()) if caps is None else (caps.epsilon, caps.rho)
     warning = f", above the {warning_level(result.pipeline)}"
-    if epsilon is None and math.isinf(result.upper):
+    if epsilon is None and math.isinf(result.upper):  # only rho has a cap, and no finite epsilon is certified
         yield _uncertified_condition(result.delta)
     if epsilon is not None:
         yield _epsilon_condition(epsilon, epsilon_caps[0].words() if epsilon_caps else "", warning)
@@ -180,6 +180,7 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
             text = f"privacy.{key}: the policy expects {' or '.join(allowed)}, found {'none' if value is None else value}"
             yield Condition("policy", "fail", text, ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
+        # An entry whose type never uses private data (`free`) has no sampling that matters.
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
             yield Condition("policy", "fail", message, ("mechanism", index, "sampling"))
@@ -195,7 +196,7 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     real, current = os.path.realpath(stated), work_tree(os.path.realpath(os.getcwd()))
     # This is the work tree of the repository under review. One of the folders may be a link to another repository.
     top = current if current is not None and holds(current, stated) else work_tree(os.path.dirname(stated))
-    if path == "-" or top is None or holds(os.path.realpath(top), real):
+    if path == "-" or top is None or holds(os.path.realpath(top), real):  # "-" is standard input
         return
     text = f"a link out of the repository, to {escaped_path(real)}: expected a file whose content is in the repository"
     yield Condition("link", "fail" if is_compared else "warn", text, ())
@@ -218,7 +219,10 @@ def new_file(result: Account, external: ExternalCaps, unpriced: str = "") -> Con
 
 
 def epsilon_now(result: Account, base: Base) -> float:
-    """Return the current epsilon at the delta of the base. Epsilons at two deltas cannot be compared."""
+    """Return the current epsilon at the delta of the base. Epsilons at two deltas cannot be compared.
+
+    A base without a delta, which the JSON of an earlier gate may state, is compared at the current delta.
+    """
     return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 
 
@@ -256,7 +260,10 @@ def statement_conditions(
 
 
 def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, external: ExternalCaps) -> dict[str, str]:
-    """Return the current cap in words, such as `the policy's 3.0`, for each cap in the base's terms that a current cap implies."""
+    """Return the current cap in words, such as `the policy's 3.0`, for each cap in the base's terms that a current cap implies.
+
+    If a file raises its own cap but a current cap implies the earlier one, the change loosens nothing.
+    """
     caps, delta = caps_in_force(written, external), promised_delta(terms)
     rises = binding_caps(external.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
@@ -287,7 +294,7 @@ def increase_condition(result: Account, base: Base, now: float, external: Extern
     before = f"renamed from {escaped_path(base.earlier_path)}: " if base.earlier_path else ""
     text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"
     limit = limits.allowed(base.epsilon)
-    if (limit is not None or warning_levels.stated()) and not math.isfinite(change):
+    if (limit is not None or warning_levels.stated()) and not math.isfinite(change):  # no finite epsilon on one side
         return Condition("increase", "unknown", text)
     verdict: Verdict = "pass"
     warning = ""
@@ -316,7 +323,7 @@ def proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
         proof = prove(result.pipeline, delta=result.at)
     except NotRepresentable as error:
         return Condition("proof", "unknown", f"epsilon {up(result.upper)} has no proof: {error}", ())
-    if proof.epsilon != proof.headline:
+    if proof.epsilon != proof.headline:  # the proved epsilon, as text, is not the printed one but a larger one
         return Condition(
             "proof", "unknown", f"epsilon {proof.headline} has no proof; {proof.epsilon} at delta = {proof.delta} has one", ()
         )
