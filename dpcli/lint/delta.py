@@ -74,7 +74,7 @@ def size_problem(delta: float, dataset_size: int | None) -> DeltaProblem | None:
     expected_victims = Fraction(repr(delta)) * dataset_size
     if expected_victims >= 1:
         return DeltaProblem(f"expected a delta below 1/dataset_size = {1 / dataset_size:.7g}, found {delta:g}", "error")
-    if expected_victims > Fraction(1, 10):
+    if expected_victims > Fraction(1, 10):  # this limit decides about a warning alone
         limit = f"1/(10 dataset_size) = {0.1 / dataset_size:.7g}"
         return DeltaProblem(f"expected a delta of at most {limit}, found {delta:g}", "warning")
     return None
@@ -112,7 +112,7 @@ def _unreachable_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding(
                 path, f"expected a delta of at least {SMALLEST_DELTA:g}, the limit of floating point, found {delta:g}"
             )
-    is_pure = 0.0 in stated.values()
+    is_pure = 0.0 in stated.values()  # the file states delta = 0, at which a type with `needs_delta` has no finite epsilon
     for path, entry in entries(pipeline):
         if is_pure and entry.spec.needs_delta and not _costs_nothing(entry, pipeline.privacy.dataset_size):
             message = f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'

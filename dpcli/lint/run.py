@@ -57,7 +57,10 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
         kind = "policy"
     else:
         return None
-    return FILES[kind][1] if kind in FILES else None
+    if kind not in FILES:
+        return None
+    _, reader = FILES[kind]
+    return reader
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
@@ -66,7 +69,7 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
         tables = toml_document(data, path).tables
         reader = _other_reader(tables)
         if reader is not None:
-            load(reader)(data, path)
+            load(reader)(data, path)  # raises InvalidFile if the file has findings
             return ()
         pipeline, reader_findings = examine(data, path)
     except InvalidFile as invalid:

@@ -107,6 +107,7 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _unstated_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
+        # `uncounted`: the file states neither steps nor epochs. A type that `takes_turns` runs its steps inside one run.
         if entry.uncounted and not entry.spec.takes_turns and not isinstance(entry.sampling, Unsampled | None):
             message = (
                 "neither steps nor epochs is stated, so that one step is counted: state the number of steps (steps = 1 for one run)"

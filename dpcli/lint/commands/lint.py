@@ -76,7 +76,9 @@ def command(
     given, files = files, unfolded(files, is_lintable)
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
-    refused = [file for file in files if not _mend(file, given)] if fix else []
+    refused = (
+        [file for file in files if not _mend(file, given)] if fix else []
+    )  # repairs come first, and the findings are those left
     places = list(files)
     findings: list[Diagnostic] = []
     for file in files:
@@ -88,7 +90,7 @@ def command(
     if format_ == "text" and not outputs:
         show(render(places, diagnostics, omitted))
         code = exit_code(diagnostics)
-        if code and not on_one_terminal():
+        if code and not on_one_terminal():  # standard error repeats the first error
             complain(first_error(diagnostics))
         return max(code, 2 if refused else 0)
     return emit(document(places, diagnostics, omitted, repair_refused=bool(refused)), format_, outputs)
@@ -105,6 +107,7 @@ def _mend(path: str, given: Sequence[str]) -> bool:
     from dpcli.file.toml.limits import escaped_path
 
     try:
+        # A link in a folder must not lead to a file elsewhere, which the user has not named.
         repairs = _rewrite(path, None if path in given else [folder for folder in given if os.path.isdir(folder)])
     except InputError as error:
         complain(str(error))
@@ -182,6 +185,7 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
     real = os.path.realpath(path)
 
     def finish_draft() -> None:
+        """Check and complete the new file, which `replace_file` writes as a draft with the ending .new, before it replaces the old one."""
         os.chown(f"{real}.new", info.st_uid, info.st_gid)
         if read_bytes(real) != before:
             raise InputError(f"{name}: not repaired: it was changed by another program in the meantime")
@@ -207,7 +211,7 @@ def _refusal(real: str, info: os.stat_result, folders: Sequence[str] | None) -> 
         return f"it has {info.st_nlink} names (hard links), which would become different files"
     if not info.st_mode & 0o222 or not os.access(real, os.W_OK):
         return "it is read-only"
-    me = os.geteuid()
+    me = os.geteuid()  # 0 is root, who may give a file to any owner
     if me != 0 and (info.st_uid != me or info.st_gid not in {os.getegid(), *os.getgroups()}):
         return "it belongs to another user or group"
     if ACCESS_LIST in _attributes(real):

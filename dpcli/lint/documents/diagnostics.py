@@ -38,8 +38,8 @@ def finding(d: Diagnostic) -> Finding:
         f"{d.key}: {d.message}" if d.key else d.message,
         d.line,
         d.column,
-        entry_of(d.rule).title,
-        d.key,
+        title=entry_of(d.rule).title,
+        key=d.key,
         help=summary_of(d.rule),
         link=link_to_source(d.rule),
     )
