@@ -24,7 +24,8 @@ from dpcli.file.keys.words import OneOf
 TRIES = 60  # number of attempts to draw a value that satisfies its rule, or keys that agree with each other; more take longer
 # Least and largest exponents of ten of the numbers in one file, which gets one of the pairs. The last spans nearly all positive floats.
 SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))
-COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file; 10^18 is below 2^63
+COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file, which gets one of them
+LARGEST_EXPONENT = 18  # largest exponent of ten of any whole number: keys accept no count above 10^18, which is below 2^63
 
 Document = dict[str, Any]
 
@@ -84,7 +85,7 @@ class Drawing:
             case Number():
                 return self.number(rule)
             case WholeNumber():
-                return self.count_of(rule, 18)
+                return self.count_of(rule, LARGEST_EXPONENT)
             case Flag():
                 return self.odds(0.5)
             case OneOf():
@@ -93,17 +94,17 @@ class Drawing:
                 return self.table(kind.members, {}, names)
             case Listed(Number()):
                 numbers = sorted(self.number(rule) for _ in range(length))
-                are_shares = rule is not None and not rule.holds(2.0)
+                are_shares = rule is not None and not rule.holds(2.0)  # probabilities or weights, which must add up to 1
                 return [x / sum(numbers) for x in numbers] if are_shares else numbers
             case Listed(WholeNumber()):
-                return [self.count_of(rule, 18) for _ in range(length)]
+                return [self.count_of(rule, LARGEST_EXPONENT) for _ in range(length)]
             case Listed():
                 return self.random.sample(names, min(length, len(names))) or None
             case _:
                 return self.random.choice(names) if names else None
 
     def number(self, rule: Constraint | None) -> float:
-        """Return a random number that satisfies the rule; 0.5 if no attempt does."""
+        """Return a random number of 1, 3 or 9 digits that satisfies the rule; 0.5 if no attempt does."""
         for _ in range(TRIES):
             value = float(f"{10.0 ** self.random.uniform(*self.scale):.{self.random.choice([1, 3, 9])}g}")
             if rule is None or rule.holds(value):

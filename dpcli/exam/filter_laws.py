@@ -30,7 +30,8 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
 OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # (epsilon, delta) of each ledger that is opened; arbitrary
-PRICED_AT = (0.0, 1e-7, 0.03, 0.3)  # deltas at which a run is priced: zero, a small delta, and two above the delta of any ledger
+# Deltas at which a run is priced: zero, a small delta, and two above the delta of any ledger. Some laws use only the first ones.
+PRICED_AT = (0.0, 1e-7, 0.03, 0.3)
 MOST_CHARGES = 10**5  # largest number of successive charges of one run, so that a run that costs nothing ends
 ROUNDING = 1e-9  # relative error allowed in a comparison of two epsilons
 CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
@@ -139,7 +140,9 @@ def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
             if cost is None or cost_of_more is None:
                 continue
             is_cheaper = any(cost_of_more[name] < cost[name] for name in cost)
-            costs_no_more = cost == cost_of_more and certified(run, 1, 1e-9) > 0.0
+            costs_no_more = (
+                cost == cost_of_more and certified(run, count=1, delta=1e-9) > 0.0
+            )  # at this delta, the run costs something
             if is_cheaper or costs_no_more:
                 yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {cost_of_more} after {cost}"
 
@@ -180,7 +183,7 @@ def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
         if spent != amounts.add(second_cost, cost):
             yield "the sum depends on the order of the charges"
         if amounts.exceeded(spent, ledger.caps) is None:
-            bound, reported = certified(joint_run, 1, ledger.delta), ledger.epsilon_of(spent)
+            bound, reported = certified(joint_run, count=1, delta=ledger.delta), ledger.epsilon_of(spent)
             if bound > reported * (1.0 + ROUNDING):
                 yield f"{run} and another run are reported as {reported}, not {bound} or more"
 
@@ -197,7 +200,8 @@ def spending(ledger: ExaminedLedger) -> Iterator[str]:
     if not epsilons[-1] <= ledger.epsilon * (1.0 + ROUNDING):
         yield f"amounts within the caps are reported as {epsilons[-1]}, above the cap {ledger.epsilon}"
     for name, cap in ledger.caps.items():
-        if amounts.exceeded({**ledger.caps, name: amounts.EXACT.add(cap, Decimal("1e-300"))}, ledger.caps) is None:
+        just_above = amounts.EXACT.add(cap, Decimal("1e-300"))
+        if amounts.exceeded({**ledger.caps, name: just_above}, ledger.caps) is None:
             yield f"an amount above the cap of {name} is granted"
 
 

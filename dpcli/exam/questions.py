@@ -127,9 +127,9 @@ def replies(accountant: Accountant, questions: Iterable[ExamQuestion]) -> Iterat
     # The inherited delta() evaluates epsilon() many times. That takes long and tests nothing new.
     searches_delta = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
     for question in questions:
-        profile = accountant.profile(question.steps).tuned(None, SECONDS)
+        profile = accountant.profile(question.steps).tuned(tolerance=None, seconds=SECONDS)  # at the accountant's own tolerance
         for i in question.points:
-            with suppress(NotRepresentable), accountant.within_allowance(LEAST):
+            with suppress(NotRepresentable), accountant.within_allowance(LEAST):  # limits the work, so that no question takes long
                 yield from _replies_at(i, profile, question, asks_delta=not searches_delta)
 
 
@@ -155,7 +155,7 @@ def _epsilons(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterat
     bound = checked(profile.epsilon(smaller))
     yield Reply(f"{question.label}: epsilon at {smaller}", bound, least_upper=epsilon * (1.0 - ROUNDING))
     larger = question.deltas[i] / (1.0 - question.reference.loss) + ROUNDING if question.is_worst_case(i) else 1.0
-    if bound.lower is not None and larger <= 0.5:
+    if bound.lower is not None and larger <= 0.5:  # a delta of 1 stands for no limit on lower bounds
         bound = checked(profile.epsilon(larger))
         yield Reply(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
 
@@ -163,6 +163,6 @@ def _epsilons(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterat
 def _delta(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterator[Reply]:
     """Yield the reply about delta at POINTS[i]."""
     exact = question.deltas[i]
-    least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
+    least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3  # the last term is for deltas near 0
     most_lower = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.is_worst_case(i) else math.inf
     yield Reply(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least_upper, most_lower)

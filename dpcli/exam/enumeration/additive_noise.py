@@ -38,9 +38,8 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
         value = {CHANGING: size, REPLACING: low, BLANK: 0.0, OTHER: unchanged}
 
         def moved(records: Records, value: dict[str, float] = value) -> float:
-            if unit:
-                return max([0.0, *(value[r] for r in records)])
-            return math.fsum(value[r] for r in records)
+            contributions = [value[record] for record in records]
+            return max([0.0, *contributions]) if unit else math.fsum(contributions)
 
         yield moved
         if unit:  # of the records that do not change, only the first value has been used: it is at most 0, and has no effect
@@ -98,14 +97,17 @@ def descent(total: Sum, iterations: int, factor: float, sigma: float, width: flo
     The law before the last step is one on the nodes of a quadrature and on the ends of the interval, where models gather.
     """
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    inner, weights = 0.5 * width * (nodes + 1.0), 0.5 * width * weights
+    inner, weights = 0.5 * width * (nodes + 1.0), 0.5 * width * weights  # moved from [-1, 1] to [0, width]
     states = np.concatenate(([0.0], inner, [width]))
 
     def release(records: Records) -> Array:
         centres = factor * states + total(records)
         density = stats.norm.pdf(inner[None, :], centres[:, None], sigma) * weights
-        ends = (stats.norm.cdf(-centres / sigma)[:, None], stats.norm.cdf((centres - width) / sigma)[:, None])
-        step = np.hstack((ends[0], density, ends[1]))
+        at_zero = stats.norm.cdf(-centres / sigma)[
+            :, None
+        ]  # probability that the projection moves the model to an end of the interval
+        at_width = stats.norm.cdf((centres - width) / sigma)[:, None]
+        step = np.hstack((at_zero, density, at_width))  # row: state before the step; column: state after it
         law = np.eye(1, len(states))[0] @ np.linalg.matrix_power(step, iterations - 1)  # all start at 0
         return np.asarray(sum(p * cells(normal(sigma), x, 0.0, width, count) for p, x in zip(law, centres.tolist(), strict=True)))
 
@@ -137,7 +139,7 @@ def responses(epsilon: float, categories: int, zero: int | None, unchanged: int)
     A blanked record has category `zero`, or a uniform response if `zero` is None. A record that does not change has category `unchanged`.
     """
     answers = {CHANGING: 0, REPLACING: 1, BLANK: zero, OTHER: unchanged}
-    total = math.exp(epsilon) + categories - 1.0
+    total = math.exp(epsilon) + categories - 1.0  # the true category has weight e^epsilon, and every other one weight 1
 
     def distribution(category: int | None) -> Array:
         if category is None:

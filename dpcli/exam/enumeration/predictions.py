@@ -65,20 +65,25 @@ def sessions(
 
         def release(records: Records, others: tuple[int, ...] = others, changed_vote: int = changed_vote) -> Array:
             votes = counts(records, situation, others, changed_vote)
+            # A query is answered if its largest number of votes, with noise, exceeds the threshold.
             agrees = stats.norm.sf(threshold - votes.max(), scale=query_noise)
-            labels = (1.0 - agrees, *(agrees * winners("normal", answer_noise, votes)))
-            return np.array(list(_session_law(labels, queries, answers)))
+            outcomes = (1.0 - agrees, *(agrees * winners("normal", answer_noise, votes)))  # no answer, and each label
+            return np.array(list(_session_law(outcomes, queries, answers)))
 
         yield release
 
 
 def _session_law(outcomes: tuple[float, ...], queries: int, answers: int) -> Iterator[float]:
-    """Yield the probability of each sequence of outcomes."""
+    """Yield the probability of each sequence of outcomes. It ends after `queries` queries, or after `answers` answers.
+
+    The first of the outcomes of a query is that it is not answered.
+    """
     if queries == 0 or answers == 0:
         yield 1.0
         return
-    for label, probability in enumerate(outcomes):
-        for later_probability in _session_law(outcomes, queries - 1, answers - (label > 0)):
+    for outcome, probability in enumerate(outcomes):
+        is_answer = outcome > 0
+        for later_probability in _session_law(outcomes, queries - 1, answers - is_answer):
             yield probability * later_probability
 
 

@@ -60,7 +60,7 @@ def distances(adjacency: str) -> dict[Counts, int]:
         edge = list(set().union(*(neighbours[counts] for counts in edge)) - distance.keys())
         if not edge:
             return distance
-    raise AssertionError
+    raise AssertionError  # never reached; the type checker does not know that the loop has no end
 
 
 def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator[Release]:
@@ -82,16 +82,18 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
 def tested_number(epsilon: float, delta: float, scale: float, situation: Situation) -> Iterator[Release]:
     """Yield releases of a number with Laplace noise, which are empty if the test fails.
 
-    Each unit moves the number by 1, except at one count of units, where the number jumps.
+    Each unit moves the number by 1, except at one count of units, where the number jumps by 9 more. Only the test can hide this jump.
     """
     level = threshold(epsilon, delta)
     for jump, up in itertools.product((-3, -1, 0, 1, 4), (1.0, -1.0)):
 
         def release(records: Records, jump: int = jump, up: float = up) -> Array:
             units = sum(situation.changed_units(records))
-            passed = beyond(1.0 / epsilon, level - min(abs(units - jump), abs(units - jump - 1)))
+            passed = beyond(1.0 / epsilon, level - min(abs(units - jump), abs(units - jump - 1)))  # the distance from the jump
             number = up * units + 9.0 * (units > jump)
-            return np.append(1.0 - passed, passed * cells(laplace(scale), number, -12.0 * scale, 12.0 * scale + 10.0, 400))
+            # The cells reach 12 noise scales below 0, and above 10, which is near the largest number.
+            answer = cells(laplace(scale), number, low=-12.0 * scale, high=12.0 * scale + 10.0, count=400)
+            return np.append(1.0 - passed, passed * answer)
 
         yield release
 
