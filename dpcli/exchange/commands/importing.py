@@ -149,9 +149,9 @@ def naming_file(file: str, stated: Mapping[str, Any] = MappingProxyType({})) -> 
 
 def _by_flags(key: str, message: str, stated: Mapping[str, Any]) -> str:
     """Return a message of the reader in which flags replace the keys that they state, or that are missing."""
-    lacking = re.search(r"found (nothing|none)(;|$)", message)
+    is_missing = re.search(r"found (nothing|none)(;|$)", message) is not None
     for name, value in stated.items():
-        if lacking or value is not None:
+        if is_missing or value is not None:
             flag, flag_key = f"--{name.replace('_', '-')}", f"privacy.{name}"
             message = message.replace(flag_key, flag)
             if key == flag_key:
@@ -302,6 +302,7 @@ def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: 
 
     Shuffled batches cannot be imported as a schedule, because a stage that begins within a pass may contain a record twice.
     """
+    # `sampling` has only one possible value. The option is there so that the user states it.
     from dpcli.exchange.schedule_csv import MOST_BYTES as MOST_BYTES_OF_CSV
     from dpcli.exchange.schedule_csv import file_of_schedule
 

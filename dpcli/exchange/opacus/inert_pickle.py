@@ -120,7 +120,7 @@ class _Machine:
         return values[::-1]
 
     def step(self, name: str, argument: Any) -> None:
-        """Execute one instruction. Raises InputError for an instruction that does not occur in checkpoints of tensors."""
+        """Execute one instruction, by its name in pickletools. Raises InputError for one that checkpoints of tensors do not have."""
         push = self.stack.append
         match name:
             case "PROTO" | "FRAME":
@@ -169,12 +169,13 @@ class _Machine:
             case "REDUCE" | "NEWOBJ":
                 self.call(*self.top(2))
             case "NEWOBJ_EX":
-                self.call(*self.top(3)[:2])
+                function, arguments, _ = self.top(3)  # keyword arguments are dropped
+                self.call(function, arguments)
             case "INST":
                 self.call(_named(argument), tuple(self.marked()))
             case "OBJ":
-                function, *arguments = self.marked()
-                self.call(function, tuple(arguments))
+                called, *operands = self.marked()
+                self.call(called, tuple(operands))
             case "BUILD":
                 self.build(self.pop())
             case "PERSID":
@@ -193,7 +194,10 @@ class _Machine:
         self.stack.append(_pairs(arguments) if function.name in DICT_TYPES else Inert(function.name, arguments))
 
     def build(self, state: Any) -> None:
-        """Set the state of the last value if it is an Inert. Raises ValueError if it has a state already."""
+        """Set the state of the last value if it is an Inert; the state of any other value is dropped.
+
+        Raises ValueError if it has a state already.
+        """
         target = self.stack[-1]
         if isinstance(target, Inert):
             if target.state is not None:
