@@ -73,7 +73,7 @@ def chart() -> Chart:
         title=f"privacy loss of a Gaussian mechanism: {distribution}",
         subtitle=f"one release, sensitivity over noise = {figures(1.0 / CHART_NOISE)}, no sampling",
         x=Axis("privacy loss", -reach, reach),
-        y=Axis("density", 0.0, 1.1 * top),
+        y=Axis("density", 0.0, 1.1 * top),  # with a margin above the curves
         lines=(
             Line("under P, from which the output is drawn", under_p),
             Line("under Q, its neighbour", under_q, Tone.SECOND, dashed=True),
@@ -110,6 +110,7 @@ def _row(epsilon: float) -> tuple[str, ...]:
 
 
 def _two_digits_up(delta: float) -> str:
+    """Return a delta with two significant digits, rounded up."""
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(delta)):.1e}"
 
 

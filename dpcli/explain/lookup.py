@@ -68,7 +68,7 @@ def explain(typed: str) -> str:
     if names := _names_meant(text):
         return "\n\n".join(chain.from_iterable(map(_texts, names)))
     parts = _known_parts(text)
-    if parts and " " in parts[0]:
+    if parts and " " in parts[0]:  # a part of several words is specific enough to be explained; a single word is only suggested
         return f"no explanation of '{text}'; explanation of its part '{parts[0]}':\n\n{explain(parts[0])}"
     suggested = parts or _similar_names(text)
     hint = f"did you mean {' or '.join(suggested[:3])}" if suggested else KNOWN
@@ -92,7 +92,7 @@ def _similar_names(typed: str) -> list[str]:
     wanted = typed.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*known_names(), *table_paths())}
     longer = [choice for choice in choices if choice.startswith(f"{wanted}-")]
-    close = difflib.get_close_matches(wanted, choices, 3, LEAST_SIMILARITY)
+    close = difflib.get_close_matches(wanted, choices, n=3, cutoff=LEAST_SIMILARITY)
     return [choices[choice] for choice in dict.fromkeys((*longer, *close))]
 
 
@@ -122,7 +122,8 @@ def _names_meant(typed: str) -> tuple[str, ...]:
         names = tuple(name for name in candidates if any(_texts(name)))
         if names:
             return names
-    heading = re.split(r"[:(\[,]", bare)[0]  # "noise (sigma)" -> "noise "
+    heading, *_ = re.split(r"[:(\[,]", bare)  # "noise (sigma)" -> "noise "
+    # "fpr 1 %" -> "fpr ", "epsilon_upper" -> "epsilon", "runs together" -> "together"
     without_numbers = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", heading)
     without_fillers = re.sub(FILLERS, "", heading, flags=re.IGNORECASE)
     for text in (bare, heading, without_numbers, without_fillers):
@@ -159,6 +160,7 @@ def _stem(text: str) -> str:
 
 
 def _singular(part: str) -> str:
+    """Return a word without the ending of its plural: "theories" -> "theory", "losses" -> "loss". Short words, "loss" and "bus" stay."""
     if part.endswith("ies") and len(part) > 4:
         return f"{part[:-3]}y"
     if part.endswith("sses"):
