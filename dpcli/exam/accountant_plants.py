@@ -87,7 +87,7 @@ class DeltaIgnored(Planted):
 
 @dataclass(frozen=True, slots=True)
 class Floorless(Dominated):
-    """A mechanism that reports a delta floor of 0 although its delta floor is positive."""
+    """A mechanism that reports a delta floor of 0 although its delta floor is positive. `by` is the mechanism without this bug."""
 
     def approx_dp(self, delta: float) -> float:
         return self.by.approx_dp(max(delta, self.by.delta_floor()))

@@ -79,7 +79,7 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
         yield ExamLine(
             "it has references", 1, (f"no references; its plugin must set references = {{{kind!r}: 'module:REFERENCES'}}",)
         )
-    rows = (row(*situated) for situated in situations(kind))
+    rows = (row(reference, scheme, situation) for reference, scheme, situation in situations(kind))
     yield exam_line(
         "lower bound <= enumeration <= upper bound", ((bracket_row.label, bracket_row.faults()) for bracket_row in rows)
     )
@@ -94,6 +94,7 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     yield exam_line("no view contradicts another", ((text, contradictions(mechanism)) for text, mechanism in mechanisms))
     yield exam_line("laws of any mechanism hold", ((subject.text, lawless(subject.pipeline)) for subject in subjects))
     yield detection("planted bugs are detected", PLANTS, lambda plant: undetected_in_mechanism(kind, plant))
+    # The tails of a composition of parts are bounds from a grid, and the laws about tails do not apply to it.
     attaining = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.is_composition]
     yield detection("a view that is ten times too small is detected", VIEWS, lambda view: undetected_view(attaining, view))
 

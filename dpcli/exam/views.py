@@ -165,6 +165,7 @@ class ReducedView(Dominated):
     """A mechanism with a planted bug that makes one view ten times too small.
 
     Attributes:
+        by: The mechanism without the bug (a field of `Dominated`).
         view: Name of that view; "losses" means the CGF.
     """
 

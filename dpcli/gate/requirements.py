@@ -84,7 +84,10 @@ def _verdict_on_cap(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
 
 
 def delta_condition(written: Pipeline, external: ExternalCaps) -> Iterator[Condition]:
-    """Yield a failed condition if the delta of the file's budget is larger than the delta in [privacy]."""
+    """Yield a failed condition if the delta of the file's budget is larger than the delta in [privacy].
+
+    There is none if flags or the policy state a delta, which the file cannot change.
+    """
     promised = written.privacy.delta
     of_budget = written.budget.delta if written.budget else None
     if external.tightest.delta is None and promised is not None and of_budget is not None and of_budget > promised:

@@ -1,11 +1,12 @@
 """Rules about composition: tuning, adaptivity, shared samples, partitions, and repeated questions.
 
 A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a
-function that yields the findings in a pipeline; run.py applies it. An *entry* is a [[mechanism]] table, `entry.spec` has the keys of its
-type (dpcli/mechanisms/spec.py), and a *section* is a table such as [train] that describes a run for one command. Most of these rules find
-what a file leaves open and composition depends on: whether two entries read one *sample* (the records of a step, drawn at random), whether
+function that yields the findings in a pipeline; run.py applies it. Examples are built from HEAD and TRAIN, which together are a file with
+one run of DP-SGD; `edited` replaces a part of a text. An *entry* is a [[mechanism]] table, `entry.spec` has the keys of its type
+(dpcli/mechanisms/spec.py), and a *section* is a table such as [train] that describes a run for one command. Most of these rules find what a
+file leaves open and composition depends on: whether two entries read one *sample* (the records of a step, drawn at random), whether
 searches were counted, whether the disjoint *parts* of a partition were named before the data were seen. The TOML texts between the rules
-are parts of their examples.
+are further parts of examples.
 """
 
 from __future__ import annotations

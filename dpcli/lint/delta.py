@@ -3,8 +3,9 @@
 A mechanism may publish one record in 1/delta outright and still be (0, delta)-private, so a delta of 1 / dataset_size or more is an error
 wherever it comes from. run.py applies the rules to a file. `judged_deltas` applies them to deltas from elsewhere: a flag, a policy of the
 gate, a ledger or a sum of files. Commands that check no other rule call `delta_errors`. Without a number of records nothing can be checked,
-which is a finding of its own if delta is above 0. A rule is a `RuleInfo` (rule_info.py), and a *diagnostic* its finding with a place in the
-file.
+which is a finding of its own if delta is above 0. A rule is a `RuleInfo` (rule_info.py), a *diagnostic* its finding with a place in the
+file, and an *entry* a [[mechanism]] table. Examples are built from HEAD and TRAIN, which together are a file with one run of DP-SGD;
+`edited` replaces a part of a text.
 """
 
 from __future__ import annotations

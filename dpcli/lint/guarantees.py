@@ -1,11 +1,12 @@
 """Rules about stated guarantees: their unit, their adjacency, their size, and the way in which they were derived.
 
 A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a
-function that yields the findings in a pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as
-[train] that describes a run for one command. A guarantee is *stated* if the file states an epsilon or rho in place of the noise (mechanism
-types such as approx-dp). The functions judge keys, and names and descriptions where no key says it. `entry.spec` has the keys of the
-mechanism's type (dpcli/mechanisms/spec.py), and a key that the type does not have is read by `getattr` with a default. The TOML texts
-between the rules are parts of their examples.
+function that yields the findings in a pipeline; run.py applies it. Examples are built from HEAD and TRAIN, which together are a file with
+one run of DP-SGD; `edited` replaces a part of a text. An *entry* is a [[mechanism]] table, and a *section* a table such as [train] that
+describes a run for one command. A guarantee is *stated* if the file states an epsilon or rho in place of the noise (mechanism types such as
+approx-dp). The functions judge keys, and names and descriptions where no key says it. `entry.spec` has the keys of the mechanism's type
+(dpcli/mechanisms/spec.py), and a key that the type does not have is read by `getattr` with a default. The TOML texts between the rules are
+further parts of examples.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Rules about valid settings that are probably mistakes: epochs written as steps, a percentage as a rate, noise / batch size as noise.
 
 A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a
-function that yields the findings in a pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as
-[train] that describes a run for one command. The files are valid, and dpcli prices them as they stand; the rules warn where another key, or
-another unit of the number, is more plausible. Their thresholds touch warnings only, and are meant to spare ordinary files: each has its
-reason next to it, and a false alarm here teaches people to ignore the others.
+function that yields the findings in a pipeline; run.py applies it. Examples are built from HEAD and TRAIN, which together are a file with
+one run of DP-SGD; `edited` replaces a part of a text. An *entry* is a [[mechanism]] table, and a *section* a table such as [train] that
+describes a run for one command. The files are valid, and dpcli prices them as they stand; the rules warn where another key, or another unit
+of the number, is more plausible. Their thresholds touch warnings only, and are meant to spare ordinary files: each has its reason next to
+it, and a false alarm here teaches people to ignore the others.
 """
 
 from __future__ import annotations

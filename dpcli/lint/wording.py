@@ -3,7 +3,8 @@
 A rule is a `RuleInfo` (rule_info.py) with a function that searches texts by patterns such as HISTOGRAM or SECRET_SIZE, and reports, for
 example, an L2 norm where noise is for L1, or a histogram with sensitivity 1 under replace-one. The patterns are written for silence: a text
 that may mean something else should get no warning, because people switch off a rule that accuses right files. Before changing a pattern,
-add the sentence that fooled it to the tests.
+add the sentence that fooled it to the tests. An *entry* is a [[mechanism]] table. Examples are built from HEAD and TRAIN, which together
+are a file with one run of DP-SGD; `edited` replaces a part of a text.
 """
 
 from __future__ import annotations

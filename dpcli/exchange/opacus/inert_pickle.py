@@ -159,6 +159,15 @@ class _Machine:
                 self.memo[len(self.memo)] = self.stack[-1]
             case "GET" | "BINGET" | "LONG_BINGET":
                 push(self.memo[argument])
+            case _ if name in PLAIN_INSTRUCTIONS:
+                push(argument)
+            case _:
+                self.import_or_call(name, argument)
+
+    def import_or_call(self, name: str, argument: Any) -> None:
+        """Keep the names and arguments of an instruction that imports, calls, sets a state or names a stored tensor. Raises as `step`."""
+        push = self.stack.append
+        match name:
             case "GLOBAL":
                 push(_named(argument))
             case "STACK_GLOBAL":
@@ -182,8 +191,6 @@ class _Machine:
                 push(Inert("storage", ()))
             case "BINPERSID":
                 push(Inert("storage", self.pop()))
-            case _ if name in PLAIN_INSTRUCTIONS:
-                push(argument)
             case _:
                 raise InputError(f"expected a pickle of plain values, found the instruction {name}")
 
