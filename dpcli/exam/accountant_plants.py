@@ -2,7 +2,7 @@
 
 An exam that finds no fault proves little unless it would find one. A *plant* is a bug that changes the *steps* (pairs of a mechanism and
 its count) that an accountant receives, or the *profile* (epsilon and delta as functions of each other) that it returns. The questions with
-known answers (questions.py) are asked again, and `detected`, which examine.py calls, says whether a reply is then false. A plant that
+known answers (questions.py) are asked again, and `is_detected`, which examine.py calls, says whether a reply is then false. A plant that
 promises nothing more than the honest accountant is harmless. A mechanism *attains* its bounds if some data have exactly the cost that it
 reports.
 """
@@ -164,7 +164,7 @@ def all_questions() -> tuple[ExamQuestion, ...]:
     return tuple(sorted(chain.from_iterable(map(questions_about, SLOW_LAST)), key=lambda question: not question.is_worst_case(0)))
 
 
-def detected(plant: Plant, accountant: Accountant) -> bool:
+def is_detected(plant: Plant, accountant: Accountant) -> bool:
     """Return whether the exam detects the bug, or the bug is harmless.
 
     The bug is detected if a reply is false. It is harmless if no reply promises more than the reply without the bug. A reply about a

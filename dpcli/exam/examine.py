@@ -23,11 +23,11 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, FORMATS, MECHANISMS
 from dpcli.document.formats.facts import shows
-from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, detected
+from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, is_detected
 from dpcli.exam.enumeration.bracket import references_of, row, situations
 from dpcli.exam.exam_coverage import combinations_without_enumeration, sound_accountants
-from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
-from dpcli.exam.filter_plants import FILTER_PLANTS, opened, undetected_in_filter
+from dpcli.exam.filter_laws import OPENINGS, drawn_runs, runs, violations
+from dpcli.exam.filter_plants import FILTER_PLANTS, examined_ledger, undetected_in_filter
 from dpcli.exam.format_omissions import OMISSIONS, drawn_documents, renderer, rendering_faults, undetected_in_format
 from dpcli.exam.mechanism_laws import LAWS
 from dpcli.exam.mechanism_plants import PLANTS, undetected_in_mechanism
@@ -132,15 +132,15 @@ def accountant(name: str, seed: str) -> Iterator[ExamLine]:
         is_silent = next(replies(examined, questions), None) is None
         yield exam_line("it answers a question", [(name, ["no answer to any question"] if is_silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}
-    yield detection("planted bugs are detected", bugs, lambda plant: not detected(bugs[plant], examined))
+    yield detection("planted bugs are detected", bugs, lambda plant: not is_detected(bugs[plant], examined))
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
     """Yield the results for a privacy filter: its laws under several caps, and planted bugs."""
     sample_runs = (*runs(), *drawn_runs(f"{seed}/{name}"))
-    ledgers = (opened(name, *opening) for opening in OPENINGS)
+    ledgers = (examined_ledger(name, *opening) for opening in OPENINGS)
     yield exam_line(
-        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", broken(ledger, sample_runs)) for ledger in ledgers)
+        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", violations(ledger, sample_runs)) for ledger in ledgers)
     )
     yield detection("planted bugs are detected", FILTER_PLANTS, lambda plant: undetected_in_filter(name, plant))
 

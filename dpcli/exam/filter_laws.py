@@ -3,7 +3,7 @@
 A *filter* (dpcli/ledger/filters) decides whether a ledger grants one more run, even if the run was chosen from earlier outputs. It prices a
 run in the *amounts* of its currency, such as rho, adds them up, and refuses a run by which an amount would exceed its cap. Some laws
 compare this with a certified lower bound on the epsilon of the same runs fixed in advance: no filter may report less. examine.py asks
-`broken` for the violations of each filter, also of filters with planted bugs (filter_plants.py).
+`violations` for the violations of each filter, also of filters with planted bugs (filter_plants.py).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def times(cost: Amounts, count: int) -> dict[str, Decimal]:
 
 
 @functools.cache
-def certified(run: Pipeline, count: int, delta: float) -> float:
+def certified_lower(run: Pipeline, count: int, delta: float) -> float:
     """Return a certified lower bound on epsilon of `count` runs that are fixed in advance; 0 if there is none.
 
     No filter may report a smaller epsilon. Runs whose mechanisms have a positive delta may have no finite epsilon at `delta`. If they need
@@ -122,7 +122,7 @@ def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
         count = 0 if cost is None else ledger.granted(cost)
         if cost is None or count == 0:
             continue
-        bound = certified(run, count, ledger.delta)
+        bound = certified_lower(run, count, ledger.delta)
         reported = ledger.epsilon_of(times(cost, count))
         if bound > ledger.epsilon * (1.0 + ROUNDING):
             yield f"{count} runs priced at {delta} are granted, and have epsilon >= {bound}, above the cap {ledger.epsilon}"
@@ -141,7 +141,7 @@ def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
                 continue
             is_cheaper = any(cost_of_more[name] < cost[name] for name in cost)
             costs_no_more = (
-                cost == cost_of_more and certified(run, count=1, delta=1e-9) > 0.0
+                cost == cost_of_more and certified_lower(run, count=1, delta=1e-9) > 0.0
             )  # at this delta, the run costs something
             if is_cheaper or costs_no_more:
                 yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {cost_of_more} after {cost}"
@@ -183,7 +183,7 @@ def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
         if spent != amounts.add(second_cost, cost):
             yield "the sum depends on the order of the charges"
         if amounts.exceeded(spent, ledger.caps) is None:
-            bound, reported = certified(joint_run, count=1, delta=ledger.delta), ledger.epsilon_of(spent)
+            bound, reported = certified_lower(joint_run, count=1, delta=ledger.delta), ledger.epsilon_of(spent)
             if bound > reported * (1.0 + ROUNDING):
                 yield f"{run} and another run are reported as {reported}, not {bound} or more"
 
@@ -230,7 +230,7 @@ LAWS_OF_RUNS = (never_cheaper, counts, no_free_delta, a_currency, two_runs)
 LAWS_OF_LEDGERS = (spending, free, room)
 
 
-def broken(ledger: ExaminedLedger, sample_runs: tuple[Pipeline, ...]) -> Iterator[str]:
+def violations(ledger: ExaminedLedger, sample_runs: tuple[Pipeline, ...]) -> Iterator[str]:
     """Yield each violation of a law, by the ledger alone or by the ledger with one of the runs."""
     for law in LAWS_OF_LEDGERS:
         yield from (f"{law.__name__}: {fault}" for fault in law(ledger))

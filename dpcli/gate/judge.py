@@ -92,9 +92,9 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
             files += [_judge_file(folder, terms, {}) for folder in empty]
             others = [*removed, *_unjudged_changes(ref, files, removed)]
     sums = _sums(files, terms)
-    read = [(file.path, file.written) for file in files if file.written is not None]
+    readable = [(file.path, file.written) for file in files if file.written is not None]
     needed: frozenset[int] = frozenset().union(*(file.needed_waivers for file in files))
-    notices += (*unmatched_rules(policy, read), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, needed))
+    notices += (*unmatched_rules(policy, readable), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, needed))
     judged = (*files, *others)
     if not judged:
         judged = (Judged(".", None, (Condition("files", "pass", f"no pipeline differs from {ref}", ()),)),)
@@ -145,7 +145,7 @@ def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
     names_dataset = any(file.written is not None and file.written.privacy.dataset for file in files)
     if not (terms.policy.together or terms.together or names_dataset):
         return ()
-    from dpcli.gate.totals import capped_sums, caps_of, placed_at_changes, uncapped_sums, with_joined_files
+    from dpcli.gate.totals import capped_sums, caps_of, uncapped_sums, with_joined_files, with_report_places
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
     sums = (  # begins with one sum for each [[together]] table of the policy, as `empty_sums` expects
@@ -155,7 +155,7 @@ def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
     )
     if terms.base_ref is None and terms.baseline is None:
         return sums
-    return tuple(with_joined_files(placed_at_changes(sums, files), files))
+    return tuple(with_joined_files(with_report_places(sums, files), files))
 
 
 def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
@@ -249,16 +249,16 @@ def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, b
         if path_at_base != path:
             unwaived += moved_data_warnings(changes, tables, path, os.path.relpath(path_at_base))
     unwaived = [_with_blame(condition, changes, pipeline) for condition in unwaived]
-    after = apply_waivers(unwaived, path, pipeline, terms.policy, base, terms.as_of, opened_file.data)
+    waived = apply_waivers(unwaived, path, pipeline, terms.policy, base, terms.as_of, opened_file.data)
     return Judged(
         path,
         result,
-        _with_places(_with_remedy(after.conditions, result, changes), opened_file),
+        _with_places(_with_remedy(waived.conditions, result, changes), opened_file),
         opened_file.diagnostics,
         base,
         epsilon_at_base_delta,
         changes,
-        needed_waivers=after.needed_waivers,
+        needed_waivers=waived.needed_waivers,
         written=opened_file.written,
         sources=sources(path, tables),
     )

@@ -34,8 +34,8 @@ from dpcli.gate.term_changes import TermChange, changed_terms, horizon_change, p
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
 from dpcli.git.work_trees import holds, work_tree
 
-HORIZON = ("gate", "horizon")
-PLANNED = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
+HORIZON_KEY = ("gate", "horizon")
+HORIZON_CAVEAT = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
 FAR_APART = 8  # ratio of two counts above which a search between them goes on at their geometric mean; affects speed alone
 
 
@@ -104,16 +104,16 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
     try:
         total = _epsilon_of_runs(result, horizon.count)
     except InputError as error:
-        return Condition("horizon", "invalid", str(error), HORIZON)
+        return Condition("horizon", "invalid", str(error), HORIZON_KEY)
     text = f"{horizon.schedule}: epsilon {up(total)} at delta = {result.delta!r} for all runs together, cap {horizon.epsilon!r}"
     if math.isinf(total):
-        return Condition("horizon", "unknown", text, HORIZON)
+        return Condition("horizon", "unknown", text, HORIZON_KEY)
     target = Target(horizon.epsilon, result.delta, horizon.count)
     if total <= horizon.epsilon:
-        return Condition("horizon", "pass", f"{text} ({PLANNED})", HORIZON, measured=total, target=target)
+        return Condition("horizon", "pass", f"{text} ({HORIZON_CAVEAT})", HORIZON_KEY, measured=total, target=target)
     fit = runs_that_fit(result, horizon)
     room = f"at most {fit:,} runs would fit" if fit else "not even one run would fit"
-    return Condition("horizon", "fail", f"{text}; {room} ({PLANNED})", HORIZON, measured=total, target=target)
+    return Condition("horizon", "fail", f"{text}; {room} ({HORIZON_CAVEAT})", HORIZON_KEY, measured=total, target=target)
 
 
 def runs_that_fit(result: Account, horizon: Horizon) -> int:

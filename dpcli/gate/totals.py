@@ -317,7 +317,7 @@ def _without_cap(file: Judged, pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, budget=None)
 
 
-def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
+def with_report_places(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
     """Yield each sum with the file at which it is reported, which is the member whose epsilon rose most since the base.
 
     A new file counts as a rise by its epsilon. If no epsilon rose, the sum is reported at a member that changed at equal cost, or that

@@ -70,7 +70,7 @@ class Grant:
     def objection(self, condition: Condition, as_of: datetime.date) -> str | None:
         """Return the reason why the waiver does not hold for this condition; None if it holds."""
         name = f"the waiver approved by {self.waiver.approver}"
-        writer = self_approved(self.waiver.approver, self.writers or ())
+        writer = self_approver(self.waiver.approver, self.writers or ())
         if writer is not None:
             return f"{name} was written by {writer.name} <{writer.mail}>: the policy's waiver_author asks for another person's approval"
         if as_of > self.waiver.expires:
@@ -239,7 +239,7 @@ def _authors_of_lines(lines: set[int], author_of_line: dict[int, Author]) -> tup
     return tuple(dict.fromkeys(authors))
 
 
-def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
+def self_approver(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """Return the first writer whose name occurs in the approver's text, also in a confusable spelling; None if there is no such writer."""
     # Names that look alike have one skeleton. The skeleton of a name that consists of invisible characters is empty.
     approvers = {skeleton(name) for name in _names_in(approver)} - {""}
