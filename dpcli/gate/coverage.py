@@ -79,9 +79,8 @@ def removed_pipelines(ref: str, paths: Sequence[str], earlier_names: Iterable[st
             name = os.path.relpath(os.path.join(folder, path_in_folder), top)
             if name not in renamed and is_pipeline_file(data):
                 pipelines[name] = data
-        others = (
-            list(_unjudged_files(folder, tree, judged_places)) if pipelines else []
-        )  # where a removed pipeline may have been moved
+        # The files to which a removed pipeline may have been moved.
+        others = list(_unjudged_files(folder, tree, judged_places)) if pipelines else []
         for name, data in pipelines.items():
             place = os.path.join(top, name)
             # Whether the file at this path was given to the gate and still exists: it then has a verdict of its own.

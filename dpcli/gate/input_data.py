@@ -22,10 +22,7 @@ from dpcli.gate.verdicts import Condition, Judged, JudgedSum
 
 PRIVATE = frozenset({"data", "votes", "path", "url"})  # keys that name private input; other keys name public data
 INSIDE = frozenset({"table"})  # keys that name a part of an input, such as a table of a database, and no path
-TABLES = (
-    *SECTIONS,
-    "source",
-)  # tables that can name input data: those of the commands, such as [train], and [source] of dpcli release
+TABLES = (*SECTIONS, "source")  # tables that can name input data: those of commands, such as [train], and [source] of dpcli release
 UNNAMED = "and the file names no dataset (privacy.dataset), under which the outputs could be added up"
 
 

@@ -70,9 +70,8 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     Raises InputError if neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
-    expanded = unfolded(
-        paths or _touched_pipelines(ref), may_be_pipeline
-    )  # a folder is replaced by the pipelines in it, if there are any
+    # A folder is replaced by the pipelines in it, if there are any.
+    expanded = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
     # A folder without pipelines passes only if the change removed them, which the base shows. Without a revision it is judged as a file.
     folders = [path for path in expanded if ref is not None and os.path.isdir(path)]
     paths = [path for path in expanded if path not in folders]
@@ -97,7 +96,8 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     notices += (*unmatched_rules(policy, readable), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, needed))
     judged = (*files, *others)
     if not judged:
-        judged = (Judged(".", None, (Condition("files", "pass", f"no pipeline differs from {ref}", ()),)),)
+        nothing_to_judge = Condition("files", "pass", f"no pipeline differs from {ref}", ())
+        judged = (Judged(".", None, (nothing_to_judge,)),)  # reported at the working directory
     return Gated(judged, policy.path or None, notices, sums)
 
 

@@ -51,9 +51,8 @@ def _affirms(text: str, words: tuple[str, ...]) -> bool:
 
 def _ambiguous_dimensions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
-        norm = (
-            entry.spec.taken_for_vector
-        )  # the stated sensitivity, if no key says whether it is that of one integer or of a vector
+        # The stated sensitivity, if no key says whether it is that of one integer or of a vector.
+        norm = entry.spec.taken_for_vector
         if norm is not None:
             message = (
                 f"counted as a vector of integers with L2 sensitivity {norm}: state dimension = 1 if it is one integer, which "

@@ -246,9 +246,8 @@ def _with_whole_steps(text: str, path: str) -> MendedText | None:
         cost = _cost(pipeline)
     except InputError:
         return None
-    places = [
-        finding.path for info, finding in findings(pipeline) if info.code == "DP117"
-    ]  # epochs that are no whole number of steps
+    # DP117 is the rule about epochs that are no whole number of steps.
+    places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
     lines = locate(text, places)
     repairs = [_step_repair(pipeline, place, lines[place][0]) for place in places]
     return _first_success(text, repairs, lambda after, _: _cost(parse(after.encode(), path)) == cost)

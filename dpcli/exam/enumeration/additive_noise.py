@@ -103,9 +103,8 @@ def descent(total: Sum, iterations: int, factor: float, sigma: float, width: flo
     def release(records: Records) -> Array:
         centres = factor * states + total(records)
         density = stats.norm.pdf(inner[None, :], centres[:, None], sigma) * weights
-        at_zero = stats.norm.cdf(-centres / sigma)[
-            :, None
-        ]  # probability that the projection moves the model to an end of the interval
+        # The probabilities that the projection moves the model to an end of the interval.
+        at_zero = stats.norm.cdf(-centres / sigma)[:, None]
         at_width = stats.norm.cdf((centres - width) / sigma)[:, None]
         step = np.hstack((at_zero, density, at_width))  # row: state before the step; column: state after it
         law = np.eye(1, len(states))[0] @ np.linalg.matrix_power(step, iterations - 1)  # all start at 0

@@ -71,7 +71,7 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
 
         def release(records: Records, base: Counts = base) -> Array:
             counts = base[0] + records.count(CHANGING), base[1] + records.count(REPLACING)
-            passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))
+            passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))  # outside of the search, the distance is large
             law = [1.0 - passed, 0.0, 0.0]
             law[1 + mode(counts)] = passed
             return np.array(law)
@@ -119,7 +119,8 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
         more = math.fsum(p for x, p in law.items() if x > least + reach)
         return np.array([1.0 - math.fsum(visible) - more, *visible, more])
 
-    # Numbers of key sets. The units of a group share one set, or each unit has a separate set.
+    # Numbers of key sets. The units of a group share one set, or each unit has a separate set. With separate sets of several keys, and as
+    # many for the records that replace them, the joint law would have too many outcomes.
     set_counts = (1,) if group == 1 or (replaces and keys > 1) else (1, group)
     for others, sets in itertools.product(itertools.product((0, least), repeat=2 if replaces else 1), set_counts):
 

@@ -76,9 +76,7 @@ def command(
     given, files = files, unfolded(files, is_lintable)
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
-    refused = (
-        [file for file in files if not _mend(file, given)] if fix else []
-    )  # repairs come first, and the findings are those left
+    refused = [file for file in files if not _mend(file, given)] if fix else []
     places = list(files)
     findings: list[Diagnostic] = []
     for file in files:
