@@ -32,7 +32,12 @@ Document = dict[str, Any]
 
 @dataclass
 class Drawing:
-    """A source of random keys, whose numbers have a random scale."""
+    """A source of random keys, whose numbers have a random scale.
+
+    Attributes of the source:
+        scale: Least and largest exponent of ten of its numbers, one of SCALES.
+        count: Largest exponent of ten of its whole numbers, one of COUNTS.
+    """
 
     random: Random
 
@@ -41,11 +46,14 @@ class Drawing:
         self.count = self.random.choice(COUNTS)
 
     def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
-        """Return keys of the mechanism type; None if no attempt gives keys that agree with each other."""
+        """Return keys of the mechanism type; None if no attempt gives keys that agree with each other.
+
+        `names` are the entries that a key may name.
+        """
         cls = load(MECHANISMS[kind])
         for _ in range(TRIES):
             keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
-            if keys is not None and not any(True for _ in built(cls, keys).problems()):
+            if keys is not None and not any(True for _ in spec_of(cls, keys).problems()):
                 return keys
         return None
 
@@ -112,7 +120,7 @@ class Drawing:
         return 0.5
 
     def count_of(self, rule: Constraint | None, most: float) -> int:
-        """Return a random whole number that satisfies the rule; 2 if no attempt does."""
+        """Return a random whole number up to 10^most that satisfies the rule; 2 if no attempt does."""
         for _ in range(TRIES):
             value = int(10.0 ** self.random.uniform(0.0, min(self.count, most)))
             if rule is None or rule.holds(value):
@@ -123,14 +131,17 @@ class Drawing:
         return self.random.random() < share
 
 
-def built(cls: type, keys: Document) -> Any:
-    """Return the instance of the class that the file reader builds from these plain values."""
+def spec_of(cls: type, keys: Document) -> Any:
+    """Return the instance of the class that the file reader builds from these plain values.
+
+    The keys of an inner table become an instance of its class, a word becomes the value for which it stands, and a list a tuple.
+    """
     members = members_of(cls)
 
     def value(kind: Kind, plain: Any) -> Any:
         match kind:
             case KeyTable():
-                return built(kind.cls, plain)
+                return spec_of(kind.cls, plain)
             case OneOf():
                 return kind.values[plain]
             case Listed():

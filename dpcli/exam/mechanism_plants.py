@@ -44,7 +44,7 @@ class Shrunk:
         return self.inner.cgf(self.share * z)
 
     def tilted(self, t: float) -> Tilted:
-        raise NotRepresentable("planted")
+        raise NotRepresentable("planted")  # accountants that need this view then give no answer
 
     def tails(self, at: Array) -> Tails:
         return self.inner.tails(at / self.share)

@@ -192,15 +192,15 @@ def _texts(name: str) -> Iterator[str]:
 
 
 def _accountant_text(name: str) -> str:
-    result = load(ACCOUNTANTS[name])
+    accountant = load(ACCOUNTANTS[name])
     lines = [
-        f"{name}: {result.title}",
+        f"{name}: {accountant.title}",
         "",
         filled(module_words(ACCOUNTANTS[name])),
         "",
-        f"source: {result.source}",
-        f"sound upper bound: {'yes' if result.sound else 'NO: never passes a gate'}",
-        f"valid where later parameters depend on earlier outputs: {'yes' if result.adaptive else 'no'}",
+        f"source: {accountant.source}",
+        f"sound upper bound: {'yes' if accountant.sound else 'NO: never passes a gate'}",
+        f"valid where later parameters depend on earlier outputs: {'yes' if accountant.adaptive else 'no'}",
     ]
     return "\n".join(lines)
 
@@ -224,6 +224,7 @@ def _selected_text(value: str) -> str:
 
 
 def _premises(value: str) -> Iterator[str]:
+    """Yield the sentences on which the guarantee of a mechanism type or a sampling scheme rests; nothing for another value."""
     if target := {**MECHANISMS, **SAMPLING}.get(value):
         yield "\n".join(["premises:", *(hanging(str(premise)) for premise in load(target).premises)])
 
@@ -236,11 +237,13 @@ def _key_text(name: str) -> str:
 
 
 def _place_text(place: TablePlace) -> str:
+    """Return the title, the description and the keys of a table."""
     keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys"]
     return "\n".join([place.title, "", filled(place.doc), "", *keys])
 
 
 def _choice_texts(places: list[TablePlace]) -> Iterator[str]:
+    """Yield the names of the keys that each value of a selector adds, such as `task = "custom": model, loss`, and a note on them."""
     if places:
         choices = (hanging(f"{place.choice}: {', '.join(place.members) or 'none'}") for place in places)
         yield "\n".join(["further keys:", *choices])

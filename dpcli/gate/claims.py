@@ -114,7 +114,7 @@ def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
     So is a key that the entry's current type does not have, such as one that was removed with the earlier type. An edit of a mechanism
     without keys adds or removes the whole entry, which `_adds_claim` judges.
     """
-    if edit.section in RELEASED or edit.section in SECTIONS:
+    if edit.section in RELEASED or edit.section in SECTIONS:  # [source] and [[query]] of dpcli release, or a table such as [train]
         return _changes_claim_of_section(edit)
     if edit.section != "mechanism" or not edit.keys or edit.name not in entries:
         return False
@@ -124,8 +124,8 @@ def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
         members: Members = {} if entry.sampling is None else members_of(scheme)
         inner = inner_keys[0] if inner_keys else "scheme"  # an edit of the whole sampling table counts as one of its scheme
         return inner in members and members[inner].claim
-    kind: type = type(entry.spec)
-    spec_members = members_of(kind)
+    spec_type: type = type(entry.spec)
+    spec_members = members_of(spec_type)  # the keys of the mechanism's type, besides those of every entry
     member = spec_members.get(key) or members_of(Entry).get(key)
     states_cost = key in spec_members and bool(entry.spec.evidence < CostEvidence.PRICED)
     return member is None or member.claim or states_cost

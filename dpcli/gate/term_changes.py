@@ -75,6 +75,7 @@ def _stated_value(pipeline: Pipeline, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    """Return the value of a key as JSON has it: a tuple as one text, and an enum as its value."""
     if isinstance(value, tuple):
         return ", ".join(value)  # JSON would turn a tuple into a list, which is not equal to it
     return value.value if isinstance(value, enum.Enum) else value

@@ -46,7 +46,7 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
 
     The result is None for any other file, including each file with a key of a pipeline, and if the plugin with the reader is missing.
     """
-    has_pipeline_key = any(key in TOP for key in tables if key != "format")
+    has_pipeline_key = any(key in TOP for key in tables if key != "format")  # TOP has the keys at the top of a pipeline file
     if has_pipeline_key:
         return None
     from dpcli.file.pipeline.other_files import is_policy, is_schedule
