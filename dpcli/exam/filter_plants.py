@@ -52,7 +52,7 @@ class FirstAmountReduced(PlantedFilter):
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
-        name = self.inner.currency[0]
+        name, *_ = self.inner.currency  # the names of the filter's amounts
         return replace(cost, amounts={**cost.amounts, name: scaled_amounts(cost.amounts, TENTH)[name]})
 
 
@@ -61,7 +61,7 @@ class FirstAmountOnly(PlantedFilter):
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
-        name = self.inner.currency[0]
+        name, *_ = self.inner.currency
         return replace(cost, amounts={**dict.fromkeys(cost.amounts, "0"), name: cost.amounts[name]})
 
 

@@ -143,7 +143,7 @@ def _loss_with_delta(call: ForeignTable, loss: Any) -> dict[str, Any]:
     pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
     if not isinstance(pair, list) or len(pair) != 2:
         raise call.refused(f"expected a loss with its delta, found {in_words(loss)}")
-    return {"loss": pair[0], "delta": pair[1]}
+    return dict(zip(("loss", "delta"), pair, strict=True))
 
 
 COMPOSITIONS = {"make_adaptive_composition": _adaptive_composition, "make_privacy_filter": _privacy_filter}

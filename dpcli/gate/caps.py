@@ -194,9 +194,10 @@ def with_caps_in_force(written: Pipeline, external: ExternalCaps) -> Pipeline:
     caps = caps_in_force(written, external)
     if not caps.epsilon and not caps.rho:
         return written
+    epsilon_cap = caps.epsilon[0].cap if caps.epsilon else None  # at the smallest delta
     budget = Budget(
-        epsilon=caps.epsilon[0].cap.value if caps.epsilon else None,
-        delta=caps.epsilon[0].cap.delta if caps.epsilon else caps.delta,
+        epsilon=None if epsilon_cap is None else epsilon_cap.value,
+        delta=caps.delta if epsilon_cap is None else epsilon_cap.delta,
         warn_at=(written.budget or Budget()).warn_at,
         rho=caps.rho[0].cap.value if caps.rho else None,
     )

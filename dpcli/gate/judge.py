@@ -313,7 +313,8 @@ def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> 
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
-    return os.path.join(review_of(path)[0], base.earlier_path) if base is not None and base.earlier_path else path
+    """Return the path of a file at the base, which differs if the file was renamed."""
+    return os.path.join(review_of(path).top, base.earlier_path) if base is not None and base.earlier_path else path
 
 
 def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:

@@ -224,7 +224,10 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
     authors = authors_of(path, [line for line, _ in places.values()])
     writers = []
     for index in range(count):
-        lines = {places["gate", "waiver", index, key][0] for key in GRANTING_KEYS}
+        lines = set()
+        for key in GRANTING_KEYS:
+            line, _ = places["gate", "waiver", index, key]
+            lines.add(line)
         writers.append(_authors_of_lines(lines, authors))
     return tuple(writers)
 

@@ -248,8 +248,11 @@ def _with_whole_steps(text: str, path: str) -> MendedText | None:
         return None
     # DP117 is the rule about epochs that are no whole number of steps.
     places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
-    lines = locate(text, places)
-    repairs = [_step_repair(pipeline, place, lines[place][0]) for place in places]
+    positions = locate(text, places)  # line and column by place
+    repairs = []
+    for place in places:
+        line, _ = positions[place]
+        repairs.append(_step_repair(pipeline, place, line))
     return _first_success(text, repairs, lambda after, _: _cost(parse(after.encode(), path)) == cost)
 
 

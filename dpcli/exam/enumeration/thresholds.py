@@ -40,8 +40,9 @@ def threshold(epsilon: float, delta: float) -> int:
 
 
 def mode(counts: Counts) -> int:
-    """Return the more frequent of two values; 0 in a tie."""
-    return int(counts[1] > counts[0])
+    """Return the more frequent of two values, which are 0 and 1; 0 in a tie."""
+    zeros, ones = counts
+    return int(ones > zeros)
 
 
 @functools.cache
@@ -70,7 +71,8 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
     for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
 
         def release(records: Records, base: Counts = base) -> Array:
-            counts = base[0] + records.count(CHANGING), base[1] + records.count(REPLACING)
+            first_count, second_count = base
+            counts = first_count + records.count(CHANGING), second_count + records.count(REPLACING)
             passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))  # outside of the search, the distance is large
             law = [1.0 - passed, 0.0, 0.0]
             law[1 + mode(counts)] = passed

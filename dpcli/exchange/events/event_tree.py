@@ -164,14 +164,15 @@ def _is_event(value: Any) -> bool:
 
 def _is_event_list(value: Any) -> bool:
     """Return whether a value is a list that begins like the named tuple of an event."""
-    return isinstance(value, list) and len(value) >= 2 and type(value[0]) is str and type(value[1]) is str
+    return isinstance(value, list) and len(value) >= 2 and all(type(item) is str for item in value[:2])  # the module and the class
 
 
 def _one_name(names: list[Any]) -> str:
     """Return the name of the class. Raises InputError if a table states two different names."""
-    if type(names[0]) is not str or any(name != names[0] for name in names):
+    first, *_ = names
+    if type(first) is not str or any(name != first for name in names):
         raise InputError(f"expected the name of one class of {HOME}, found {', '.join(map(shown, names))}")
-    return names[0]
+    return first
 
 
 def _require_home(module: Any) -> None:

@@ -200,7 +200,8 @@ def _unwrapped(value: Any) -> Any:
     data = _unwrapped_bytes(data)
     if not _is_little_endian_double(kind) or type(data) is not bytes or len(data) != 8:
         return value
-    return struct.unpack("<d", data)[0]
+    (number,) = struct.unpack("<d", data)
+    return number
 
 
 def _unwrapped_bytes(data: Any) -> Any:

@@ -368,12 +368,13 @@ def _finding(file: Judged, condition: Condition) -> Finding:
 
 def _title(condition: Condition) -> str:
     """Return the title of a condition. A failure may have a title of its own, such as "epsilon above its cap" for "cap on epsilon"."""
-    title = CONDITIONS[condition.name][0]
+    title, _ = CONDITIONS[condition.name]
     return FAILURES.get(condition.name, title) if condition.verdict == "fail" else title
 
 
 def _meaning(condition: Condition) -> str:
-    return f"{CONDITIONS[condition.name][1]} All conditions are in dpcli-gate(7)."
+    _, explanation = CONDITIONS[condition.name]
+    return f"{explanation} All conditions are in dpcli-gate(7)."
 
 
 def _justification(pardon: Pardon) -> str:
