@@ -69,7 +69,8 @@ class CountIgnored(PlantedFilter):
     """A bug that charges every entry as one step."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        return self.inner.cost(replace(pipeline, mechanisms=tuple(replace(e, steps=1) for e in pipeline.mechanisms)), delta)
+        single_steps = tuple(replace(entry, steps=1) for entry in pipeline.mechanisms)
+        return self.inner.cost(replace(pipeline, mechanisms=single_steps), delta)
 
 
 class FirstEntryOnly(PlantedFilter):

@@ -47,7 +47,7 @@ def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None
 
 def pipeline(*entries: Entry, adjacency: str = "add-remove", delta: float | None = 1e-5, **privacy: Any) -> Pipeline:
     """Return a pipeline of the given entries, which get unique names."""
-    named = tuple(replace(e, name=f"{i}") for i, e in enumerate(entries))
+    named = tuple(replace(unnamed, name=f"{index}") for index, unnamed in enumerate(entries))
     return Pipeline(Privacy(Adjacency(adjacency), delta=delta, **privacy), named)
 
 

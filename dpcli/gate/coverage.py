@@ -166,8 +166,8 @@ def missed_pipelines(ref: str, paths: Sequence[str], places_with_verdict: frozen
     missed = _changed_paths([*other_pipelines(around), *pipelines_of_other_endings(touched, paths)], touched) if touched else []
     if missed:
         subject = "a pipeline that differs" if len(missed) == 1 else f"{len(missed)} pipelines that differ"
-        was = "was" if len(missed) == 1 else "were"
-        text = f"{first_names(map(escaped_path, missed))}: {subject} from {ref} and {was} not given to the gate"
+        verb = "was" if len(missed) == 1 else "were"
+        text = f"{first_names(map(escaped_path, missed))}: {subject} from {ref} and {verb} not given to the gate"
         yield _verdict_on_path(missed[0], "missed", text)
 
 

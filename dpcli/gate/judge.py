@@ -219,8 +219,8 @@ def _account_of_unchanged(pipeline: Pipeline, base: Base | None) -> Account | No
     if base is None or base.account is None:
         return None
     # The account does not depend on the path or on the digest of the bytes, and a comment changes the digest.
-    was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
-    return replace(base.account, pipeline=pipeline) if was == pipeline else None
+    earlier_pipeline = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
+    return replace(base.account, pipeline=pipeline) if earlier_pipeline == pipeline else None
 
 
 def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
@@ -308,8 +308,8 @@ def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> 
     """
     if base.account is None:  # a base from JSON has no pipeline, whose unit and adjacency select the rules of the policy
         return []
-    was = _external_caps(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
-    return [f"the policy's {words}" for words in loosened_caps(was.tightest, opened_file.external.tightest)]
+    earlier_caps = _external_caps(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
+    return [f"the policy's {words}" for words in loosened_caps(earlier_caps.tightest, opened_file.external.tightest)]
 
 
 def _path_at_base(path: str, base: Base | None) -> str:

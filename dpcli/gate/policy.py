@@ -232,9 +232,9 @@ def read_policy_bytes(data: bytes, source: str) -> Policy:
     text, tables = toml_document(data, source)
     from dpcli.file.pipeline.other_files import instead_of_policy
 
-    other = instead_of_policy(tables)
-    if other is not None:
-        raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other}", title(source)),))
+    other_kind = instead_of_policy(tables)
+    if other_kind is not None:
+        raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other_kind}", title(source)),))
     findings = Findings(advice=nearest)
     policy = Policy()
     with suppress(TooMany):

@@ -205,14 +205,15 @@ def touched_pipelines(ref: str) -> list[str]:
 
 
 def _is_pipeline(ref: str, path: str) -> bool:
-    """Return whether a file is a pipeline or may be an invalid pipeline, as described in `touched_pipelines`."""
+    """Return whether a file is a pipeline, or is no valid TOML and looks like a pipeline or was one at the revision."""
     data = b""
     try:
         data = read_bytes(path)
         return may_be_pipeline(toml_document(data, path).tables)
     except InputError as error:
-        was = files_at(ref, [path])[path]
-        return (isinstance(error, InvalidFile) and _looks_like_pipeline(data)) or (was is not None and is_pipeline_file(was.data))
+        earlier = files_at(ref, [path])[path]
+        was_pipeline = earlier is not None and is_pipeline_file(earlier.data)
+        return (isinstance(error, InvalidFile) and _looks_like_pipeline(data)) or was_pipeline
 
 
 def _looks_like_pipeline(data: bytes) -> bool:

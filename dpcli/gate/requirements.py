@@ -244,22 +244,20 @@ def statement_conditions(
     changes = [*terms, *horizon_change(base.horizon, planned_runs(written.gate.horizon), horizons)]
     weaker = [change for change in changes if change.weaker]
     words = "; ".join([*(change.words for change in weaker), *lost_caps])
-    other = [change for change in changes if not change.weaker and not change.replaced_by]
+    harmless = [change for change in changes if not change.weaker and not change.replaced_by]
     if words:
         allowed = external.tightest.allow_statement_change
         verdict: Verdict = "pass" if allowed else "fail"
-        note = (
-            "(allowed)"
-            if allowed
-            else '(allowed with a waiver of "statement", which names its approver, or --allow-statement-change)'
-        )
-        yield Condition("statement", verdict, f"{words} {note}", _first_path(weaker))
+        permission = "(allowed)"
+        if not allowed:
+            permission = '(allowed with a waiver of "statement", which names its approver, or --allow-statement-change)'
+        yield Condition("statement", verdict, f"{words} {permission}", _first_path(weaker))
     for change in changes:
         if not change.weaker and change.replaced_by:
             yield Condition("terms", "pass", f"{change.words}; {change.replaced_by} applies", change.key)
-    if other:
-        text = "; ".join(change.words for change in other)
-        yield Condition("terms", "pass", f"{text} (weakens no cap in force)", _first_path(other))
+    if harmless:
+        text = "; ".join(change.words for change in harmless)
+        yield Condition("terms", "pass", f"{text} (weakens no cap in force)", _first_path(harmless))
 
 
 def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, external: ExternalCaps) -> dict[str, str]:

@@ -362,10 +362,10 @@ def _rise(file: Judged, datasets: Sequence[str]) -> Rise:
     """Return the rise of a file. It is negative if epsilon fell, and at least 0 for a file that joins one of the datasets."""
     if file.base is None:
         return Rise(0.0 if file.account is None else file.account.upper, has_changed=True)
-    now = file.epsilon_at_base_delta
-    if now is None or now == file.base.epsilon:  # the difference of two infinities would be NaN
+    epsilon = file.epsilon_at_base_delta
+    if epsilon is None or epsilon == file.base.epsilon:  # the difference of two infinities would be NaN
         return Rise(0.0, bool(file.changes))
-    rise = now - file.base.epsilon
+    rise = epsilon - file.base.epsilon
     return Rise(max(rise, 0.0) if _joins(file, datasets) else rise, has_changed=True)
 
 

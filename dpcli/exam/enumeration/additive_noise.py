@@ -125,7 +125,7 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
         laws = []
         for drawn in itertools.product(range(len(shifts)), repeat=len(records)):
             weight = math.prod(weights[i] for i in drawn)
-            centre = math.fsum(sign[r] * shifts[i] for r, i in zip(records, drawn, strict=True))
+            centre = math.fsum(sign[record] * shifts[i] for record, i in zip(records, drawn, strict=True))
             laws.append(weight * cells(normal(sigma), centre, -MIXTURE_REACH * sigma, MIXTURE_REACH * sigma, count))
         return np.asarray(sum(laws))
 

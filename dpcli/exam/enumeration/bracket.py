@@ -66,10 +66,10 @@ class BracketRow:
 
     @property
     def label(self) -> str:
-        s, r = self.situation, self.reference
-        keys = ", ".join(f"{key} {value}" for key, value in r.keys.items() if key not in ("trials", "mechanisms"))
-        owners = f"{s.contributions} record{'s' * (s.contributions > 1)}, group {s.group}"
-        return f"{r.type} ({keys}), {s.adjacency}, {self.scheme} ({s.draws.label}), {owners}"
+        situation, reference = self.situation, self.reference
+        keys = ", ".join(f"{key} {value}" for key, value in reference.keys.items() if key not in ("trials", "mechanisms"))
+        owners = f"{situation.contributions} record{'s' * (situation.contributions > 1)}, group {situation.group}"
+        return f"{reference.type} ({keys}), {situation.adjacency}, {self.scheme} ({situation.draws.label}), {owners}"
 
     def faults(self) -> list[Bracket | str]:
         """Return the brackets that do not hold, or the contradiction."""

@@ -40,7 +40,7 @@ def scores(adjacency: str) -> Iterator[Scores]:
         value = {CHANGING: share, REPLACING: -share, BLANK: 0.0, OTHER: -share}
 
         def moved(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
-            return np.array(base) + math.fsum(value[r] for r in records) * np.array(move)  # noqa: B023
+            return np.array(base) + math.fsum(value[record] for record in records) * np.array(move)  # noqa: B023
 
         yield moved
 

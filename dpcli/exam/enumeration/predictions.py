@@ -131,7 +131,7 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
     for base, move in itertools.product(((0.0, 0.0, 0.0), (2.0, 0.0, 0.0)), itertools.product((-1.0, 1.0), repeat=3)):
 
         def release(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
-            logits = np.array(base) + math.fsum(MOVES[r] for r in records) * clip / batch * np.array(move)
+            logits = np.array(base) + math.fsum(MOVES[record] for record in records) * clip / batch * np.array(move)
             weights = np.exp((logits - logits.max()) / temperature)
             return np.asarray(weights / weights.sum())
 
@@ -151,7 +151,7 @@ def compared(clip: float, batch: int, temperature: float, threshold: float, scal
     ):
 
         def release(records: Records, token: Release = token, base: Any = base, move: Any = move) -> Array:
-            distance = np.array(base) + math.fsum(MOVES[r] for r in records) * 0.5 / batch * np.array(move)
+            distance = np.array(base) + math.fsum(MOVES[record] for record in records) * 0.5 / batch * np.array(move)
             points, weights = quadrature(noise, scale, distance - threshold)
             first, second = (np.exp(-np.maximum(threshold + points - gap, 0.0) / scale) for gap in distance)
             law = token(records)
