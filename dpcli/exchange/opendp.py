@@ -55,8 +55,8 @@ MEASURES = ("max_divergence", "zero_concentrated_divergence")
 def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
     """Return the text of the pipeline file for the output of opendp.prelude.serialize(context.accountant).
 
-    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter. foreign.py explains the
-    parameters.
+    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter. `asserted` has the keys of
+    [privacy] that the user states, `ignored` the arguments that --ignore names, and `place` names the record in messages.
     """
     name, call = _serialised_call(read_fields(data, place), ignored)
     if name not in COMPOSITIONS:

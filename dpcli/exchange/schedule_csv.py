@@ -112,7 +112,10 @@ COLUMNS = {
 
 
 def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage. foreign.py explains the parameters.
+    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage.
+
+    `asserted` has the keys of [privacy] that the user states, `ignored` the columns that --ignore names, and `place` names the record in
+    messages.
 
     Every batch must be a Poisson sample. With shuffled batches, a stage may begin within a pass, and a record may then be in two of its
     batches. Unknown columns that are not ignored are refused, as one might state how often a row counts.

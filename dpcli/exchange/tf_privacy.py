@@ -44,7 +44,8 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
     """Return the text of the pipeline file for a command line or a flagfile, with or without the name of the program.
 
     The adjacency is add-remove, for which the program reports its numbers, unless the user states another. As in the program,
-    used_microbatching is true by default and halves the noise multiplier. foreign.py explains the parameters.
+    used_microbatching is true by default and halves the noise multiplier. `asserted` has the keys of [privacy] that the user states,
+    `ignored` the flags that --ignore names, and `place` names the record in messages.
     """
     flags = _flags(data, ignored, place)
     flags.require_fields(REQUIRED_FLAGS, OPTIONAL_FLAGS, ignored)

@@ -62,8 +62,8 @@ CHANGES: dict[str, ChangeClass] = {
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
     """Return the text of the pipeline file for a Session, given as JSON with the names of Tumult's classes and fields.
 
-    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up. foreign.py
-    explains the parameters.
+    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up. `asserted` has
+    the keys of [privacy] that the user states, `ignored` the fields that --ignore names, and `place` names the record in messages.
     """
     session = read_fields(data, place)
     session.require_fields(("privacy_budget", "protected_changes"), (), ignored)

@@ -69,7 +69,10 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
 
 
 def _claims_in(change: Priced, entries: Mapping[str, Entry], removed_tables: Collection[str]) -> Iterator[Edit]:
-    """Yield the edits of a change that concern claims. The arguments are as in `_adds_claim`."""
+    """Yield the edits of a change that concern claims.
+
+    `entries` are the current entries by name, and `removed_tables` is as in `_adds_claim`: the kinds of tables that the changes remove.
+    """
     is_cheap = change.epsilon is not None and change.increase <= ROUNDING
     # Without a count, a mechanism runs once, which is a claim about the program. If a file states epochs in place of steps, or steps in
     # place of epochs, the change has both keys and removes no count.

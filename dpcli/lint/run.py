@@ -30,8 +30,8 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
     """Return the findings about a file ("-" for standard input). Those about a pipeline have the order of its lines.
 
     A file that is no valid pipeline has findings of the reader (DP001 to DP005). If these are only about sections such as [train], the
-    rules are checked too. A policy of the gate or a schedule of planned runs has only findings of its reader. A number replaces each
-    "calibrate", as in `dpcli.file.pipeline.read.examine`. Raises InputError if the file cannot be read.
+    rules are checked too. A policy of the gate or a schedule of planned runs has only findings of its reader. A file with "calibrate" in
+    place of the noise is checked with a number there. Raises InputError if the file cannot be read.
     """
     return lint_bytes(read_bytes(path), path)  # the bytes are read once, as standard input cannot be read again for the places
 
@@ -100,7 +100,7 @@ def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = 
 
     Args:
         data: The bytes from which it was read.
-        deltas: Deltas from outside of the file by their names in messages, as in `judged_deltas`.
+        deltas: Deltas from outside of the file, such as that of --delta, by their names in messages; None for one that is not given.
     """
     return _with_deltas(tuple(findings(pipeline)), pipeline, data, deltas)
 

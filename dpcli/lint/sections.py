@@ -37,7 +37,7 @@ def settings(pipeline: Pipeline, *sections: str) -> Iterator[SectionKey]:
 
 
 def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[SectionKey]:
-    """Yield the keys of a table as `settings` does."""
+    """Yield the keys of a table and of its inner tables, without those of PROSE."""
     for key, value in table.items():
         name = normalized(key)
         if name in PROSE:
@@ -88,7 +88,7 @@ def has_cover_note(pipeline: Pipeline, *notes: str) -> bool:
 
 
 def findings_where_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[RuleFinding]:
-    """Yield a finding for each of `keys` that is switched on. The arguments are those of `findings_where`."""
+    """Yield a finding with the message for each of `keys` that is switched on in the sections; in those of RELEASING if none is named."""
     return findings_where(pipeline, keys, is_on, message, *sections)
 
 

@@ -90,7 +90,7 @@ def on_integers(log_weight: Function, size: int, reach: int) -> Releases:
 
 
 def on_vectors(log_weight: Function, reach: int) -> Releases:
-    """Return releases of two integers, each of which one change moves by 1, plus independent integer noise, as in `on_integers`.
+    """Return releases of two integers, each of which one change moves by 1, plus independent integer noise, cut to outcomes up to `reach`.
 
     If the entry's bound is attained by other data, such as one integer that moves by 2, its reference needs loss = 1.
     """

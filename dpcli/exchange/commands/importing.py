@@ -99,7 +99,9 @@ def _read_convert_and_write(
     """Read a record, convert it, and print or write the pipeline file.
 
     Args:
-        output, file, stated: As in `convert_and_write`.
+        output: Path of the new file; None to print the text.
+        file: Path of the record.
+        stated: Values of `asserted_options` by name.
         record: Description of the expected record, for messages.
         make: Function that returns the text, from the data, the stated keys, `more`, and the name of the record.
         more: Further arguments of `make`.

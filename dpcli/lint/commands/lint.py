@@ -144,7 +144,8 @@ def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
 def _rewrite(path: str, folders: Sequence[str] | None) -> tuple[Mend, ...]:
     """Replace a file by its repaired text, and return the repairs. A file that cannot be read or is not TOML is left as it is.
 
-    The arguments and errors are those of `_replace_text`.
+    If `folders` is not None, the file must lie in one of them. Raises InputError if the file must not or cannot be replaced
+    (`_replace_text`).
     """
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import read_bytes

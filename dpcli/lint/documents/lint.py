@@ -16,7 +16,7 @@ from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 
 def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], omitted: Mapping[str, int] | None = None) -> str:
-    """Return the findings and the summary line as text. The arguments are those of `document`."""
+    """Return the findings and the summary line as text. `omitted` has the numbers of left-out findings by rule."""
     return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, omitted) + "\n"
 
 
