@@ -142,6 +142,7 @@ def hide_delta_floors(steps: Steps) -> Steps:
 
 
 def _floor(mechanism: object) -> float:
+    """Return the delta floor of a mechanism, at and below which epsilon may be infinite; 0 if it does not know its floor."""
     try:
         return float(mechanism.delta_floor())  # type: ignore[attr-defined]
     except NotRepresentable:

@@ -253,12 +253,14 @@ def _simulated(demo: Demo) -> Points:
 
 
 def _band(demo: Demo) -> Band:
+    """Return the band of the confidence intervals. Its lower edge has the smallest error rates, and its upper edge the largest."""
     low = tuple((test.false_positives.low, 1.0 - test.true_positives.high) for test in demo.curve_tests)
     high = tuple((test.false_positives.high, 1.0 - test.true_positives.low) for test in demo.curve_tests)
     return Band(f"{100 * CONFIDENCE:g} % at each threshold", low, high, Tone.MAIN)
 
 
 def _exact(epsilon: float) -> Points:
+    """Return the exact curve of the best tests: false negative rate by false positive rate."""
     even = np.linspace(0.0, 1.0, CURVE_POINTS)
     # The curve bends at e^-epsilon / 2, which even points miss at a large epsilon. The factors are arbitrary.
     near_bend = 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])

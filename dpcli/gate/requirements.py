@@ -64,6 +64,7 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
 
 
 def _epsilon_condition(cap: EpsilonVerdict, source: str, warning: str) -> Condition:
+    """Return the condition on one cap. `source` are words behind the cap, and `warning` those for an epsilon near it."""
     if math.isinf(cap.spent):
         return _uncertified_condition(cap.delta)
     text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{source}{warning if cap.verdict == 'warn' else ''}"
@@ -333,6 +334,7 @@ def proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
 
 
 def _named_proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
+    """Return the verdict by the first certificate that proves the epsilon, or "unknown" with the reason why each does not."""
     from dpcli.certify.named_certificate import named_proof
 
     reasons = []

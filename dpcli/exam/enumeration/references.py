@@ -301,6 +301,7 @@ def _confident_votes(keys: dict[str, object], answers: int) -> Reference:
 
 
 def _ensemble(shards: int, rate: float, radius: float, change: str) -> Reference:
+    """Return the reference of tokens from a random subset of models, each within a radius of the public one (predictions.py)."""
     return Reference(
         "pmixed",
         {"shards": shards, "model_rate": rate, "radius": radius, "change": change},

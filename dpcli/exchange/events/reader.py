@@ -210,6 +210,7 @@ def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _with_parts(draft: Draft) -> Iterator[Draft]:
+    """Yield an entry after all entries that it runs, and that these run."""
     for part in draft.parts:
         yield from _with_parts(part)
     yield draft

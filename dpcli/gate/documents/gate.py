@@ -283,6 +283,7 @@ def _premise() -> str:
 
 
 def _condition_data(condition: Condition) -> dict[str, Any]:
+    """Return a condition as JSON values, with the shares of the ledger and the waiver if it has them."""
     line, column = condition.place
     common: dict[str, Any] = {
         "name": condition.name,

@@ -116,6 +116,7 @@ def search_document(selection: PrivateSelection) -> Document:
 
 
 def _failed_search(selection: PrivateSelection) -> Document:
+    """Return the document of a private search in which a trial failed. Nothing of the trials is shown but the errors."""
     plan = selection.plan
     headline = f"{_title(plan)}: a trial failed, so nothing is released; if the machine was at fault, run the same command again"
     data = {**_sweep_data(plan), "schema": SEARCH_SCHEMA, "exit_code": FAILED}
