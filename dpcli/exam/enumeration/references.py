@@ -297,7 +297,13 @@ SELECTIONS = (
 def _confident_votes(keys: dict[str, object], answers: int) -> Reference:
     """Return the reference of a session of two queries, of which at most `answers` are answered; `keys` states the limit, if any."""
     session_keys: dict[str, object] = {"queries": 2, "threshold": 3.0, "threshold_sigma": 2.0, "sigma": 2.0}
-    return Reference("confident-gnmax", session_keys | keys, partial(predictions.sessions, 2, answers, 3.0, 2.0, 2.0))
+    return Reference(
+        "confident-gnmax",
+        session_keys | keys,
+        lambda situation: predictions.sessions(
+            queries=2, answers=answers, threshold=3.0, query_noise=2.0, answer_noise=2.0, situation=situation
+        ),
+    )
 
 
 def _ensemble(shards: int, rate: float, radius: float, change: str) -> Reference:
@@ -314,7 +320,7 @@ def _decoding_with_threshold(clip: float, threshold: float) -> Reference:
     return Reference(
         "private-decoding",
         {"clip": clip, "references": 3, "temperature": 0.8, "threshold": threshold, "scale": 0.2},
-        lambda _: predictions.compared(clip, 3, 0.8, threshold, 0.2),
+        lambda _: predictions.compared(clip, batch=3, temperature=0.8, threshold=threshold, scale=0.2),
     )
 
 

@@ -99,7 +99,7 @@ def _discrete_laplace_keys(event: EventTree, change: RecordChange) -> Keys:
 
 
 def _discrete_laplace_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
-    """Return the fields of discrete Laplace noise. The event has the bound on one record, from which it computes the sensitivity."""
+    """Return the fields of discrete Laplace noise. The event states the bound on one record, and the file the sensitivity."""
     sensitivity = keys.pop("sensitivity")
     if sensitivity % change.moved:
         raise InputError("its sensitivity is odd: under replace-one it must be twice the bound on one record, a whole number")
