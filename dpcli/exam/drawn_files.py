@@ -102,7 +102,8 @@ class Drawing:
                 return self.table(kind.members, {}, names)
             case Listed(Number()):
                 numbers = sorted(self.number(rule) for _ in range(length))
-                are_shares = rule is not None and not rule.holds(2.0)  # probabilities or weights, which must add up to 1
+                # A rule that excludes 2 is taken for one about probabilities, which must add up to 1.
+                are_shares = rule is not None and not rule.holds(2.0)
                 return [x / sum(numbers) for x in numbers] if are_shares else numbers
             case Listed(WholeNumber()):
                 return [self.count_of(rule, LARGEST_EXPONENT) for _ in range(length)]

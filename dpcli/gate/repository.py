@@ -205,7 +205,7 @@ def touched_pipelines(ref: str) -> list[str]:
 
 
 def _is_pipeline(ref: str, path: str) -> bool:
-    """Return whether a file is a pipeline, or is no valid TOML and looks like a pipeline or was one at the revision."""
+    """Return whether a file is a pipeline, or cannot be read as TOML but looks like a pipeline or was one at the revision."""
     data = b""
     try:
         data = read_bytes(path)

@@ -177,7 +177,7 @@ def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of
     waiver_name = f"the {'policy' if grant.in_policy else 'file'}'s waiver of {waiver.rule}"
     if is_used and days <= WARNING_DAYS:
         yield _notice(f"{waiver_name} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
-    if is_used and grant.writers == ():  # git was asked and knows no author
+    if is_used and grant.writers == ():  # the check was asked for, and no author is known
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
         yield _notice(f"{waiver_name} may have been written by its approver: git does not know its author ({why})", grant.key)
     if not grant.in_policy and not any(map(grant.concerns, conditions)):

@@ -47,7 +47,7 @@ trials = { distribution = "geometric", mean = 3 }
 def _uncounted_searches(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if has_cover_note(pipeline, "tuning"):
         return
-    searches = [(path, entry) for path, entry in entries(pipeline) if entry.spec.selects]  # repeat-and-select, which dpcli prices
+    searches = [(path, entry) for path, entry in entries(pipeline) if entry.spec.selects]  # searches that dpcli prices
     for path, entry in searches:
         if entry.description is None:
             message = (
