@@ -286,10 +286,10 @@ def _readable_base(bases: Bases | None, path: str) -> Base | None:
 
 
 def _base_conditions(
-    opened_file: OpenedFile, result: Account, base: Base | UnreadableBase | None, now: float | None, terms: GateTerms
+    opened_file: OpenedFile, result: Account, base: Base | UnreadableBase | None, epsilon: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
-    """Yield the conditions that compare a file with its base. `now` is the current epsilon at the delta of the base."""
-    if not isinstance(base, Base) or now is None:
+    """Yield the conditions that compare a file with its base. `epsilon` is the current epsilon at the delta of the base."""
+    if not isinstance(base, Base) or epsilon is None:
         reason = base.reason if isinstance(base, UnreadableBase) else ""
         yield requirements.new_file(result, opened_file.external, reason)
         return
@@ -298,7 +298,7 @@ def _base_conditions(
         result, opened_file.written, base, opened_file.external, horizons, _loosened_by_move(opened_file, base, terms)
     )
     yield from restatements(base.standings, opened_file.written)
-    yield requirements.increase_condition(result, base, now, opened_file.external)
+    yield requirements.increase_condition(result, base, epsilon, opened_file.external)
 
 
 def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> list[str]:

@@ -285,16 +285,16 @@ def _first_path(changed: Sequence[TermChange]) -> Path:
     return changed[0].key if changed else ("privacy",)
 
 
-def increase_condition(result: Account, base: Base, now: float, external: ExternalCaps) -> Condition:
+def increase_condition(result: Account, base: Base, epsilon: float, external: ExternalCaps) -> Condition:
     """Return the condition on the rise of epsilon, at the delta of the base.
 
-    The limit is the smallest limit of the flags, the policy, the base and the file.
+    The limit is the smallest limit of the flags, the policy, the base and the file. `epsilon` is the current one (`epsilon_now`).
     """
     limits, warning_levels = max_rise(external, result.pipeline.gate.max_increase, base.max_increase), warn_rise(external)
-    change = difference(now, base.epsilon)  # rounded up, so that the rise is not understated
+    change = difference(epsilon, base.epsilon)  # rounded up, so that the rise is not understated
     at_delta = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.earlier_path)}: " if base.earlier_path else ""
-    text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"
+    text = f"{before}epsilon {up(base.epsilon)} -> {up(epsilon)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"
     limit = limits.allowed(base.epsilon)
     if (limit is not None or warning_levels.stated()) and not math.isfinite(change):  # no finite epsilon on one side
         return Condition("increase", "unknown", text)
@@ -307,7 +307,7 @@ def increase_condition(result: Account, base: Base, now: float, external: Extern
     if limits.is_exceeded_by(change, base.epsilon):
         verdict = "fail"
     text = f"{text}, allowed {limits.words(base.epsilon)}{warning}"
-    return Condition("increase", verdict, text, measured=now, target=Target(base.epsilon + limit, base.delta))
+    return Condition("increase", verdict, text, measured=epsilon, target=Target(base.epsilon + limit, base.delta))
 
 
 def proof_condition(result: Account, certificates: Sequence[str]) -> Condition:

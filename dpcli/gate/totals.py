@@ -225,22 +225,22 @@ def _with_base(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref:
     return total if base is None else replace(total, base=base, epsilon_at_base_delta=total.account.upper)
 
 
-def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
+def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, current: Account) -> Base | None:
     """Return the sum at the revision, at the delta of the current sum; None if the sum had no members or cannot be computed.
 
     The sum is computed only if all files are plain .toml files of one repository, and the revision is an ancestor of the work tree's
     commit.
 
     Args:
-        now: The account of the current sum.
+        current: The account of the current sum.
     """
     tops = tops_of(paths)
-    plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
-    if len(tops) != 1 or now.delta is None or not plain or not is_based_on(tops[0], commit_of(tops[0], ref)):
+    are_plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
+    if len(tops) != 1 or current.delta is None or not are_plain or not is_based_on(tops[0], commit_of(tops[0], ref)):
         return None
     try:
         members = [(_under_name(member, caps.datasets), runs_of(member, horizon)) for member in _members_at(caps, ref, tops[0])]
-        total = account_of_dataset(members, delta=now.delta, with_rows=False) if members else None
+        total = account_of_dataset(members, delta=current.delta, with_rows=False) if members else None
     except DpcliError:
         return None
     return None if total is None else Base(total.upper, total.delta, statement={}, terms={}, standings={})
