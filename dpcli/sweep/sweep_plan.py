@@ -210,7 +210,7 @@ class _Calibration:
 
     Attributes:
         base: Tables that all runs share.
-        results: Results by the tables on which the noise depends.
+        results: Results by the tables on which the noise depends, as JSON text; `variant` adds to them.
     """
 
     path: str
@@ -259,7 +259,7 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
             f"{path}: budget.delta: expected the value of privacy.delta, at which a sweep computes every epsilon, found {delta!r}"
         )
     base = {name: tables[name] for name in RUN_TABLES if name in tables and name != "budget"}
-    base["train"] = {key: value for key, value in tables["train"].items() if key != "output"}
+    base["train"] = {key: value for key, value in tables["train"].items() if key != "output"}  # each run gets its own folder
     if find_calibrate(base):
         return base
     names = {stage.entry.name for stage in plan_of(path, toml_text(base).encode()).stages}

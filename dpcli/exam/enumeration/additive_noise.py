@@ -33,6 +33,7 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
     replaces = adjacency == "replace-one"
     # A changing record contributes `size`, and its replacement `low`: as far away as the form allows.
     low = -size if replaces and form == "contribution" else 0.0
+    # If the form bounds the distance of a record from its replacement, the values of all records lie within `size` of each other.
     unchanged_values = (0.0, size) if replaces and form == "bare" else (-size, 0.0, size)
     for unchanged in unchanged_values:
         value = {CHANGING: size, REPLACING: low, BLANK: 0.0, OTHER: unchanged}
