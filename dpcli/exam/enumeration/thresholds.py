@@ -74,7 +74,7 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
             first_count, second_count = base
             counts = first_count + records.count(CHANGING), second_count + records.count(REPLACING)
             passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))  # outside of the search, the distance is large
-            law = [1.0 - passed, 0.0, 0.0]
+            law = [1.0 - passed, 0.0, 0.0]  # no answer, the value 0, the value 1
             law[1 + mode(counts)] = passed
             return np.array(law)
 
