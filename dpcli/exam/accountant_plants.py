@@ -2,7 +2,7 @@
 
 An exam that finds no fault proves little unless it would find one. A *plant* is a bug that changes the *steps* (pairs of a mechanism and
 its count) that an accountant receives, or the *profile* (epsilon and delta as functions of each other) that it returns. The questions with
-known answers (questions.py) are asked again, and `detected`, which examine.py calls, says whether a reply is then false. A plant that
+known answers (questions.py) are asked again, and `is_detected`, which examine.py calls, says whether a reply is then false. A plant that
 promises nothing more than the honest accountant is harmless. A mechanism *attains* its bounds if some data have exactly the cost that it
 reports.
 """
@@ -87,7 +87,7 @@ class DeltaIgnored(Planted):
 
 @dataclass(frozen=True, slots=True)
 class Floorless(Dominated):
-    """A mechanism that reports a delta floor of 0 although its delta floor is positive."""
+    """A mechanism that reports a delta floor of 0 although its delta floor is positive. `by` is the mechanism without this bug."""
 
     def approx_dp(self, delta: float) -> float:
         return self.by.approx_dp(max(delta, self.by.delta_floor()))
@@ -142,6 +142,7 @@ def hide_delta_floors(steps: Steps) -> Steps:
 
 
 def _floor(mechanism: object) -> float:
+    """Return the delta floor of a mechanism, at and below which epsilon may be infinite; 0 if it does not know its floor."""
     try:
         return float(mechanism.delta_floor())  # type: ignore[attr-defined]
     except NotRepresentable:
@@ -164,7 +165,7 @@ def all_questions() -> tuple[ExamQuestion, ...]:
     return tuple(sorted(chain.from_iterable(map(questions_about, SLOW_LAST)), key=lambda question: not question.is_worst_case(0)))
 
 
-def detected(plant: Plant, accountant: Accountant) -> bool:
+def is_detected(plant: Plant, accountant: Accountant) -> bool:
     """Return whether the exam detects the bug, or the bug is harmless.
 
     The bug is detected if a reply is false. It is harmless if no reply promises more than the reply without the bug. A reply about a

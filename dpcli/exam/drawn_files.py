@@ -24,14 +24,20 @@ from dpcli.file.keys.words import OneOf
 TRIES = 60  # number of attempts to draw a value that satisfies its rule, or keys that agree with each other; more take longer
 # Least and largest exponents of ten of the numbers in one file, which gets one of the pairs. The last spans nearly all positive floats.
 SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))
-COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file; 10^18 is below 2^63
+COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file, which gets one of them
+LARGEST_EXPONENT = 18  # largest exponent of ten of any whole number: keys accept no count above 10^18, which is below 2^63
 
 Document = dict[str, Any]
 
 
 @dataclass
 class Drawing:
-    """A source of random keys, whose numbers have a random scale."""
+    """A source of random keys, whose numbers have a random scale.
+
+    Attributes of the source:
+        scale: Least and largest exponent of ten of its numbers, one of SCALES.
+        count: Largest exponent of ten of its whole numbers, one of COUNTS.
+    """
 
     random: Random
 
@@ -40,11 +46,14 @@ class Drawing:
         self.count = self.random.choice(COUNTS)
 
     def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
-        """Return keys of the mechanism type; None if no attempt gives keys that agree with each other."""
+        """Return keys of the mechanism type; None if no attempt gives keys that agree with each other.
+
+        `names` are the entries that a key may name.
+        """
         cls = load(MECHANISMS[kind])
         for _ in range(TRIES):
             keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
-            if keys is not None and not any(True for _ in built(cls, keys).problems()):
+            if keys is not None and not any(True for _ in spec_of(cls, keys).problems()):
                 return keys
         return None
 
@@ -84,7 +93,7 @@ class Drawing:
             case Number():
                 return self.number(rule)
             case WholeNumber():
-                return self.count_of(rule, 18)
+                return self.count_of(rule, LARGEST_EXPONENT)
             case Flag():
                 return self.odds(0.5)
             case OneOf():
@@ -93,17 +102,18 @@ class Drawing:
                 return self.table(kind.members, {}, names)
             case Listed(Number()):
                 numbers = sorted(self.number(rule) for _ in range(length))
+                # A rule that excludes 2 is taken for one about probabilities, which must add up to 1.
                 are_shares = rule is not None and not rule.holds(2.0)
                 return [x / sum(numbers) for x in numbers] if are_shares else numbers
             case Listed(WholeNumber()):
-                return [self.count_of(rule, 18) for _ in range(length)]
+                return [self.count_of(rule, LARGEST_EXPONENT) for _ in range(length)]
             case Listed():
                 return self.random.sample(names, min(length, len(names))) or None
             case _:
                 return self.random.choice(names) if names else None
 
     def number(self, rule: Constraint | None) -> float:
-        """Return a random number that satisfies the rule; 0.5 if no attempt does."""
+        """Return a random number of 1, 3 or 9 digits that satisfies the rule; 0.5 if no attempt does."""
         for _ in range(TRIES):
             value = float(f"{10.0 ** self.random.uniform(*self.scale):.{self.random.choice([1, 3, 9])}g}")
             if rule is None or rule.holds(value):
@@ -111,7 +121,7 @@ class Drawing:
         return 0.5
 
     def count_of(self, rule: Constraint | None, most: float) -> int:
-        """Return a random whole number that satisfies the rule; 2 if no attempt does."""
+        """Return a random whole number up to 10^most that satisfies the rule; 2 if no attempt does."""
         for _ in range(TRIES):
             value = int(10.0 ** self.random.uniform(0.0, min(self.count, most)))
             if rule is None or rule.holds(value):
@@ -122,14 +132,17 @@ class Drawing:
         return self.random.random() < share
 
 
-def built(cls: type, keys: Document) -> Any:
-    """Return the instance of the class that the file reader builds from these plain values."""
+def spec_of(cls: type, keys: Document) -> Any:
+    """Return the instance of the class that the file reader builds from these plain values.
+
+    The keys of an inner table become an instance of its class, a word becomes the value for which it stands, and a list a tuple.
+    """
     members = members_of(cls)
 
     def value(kind: Kind, plain: Any) -> Any:
         match kind:
             case KeyTable():
-                return built(kind.cls, plain)
+                return spec_of(kind.cls, plain)
             case OneOf():
                 return kind.values[plain]
             case Listed():

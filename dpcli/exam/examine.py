@@ -23,11 +23,11 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, FORMATS, MECHANISMS
 from dpcli.document.formats.facts import shows
-from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, detected
+from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, is_detected
 from dpcli.exam.enumeration.bracket import references_of, row, situations
 from dpcli.exam.exam_coverage import combinations_without_enumeration, sound_accountants
-from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
-from dpcli.exam.filter_plants import FILTER_PLANTS, opened, undetected_in_filter
+from dpcli.exam.filter_laws import OPENINGS, drawn_runs, runs, violations
+from dpcli.exam.filter_plants import FILTER_PLANTS, examined_ledger, undetected_in_filter
 from dpcli.exam.format_omissions import OMISSIONS, drawn_documents, renderer, rendering_faults, undetected_in_format
 from dpcli.exam.mechanism_laws import LAWS
 from dpcli.exam.mechanism_plants import PLANTS, undetected_in_mechanism
@@ -79,7 +79,7 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
         yield ExamLine(
             "it has references", 1, (f"no references; its plugin must set references = {{{kind!r}: 'module:REFERENCES'}}",)
         )
-    rows = (row(*situated) for situated in situations(kind))
+    rows = (row(reference, scheme, situation) for reference, scheme, situation in situations(kind))
     yield exam_line(
         "lower bound <= enumeration <= upper bound", ((bracket_row.label, bracket_row.faults()) for bracket_row in rows)
     )
@@ -94,6 +94,7 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     yield exam_line("no view contradicts another", ((text, contradictions(mechanism)) for text, mechanism in mechanisms))
     yield exam_line("laws of any mechanism hold", ((subject.text, lawless(subject.pipeline)) for subject in subjects))
     yield detection("planted bugs are detected", PLANTS, lambda plant: undetected_in_mechanism(kind, plant))
+    # The tails of a composition of parts are bounds from a grid, and the laws about tails do not apply to it.
     attaining = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.is_composition]
     yield detection("a view that is ten times too small is detected", VIEWS, lambda view: undetected_view(attaining, view))
 
@@ -131,15 +132,15 @@ def accountant(name: str, seed: str) -> Iterator[ExamLine]:
         is_silent = next(replies(examined, questions), None) is None
         yield exam_line("it answers a question", [(name, ["no answer to any question"] if is_silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}
-    yield detection("planted bugs are detected", bugs, lambda plant: not detected(bugs[plant], examined))
+    yield detection("planted bugs are detected", bugs, lambda plant: not is_detected(bugs[plant], examined))
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
     """Yield the results for a privacy filter: its laws under several caps, and planted bugs."""
     sample_runs = (*runs(), *drawn_runs(f"{seed}/{name}"))
-    ledgers = (opened(name, *opening) for opening in OPENINGS)
+    ledgers = (examined_ledger(name, *opening) for opening in OPENINGS)
     yield exam_line(
-        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", broken(ledger, sample_runs)) for ledger in ledgers)
+        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", violations(ledger, sample_runs)) for ledger in ledgers)
     )
     yield detection("planted bugs are detected", FILTER_PLANTS, lambda plant: undetected_in_filter(name, plant))
 

@@ -3,7 +3,7 @@
 A *filter* (dpcli/ledger/filters) decides whether a ledger grants one more run, even if the run was chosen from earlier outputs. It prices a
 run in the *amounts* of its currency, such as rho, adds them up, and refuses a run by which an amount would exceed its cap. Some laws
 compare this with a certified lower bound on the epsilon of the same runs fixed in advance: no filter may report less. examine.py asks
-`broken` for the violations of each filter, also of filters with planted bugs (filter_plants.py).
+`violations` for the violations of each filter, also of filters with planted bugs (filter_plants.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
 OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # (epsilon, delta) of each ledger that is opened; arbitrary
-PRICED_AT = (0.0, 1e-7, 0.03, 0.3)  # deltas at which a run is priced: zero, a small delta, and two above the delta of any ledger
+# Deltas at which a run is priced: zero, a small delta, and two above the delta of any ledger. Some laws use only the first ones.
+PRICED_AT = (0.0, 1e-7, 0.03, 0.3)
 MOST_CHARGES = 10**5  # largest number of successive charges of one run, so that a run that costs nothing ends
 ROUNDING = 1e-9  # relative error allowed in a comparison of two epsilons
 CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
@@ -78,7 +79,7 @@ def times(cost: Amounts, count: int) -> dict[str, Decimal]:
 
 
 @functools.cache
-def certified(run: Pipeline, count: int, delta: float) -> float:
+def certified_lower(run: Pipeline, count: int, delta: float) -> float:
     """Return a certified lower bound on epsilon of `count` runs that are fixed in advance; 0 if there is none.
 
     No filter may report a smaller epsilon. Runs whose mechanisms have a positive delta may have no finite epsilon at `delta`. If they need
@@ -121,7 +122,7 @@ def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
         count = 0 if cost is None else ledger.granted(cost)
         if cost is None or count == 0:
             continue
-        bound = certified(run, count, ledger.delta)
+        bound = certified_lower(run, count, ledger.delta)
         reported = ledger.epsilon_of(times(cost, count))
         if bound > ledger.epsilon * (1.0 + ROUNDING):
             yield f"{count} runs priced at {delta} are granted, and have epsilon >= {bound}, above the cap {ledger.epsilon}"
@@ -139,7 +140,8 @@ def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
             if cost is None or cost_of_more is None:
                 continue
             is_cheaper = any(cost_of_more[name] < cost[name] for name in cost)
-            costs_no_more = cost == cost_of_more and certified(run, 1, 1e-9) > 0.0
+            # A run that costs nothing at this small delta may also cost nothing after more steps.
+            costs_no_more = cost == cost_of_more and certified_lower(run, count=1, delta=1e-9) > 0.0
             if is_cheaper or costs_no_more:
                 yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {cost_of_more} after {cost}"
 
@@ -180,7 +182,7 @@ def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
         if spent != amounts.add(second_cost, cost):
             yield "the sum depends on the order of the charges"
         if amounts.exceeded(spent, ledger.caps) is None:
-            bound, reported = certified(joint_run, 1, ledger.delta), ledger.epsilon_of(spent)
+            bound, reported = certified_lower(joint_run, count=1, delta=ledger.delta), ledger.epsilon_of(spent)
             if bound > reported * (1.0 + ROUNDING):
                 yield f"{run} and another run are reported as {reported}, not {bound} or more"
 
@@ -197,7 +199,8 @@ def spending(ledger: ExaminedLedger) -> Iterator[str]:
     if not epsilons[-1] <= ledger.epsilon * (1.0 + ROUNDING):
         yield f"amounts within the caps are reported as {epsilons[-1]}, above the cap {ledger.epsilon}"
     for name, cap in ledger.caps.items():
-        if amounts.exceeded({**ledger.caps, name: amounts.EXACT.add(cap, Decimal("1e-300"))}, ledger.caps) is None:
+        just_above = amounts.EXACT.add(cap, Decimal("1e-300"))
+        if amounts.exceeded({**ledger.caps, name: just_above}, ledger.caps) is None:
             yield f"an amount above the cap of {name} is granted"
 
 
@@ -226,7 +229,7 @@ LAWS_OF_RUNS = (never_cheaper, counts, no_free_delta, a_currency, two_runs)
 LAWS_OF_LEDGERS = (spending, free, room)
 
 
-def broken(ledger: ExaminedLedger, sample_runs: tuple[Pipeline, ...]) -> Iterator[str]:
+def violations(ledger: ExaminedLedger, sample_runs: tuple[Pipeline, ...]) -> Iterator[str]:
     """Yield each violation of a law, by the ledger alone or by the ledger with one of the runs."""
     for law in LAWS_OF_LEDGERS:
         yield from (f"{law.__name__}: {fault}" for fault in law(ledger))

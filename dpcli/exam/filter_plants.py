@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from dpcli.exam.filter_laws import OPENINGS, PRICED_AT, ExaminedLedger, broken, runs
+from dpcli.exam.filter_laws import OPENINGS, PRICED_AT, ExaminedLedger, runs, violations
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.amounts import EXACT, Amounts
 from dpcli.ledger.filters.filter import Cost, Filter, filter_for_cap
@@ -42,7 +42,7 @@ class PlantedFilter:
         return self.inner.epsilon(amounts, delta)
 
 
-def scaled(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
+def scaled_amounts(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
     """Return the amounts multiplied by a factor, exactly."""
     return {name: str(EXACT.multiply(Decimal(amount), by)) for name, amount in cost.items()}
 
@@ -52,8 +52,8 @@ class FirstAmountReduced(PlantedFilter):
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
-        name = self.inner.currency[0]
-        return replace(cost, amounts={**cost.amounts, name: scaled(cost.amounts, TENTH)[name]})
+        name, *_ = self.inner.currency  # the names of the filter's amounts
+        return replace(cost, amounts={**cost.amounts, name: scaled_amounts(cost.amounts, TENTH)[name]})
 
 
 class FirstAmountOnly(PlantedFilter):
@@ -61,7 +61,7 @@ class FirstAmountOnly(PlantedFilter):
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
-        name = self.inner.currency[0]
+        name, *_ = self.inner.currency
         return replace(cost, amounts={**dict.fromkeys(cost.amounts, "0"), name: cost.amounts[name]})
 
 
@@ -69,7 +69,8 @@ class CountIgnored(PlantedFilter):
     """A bug that charges every entry as one step."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        return self.inner.cost(replace(pipeline, mechanisms=tuple(replace(e, steps=1) for e in pipeline.mechanisms)), delta)
+        single_steps = tuple(replace(entry, steps=1) for entry in pipeline.mechanisms)
+        return self.inner.cost(replace(pipeline, mechanisms=single_steps), delta)
 
 
 class FirstEntryOnly(PlantedFilter):
@@ -103,7 +104,7 @@ class LargeCaps(PlantedFilter):
     """A bug that makes caps ten times too large."""
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return scaled(self.inner.caps(epsilon, delta), TEN)
+        return scaled_amounts(self.inner.caps(epsilon, delta), TEN)
 
 
 class ReportReduced(PlantedFilter):
@@ -129,15 +130,15 @@ class CachedPrices(PlantedFilter):
     """A filter without a bug, which caches the price of each run."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        return priced(self.inner, pipeline, delta)  # type: ignore[arg-type]  # A filter is frozen, and therefore hashable.
+        return cached_cost(self.inner, pipeline, delta)  # type: ignore[arg-type]  # A filter is frozen, and therefore hashable.
 
 
 @functools.cache
-def priced(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
+def cached_cost(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
     return the_filter.cost(run, delta)
 
 
-def opened(name: str, epsilon: float, delta: float) -> ExaminedLedger:
+def examined_ledger(name: str, epsilon: float, delta: float) -> ExaminedLedger:
     """Return a ledger with the named filter and the cap (epsilon, delta)."""
     cached: Any = CachedPrices(filter_for_cap(name, epsilon, delta, {}))
     return ExaminedLedger(cached, epsilon, delta)
@@ -153,8 +154,8 @@ def changes(planted: ExaminedLedger, honest: ExaminedLedger) -> bool:
 def undetected_in_filter(name: str, plant: str) -> bool:
     """Return whether a planted bug changes an answer of the filter without breaking a law."""
     for opening in OPENINGS:
-        honest = opened(name, *opening)
+        honest = examined_ledger(name, *opening)
         planted = ExaminedLedger(FILTER_PLANTS[plant](honest.the_filter), *opening)
-        if changes(planted, honest) and next(broken(planted, runs()), None) is None:
+        if changes(planted, honest) and next(violations(planted, runs()), None) is None:
             return True
     return False

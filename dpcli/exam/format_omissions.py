@@ -224,11 +224,11 @@ def rendering_faults(name: str, render: Render, document: Document) -> Iterator[
             yield f"{part}: {sorted(missing_numbers)}"
     for part, milder in MILDER.items():
         items: tuple[Any, ...] = getattr(document, part) if part in shows(name) else ()
-        for k, item in enumerate(items):
-            mild = milder(item)
-            changes: dict[str, Any] = {part: (*items[:k], mild, *items[k + 1 :])}
-            if mild != item and render(replace(document, **changes)) == text:
-                yield f"{part}: {item} is shown as {mild}"
+        for index, item in enumerate(items):
+            mild_item = milder(item)
+            changes: dict[str, Any] = {part: (*items[:index], mild_item, *items[index + 1 :])}
+            if mild_item != item and render(replace(document, **changes)) == text:
+                yield f"{part}: {item} is shown as {mild_item}"
     if control_characters := {character for character in text if not character.isprintable()} - {"\n", "\r"}:
         yield f"invisible characters, or characters that control a terminal: {sorted(control_characters)}"
     if judges(name) and not JUDGED & set(shows(name)):
@@ -251,12 +251,15 @@ def renderer(name: str) -> Render:
 
 
 def undetected_in_format(name: str, omission: str, seed: str) -> bool:
-    """Return whether an omission before rendering changes the format's output, and the exam does not detect it."""
+    """Return whether an omission before rendering changes the format's output, and the exam does not detect it.
+
+    It is detected if it gives a fault in one of the documents whose output it changes.
+    """
     render, omit = renderer(name), OMISSIONS[omission]
 
     def render_without_item(document: Document) -> str:
         return render(omit(document))
 
     affected = [document for document, text in drawn_documents(name, seed) if render_without_item(document) != text]
-    detected = (any(True for _ in rendering_faults(name, render_without_item, document)) for document in affected)
-    return bool(affected) and not any(detected)
+    has_fault = (any(True for _ in rendering_faults(name, render_without_item, document)) for document in affected)
+    return bool(affected) and not any(has_fault)

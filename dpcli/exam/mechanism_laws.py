@@ -54,7 +54,7 @@ def steps(pipeline: Pipeline) -> Iterator[str]:
     """More steps never cost less."""
     *parts, entry = pipeline.mechanisms
     if entry.epochs is None:
-        more = upper(replace(pipeline, mechanisms=(*parts, replace(entry, steps=4 * entry.steps))))
+        more = upper(replace(pipeline, mechanisms=(*parts, replace(entry, steps=4 * entry.steps))))  # any factor above 1 would do
         yield from (f"{name}: four times the steps cost less" for name in below(upper(pipeline), more))
 
 

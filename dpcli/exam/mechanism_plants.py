@@ -44,7 +44,7 @@ class Shrunk:
         return self.inner.cgf(self.share * z)
 
     def tilted(self, t: float) -> Tilted:
-        raise NotRepresentable("planted")
+        raise NotRepresentable("planted")  # accountants that need this view then give no answer
 
     def tails(self, at: Array) -> Tails:
         return self.inner.tails(at / self.share)
@@ -85,7 +85,7 @@ class Scaled(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Claiming(Dominated):
-    """A mechanism that falsely claims to attain its bounds."""
+    """A mechanism that falsely claims to attain its bounds. It inherits the costs of `by`, the mechanism without this bug."""
 
     def attained(self) -> bool:
         return True
@@ -169,12 +169,13 @@ def undetected_in_mechanism(kind: str, plant: str) -> bool:
     """
     bug = PLANTS[plant](resolve)
     promises_too_much = False
-    for situated in situations(kind):
-        if affects(bug, *situated):
+    for reference, scheme, situation in situations(kind):
+        if affects(bug, reference, scheme, situation):
             with planted_as(bug):
-                planted = row(*situated)
+                planted = row(reference, scheme, situation)
             if planted.faults():
                 return False
-            promises_too_much = promises_too_much or any(map(promises_more, planted.brackets, honest_row(*situated).brackets))
+            honest = honest_row(reference, scheme, situation)
+            promises_too_much = promises_too_much or any(map(promises_more, planted.brackets, honest.brackets))
     with planted_as(bug):
         return promises_too_much and not any(map(breaks_step_count, drawn(kind, "0")))

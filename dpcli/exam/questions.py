@@ -52,21 +52,22 @@ class ExamQuestion:
 
     @property
     def label(self) -> str:
-        s, r = self.situation, self.reference
-        return f"{r.type} {r.keys}, {s.adjacency}, {self.scheme} ({s.draws.label}), {s.contributions} records, group {s.group}"
+        situation, reference = self.situation, self.reference
+        sizes = f"{situation.contributions} records, group {situation.group}"
+        return f"{reference.type} {reference.keys}, {situation.adjacency}, {self.scheme} ({situation.draws.label}), {sizes}"
 
     @property
     def deltas(self) -> tuple[float, ...]:
         """Return the enumerated delta at each of POINTS. It is too small by at most the reference's `loss`, relative to the true delta."""
         return worst_deltas(self.reference, self.situation)
 
-    def is_worst_case(self, i: int) -> bool:
-        """Return whether the enumeration at POINTS[i] is the worst case over all data, so that it limits lower bounds too.
+    def is_worst_case(self, point: int) -> bool:
+        """Return whether the enumeration at POINTS[point] is the worst case over all data, so that it limits lower bounds too.
 
         This holds if the steps attain their dominating pairs. The last point is excepted, because discretisation may lose too much there.
         """
         attained = all(mechanism.attained() for mechanism, _ in self.steps)
-        return attained and self.reference.loss < 1.0 and i < len(EPSILONS)
+        return attained and self.reference.loss < 1.0 and point < len(EPSILONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,42 +128,42 @@ def replies(accountant: Accountant, questions: Iterable[ExamQuestion]) -> Iterat
     # The inherited delta() evaluates epsilon() many times. That takes long and tests nothing new.
     searches_delta = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
     for question in questions:
-        profile = accountant.profile(question.steps).tuned(None, SECONDS)
-        for i in question.points:
-            with suppress(NotRepresentable), accountant.within_allowance(LEAST):
-                yield from _replies_at(i, profile, question, asks_delta=not searches_delta)
+        profile = accountant.profile(question.steps).tuned(tolerance=None, seconds=SECONDS)  # at the accountant's own tolerance
+        for point in question.points:
+            with suppress(NotRepresentable), accountant.within_allowance(LEAST):  # limits the work, so that no question takes long
+                yield from _replies_at(point, profile, question, asks_delta=not searches_delta)
 
 
-def _replies_at(i: int, profile: PrivacyProfile, question: ExamQuestion, asks_delta: bool) -> Iterator[Reply]:
-    """Yield the replies at POINTS[i]. An internal error gives a reply that is no bound, and is therefore false."""
+def _replies_at(point: int, profile: PrivacyProfile, question: ExamQuestion, asks_delta: bool) -> Iterator[Reply]:
+    """Yield the replies at POINTS[point]. An internal error gives a reply that is no bound, and is therefore false."""
     try:
-        yield from _epsilons(profile, question, i)
+        yield from _epsilons(profile, question, point)
         if asks_delta:
-            yield from _delta(profile, question, i)
+            yield from _delta(profile, question, point)
     except InternalError as error:
         yield Reply(f"{question.label}: {error}", None)
 
 
-def _epsilons(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterator[Reply]:
-    """Yield replies about epsilon near the enumerated delta at POINTS[i].
+def _epsilons(profile: PrivacyProfile, question: ExamQuestion, point: int) -> Iterator[Reply]:
+    """Yield replies about epsilon near the enumerated delta at POINTS[point].
 
     The first reply is at a smaller delta, and limits the upper bound. The second is at a larger delta, and limits the lower bound. Rounding
     errors cannot change this order.
     """
-    epsilon, smaller = POINTS[i], question.deltas[i] * SURELY_BELOW - ROUNDING
+    epsilon, smaller = POINTS[point], question.deltas[point] * SURELY_BELOW - ROUNDING
     if smaller <= 0.0:
         return
     bound = checked(profile.epsilon(smaller))
     yield Reply(f"{question.label}: epsilon at {smaller}", bound, least_upper=epsilon * (1.0 - ROUNDING))
-    larger = question.deltas[i] / (1.0 - question.reference.loss) + ROUNDING if question.is_worst_case(i) else 1.0
-    if bound.lower is not None and larger <= 0.5:
+    larger = question.deltas[point] / (1.0 - question.reference.loss) + ROUNDING if question.is_worst_case(point) else 1.0
+    if bound.lower is not None and larger <= 0.5:  # a delta of 1 stands for no limit on lower bounds
         bound = checked(profile.epsilon(larger))
         yield Reply(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
 
 
-def _delta(profile: PrivacyProfile, question: ExamQuestion, i: int) -> Iterator[Reply]:
-    """Yield the reply about delta at POINTS[i]."""
-    exact = question.deltas[i]
-    least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
-    most_lower = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.is_worst_case(i) else math.inf
-    yield Reply(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least_upper, most_lower)
+def _delta(profile: PrivacyProfile, question: ExamQuestion, point: int) -> Iterator[Reply]:
+    """Yield the reply about delta at POINTS[point]."""
+    exact = question.deltas[point]
+    least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3  # the last term is for deltas near 0
+    most_lower = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.is_worst_case(point) else math.inf
+    yield Reply(f"{question.label}: delta at {POINTS[point]}", checked(profile.delta(POINTS[point])), least_upper, most_lower)

@@ -47,7 +47,7 @@ def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None
 
 def pipeline(*entries: Entry, adjacency: str = "add-remove", delta: float | None = 1e-5, **privacy: Any) -> Pipeline:
     """Return a pipeline of the given entries, which get unique names."""
-    named = tuple(replace(e, name=f"{i}") for i, e in enumerate(entries))
+    named = tuple(replace(unnamed, name=f"{index}") for index, unnamed in enumerate(entries))
     return Pipeline(Privacy(Adjacency(adjacency), delta=delta, **privacy), named)
 
 
@@ -95,7 +95,7 @@ def _attempt(drawing: Drawing, kind: str, scheme: str, adjacency: str) -> Subjec
         return None
     table = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
     base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}  # for keys that name another entry
-    tables = [base, table] if "base" in str(keys) else [table]
+    tables = [base, table] if "base" in str(keys) else [table]  # whether one of the keys names it
     text = toml_text({"format": 1, "privacy": privacy, "mechanism": tables})
     try:
         subject = parse(text.encode(), "it.toml")

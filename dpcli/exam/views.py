@@ -40,7 +40,11 @@ WORK = 3e6  # cells of work (dpcli/numerics/work.py) allowed for one law, which 
 
 
 def scale_of(loss: PrivacyLoss) -> float:
-    """Return a number a with P(L > a) <= e^-40, by the Chernoff bound from the CGF. It is clipped to [LEAST_LOSS, LARGEST_LOSS]."""
+    """Return a number a with P(L > a) <= e^-40, by the Chernoff bound from the CGF. It is clipped to [LEAST_LOSS, LARGEST_LOSS].
+
+    It limits the cells of an integral. e^-40, about 4e-18, is below the rounding of a probability near 1; a larger limit would only make
+    the lower bounds looser.
+    """
     with np.errstate(all="ignore"):
         reach = np.min((loss.cgf(Z) + 40.0) / Z)
     return float(min(max(reach, LEAST_LOSS), LARGEST_LOSS))
@@ -53,7 +57,7 @@ def from_tails(loss: PrivacyLoss, z: float) -> float:
     """
     reach = scale_of(loss)
     edges = np.linspace(-reach, reach, CELLS + 1)
-    above = np.exp(loss.tails(edges).p_above)
+    above = np.exp(loss.tails(edges).p_above)  # `tails` returns logarithms of P(L > l) and of other tails
     mass = np.maximum(above[:-1] - above[1:], 0.0)
     return float(np.logaddexp.reduce(np.log(mass) + z * edges[:-1]))
 
@@ -120,7 +124,7 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
     """A mechanism that is mu-GDP has the epsilon of a Gaussian mechanism with that mu."""
     mu = mechanism.gdp()
     for delta in DELTAS:
-        lower = gaussian_epsilon(mu, delta)[0]
+        lower, _ = gaussian_epsilon(mu, delta)  # bounds that differ by rounding only
         if not abs(mechanism.approx_dp(delta) - lower) <= ROUNDING * max(lower, 1.0):
             yield f"mu = {mu}, and epsilon({delta}) = {mechanism.approx_dp(delta)} instead of {lower}"
 
@@ -161,6 +165,7 @@ class ReducedView(Dominated):
     """A mechanism with a planted bug that makes one view ten times too small.
 
     Attributes:
+        by: The mechanism without the bug (a field of `Dominated`).
         view: Name of that view; "losses" means the CGF.
     """
 

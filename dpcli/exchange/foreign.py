@@ -43,6 +43,9 @@ TABLES = ("privacy", "mechanism")  # names of these tables
 NEIGHBOUR_KEYS = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
 # Largest number of values in tables, to bound time and memory; arbitrary. A value that occurs in several places counts several times.
 MOST_VALUES = 1_000_000
+LARGEST_NUMBER = 1e300  # bound of numbers in a record, which leaves room for factors: the largest float is about 1.8e308
+LARGEST_COUNT = 10**18  # bound of whole numbers in a record, and the largest count that a pipeline file may state
+LONGEST_NAME = 80  # number of characters of a name in a record that a message shows; arbitrary
 _SINGLE = (bool, int, float, str, type(None))  # types of values that contain no other values
 
 
@@ -142,19 +145,19 @@ class ForeignTable:
             advice = f"; {hint}" if hint else ""
             if ignored is not None:
                 advice = ": use --ignore if it does not concern privacy"
-            raise self.refused(f"expected {known_fields}, found {escaped(unknown_fields[0][:80])} too{advice}")
+            raise self.refused(f"expected {known_fields}, found {name_in_words(unknown_fields[0])} too{advice}")
 
     def number(self, field: str) -> float:
         """Return the field as a number between -1e300 and 1e300. Raises InputError for any other value."""
         value = self.fields[field]
-        if type(value) not in (int, float) or not abs(value) < 1e300:
+        if type(value) not in (int, float) or not abs(value) < LARGEST_NUMBER:  # True, which is an int, and NaN are refused too
             raise self.refused(f"expected {field} to be a number between -1e300 and 1e300, found {in_words(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
         """Return the field as a whole number from 1 to 10^18. Raises InputError for any other value."""
         value = self.fields[field]
-        if type(value) is not int or not 1 <= value <= 10**18:
+        if type(value) is not int or not 1 <= value <= LARGEST_COUNT:
             raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {in_words(value)}")
         return value
 
@@ -188,6 +191,11 @@ def in_words(value: Any) -> str:
     return "null" if value is None else "a list" if isinstance(value, tuple) else shown(value)
 
 
+def name_in_words(name: str) -> str:
+    """Return a name from a record for a message, cut to LONGEST_NAME characters and escaped."""
+    return escaped(name[:LONGEST_NAME])
+
+
 def read_fields(data: bytes, name: str) -> ForeignTable:
     """Return the table in a JSON text. Raises InputError if the text is anything else, or repeats a field."""
     document = read_json(data, name)
@@ -209,7 +217,7 @@ def _unique_fields(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any
     fields: dict[str, Any] = {}
     for field, value in pairs:
         if field in fields:
-            raise InputError(f"{name}: expected {escaped(field[:80])} once, found it twice")
+            raise InputError(f"{name}: expected {name_in_words(field)} once, found it twice")
         fields[field] = value
     return fields
 
@@ -252,6 +260,7 @@ def carried_tables(
     ForeignTable(PART, plain).require_fields(TABLES)
     tables = {key: plain[key] for key in TABLES}
     _require_same(tables, exported, content)
+    # The noise was calibrated for these keys, so a flag must not change them. A flag that repeats the file's value is allowed.
     asserted_neighbours = {key: value for key, value in asserted.table.items() if key in NEIGHBOUR_KEYS}
     if any(tables["privacy"].get(key, 1) != value for key, value in asserted_neighbours.items()):  # max_contributions defaults to 1
         raise InputError(

@@ -33,7 +33,10 @@ COMMENTS_IF_ACCUMULATED = {
 
 
 def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for the JSON of dataclasses.asdict(config). foreign.py explains the parameters.
+    """Return the text of the pipeline file for the JSON of dataclasses.asdict(config).
+
+    `asserted` has the keys of [privacy] that the user states, `ignored` the fields that --ignore names, and `place` names the record in
+    messages.
 
     jax-privacy adds noise to every batch of batch_size. Its noise multiplier is that of the config over the root of
     gradient_accumulation_steps. A config with a seed is refused, because everybody who knows the seed knows the noise. If

@@ -19,11 +19,11 @@ from dpcli.exchange.foreign import (
     dp_entry,
     file_of,
     in_words,
+    name_in_words,
     read_fields,
     with_asserted,
     zcdp_entry,
 )
-from dpcli.file.toml.shown import escaped
 
 CALL_FIELDS = ("__function__", "__module__")  # fields of every serialised call
 OPTIONAL_CALL_FIELDS = ("__kwargs__", "__version__")  # further fields that a serialised call may have
@@ -55,21 +55,23 @@ MEASURES = ("max_divergence", "zero_concentrated_divergence")
 def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
     """Return the text of the pipeline file for the output of opendp.prelude.serialize(context.accountant).
 
-    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter. foreign.py explains the
-    parameters.
+    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter. `asserted` has the keys of
+    [privacy] that the user states, `ignored` the arguments that --ignore names, and `place` names the record in messages.
     """
     name, call = _serialised_call(read_fields(data, place), ignored)
     if name not in COMPOSITIONS:
         raise call.refused(
-            f"expected the accountant of a Context, {' or '.join(COMPOSITIONS)}, found {escaped(name[:80])}, which has no budget"
+            f"expected the accountant of a Context, {' or '.join(COMPOSITIONS)}, found {name_in_words(name)}, which has no budget"
         )
     space, losses = COMPOSITIONS[name](call, ignored)
     metric_name, arguments = _serialised_call(space.table("input_metric"), ignored)
     arguments.require_fields((), ("identifier",), ignored)
     metric = METRICS.get(metric_name)
     if metric is None:
-        known_names, name = ", ".join(METRICS), escaped(metric_name[:80])
-        raise call.refused(f"expected input_metric among {known_names}, found {name}: in a pipeline file, distances count records")
+        known_names, shown_name = ", ".join(METRICS), name_in_words(metric_name)
+        raise call.refused(
+            f"expected input_metric among {known_names}, found {shown_name}: in a pipeline file, distances count records"
+        )
     known = {"adjacency": metric.adjacency, "max_contributions": call.count("d_in")}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
     names = ["opendp"] if len(losses) == 1 else [f"opendp-{number}" for number in range(1, len(losses) + 1)]
@@ -87,7 +89,7 @@ def _serialised_call(table: ForeignTable, ignored: Collection[str]) -> tuple[str
     if type(name) is not str:
         raise table.refused(f"expected __function__ to be a name, found {in_words(name)}")
     arguments = table.table("__kwargs__").fields if table.has("__kwargs__") else {}
-    return name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments)
+    return name, ForeignTable(f"{table.name}: {name_in_words(name)}", arguments)
 
 
 class OpendpComposition(NamedTuple):
@@ -111,20 +113,23 @@ def _privacy_filter(call: ForeignTable, ignored: Collection[str]) -> OpendpCompo
     call.require_fields(("odometer", "d_in", "d_out"), (), ignored)
     name, odometer = _serialised_call(call.table("odometer"), ignored)
     if name != "make_fully_adaptive_composition":
-        raise call.refused(f"expected the odometer make_fully_adaptive_composition, found {escaped(name[:80])}")
+        raise call.refused(f"expected the odometer make_fully_adaptive_composition, found {name_in_words(name)}")
     odometer.require_fields(SPACE_FIELDS, (), ignored)
     return OpendpComposition(odometer, [call.fields["d_out"]])
 
 
 def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collection[str]) -> dict[str, Any]:
-    """Return the keys of the entry for one loss under its measure."""
+    """Return the keys of the entry for one loss under its measure.
+
+    Under an approximate measure, such as approximate zCDP, a loss is a pair of the loss itself and delta.
+    """
     name, arguments = _serialised_call(measure, ignored)
     approximate = name == "approximate"
     if approximate:
         arguments.require_fields(("measure",), (), ignored)
         name, arguments = _serialised_call(arguments.table("measure"), ignored)
     if name not in MEASURES:
-        raise call.refused(f"expected output_measure among {', '.join(MEASURES)}, found {escaped(name[:80])}")
+        raise call.refused(f"expected output_measure among {', '.join(MEASURES)}, found {name_in_words(name)}")
     arguments.require_fields((), (), ignored)
     fields = _loss_with_delta(call, loss) if approximate else {"loss": loss, "delta": 0.0}
     values = ForeignTable(call.name, fields)
@@ -134,10 +139,11 @@ def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collec
 
 def _loss_with_delta(call: ForeignTable, loss: Any) -> dict[str, Any]:
     """Return the two values of a loss of an approximate measure. Raises InputError unless the loss is a pair."""
+    # OpenDP writes a tuple as a table with this one field, as JSON has only lists.
     pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
     if not isinstance(pair, list) or len(pair) != 2:
         raise call.refused(f"expected a loss with its delta, found {in_words(loss)}")
-    return {"loss": pair[0], "delta": pair[1]}
+    return dict(zip(("loss", "delta"), pair, strict=True))
 
 
 COMPOSITIONS = {"make_adaptive_composition": _adaptive_composition, "make_privacy_filter": _privacy_filter}

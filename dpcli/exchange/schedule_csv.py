@@ -3,8 +3,7 @@
 `dpcli import schedule` calls `file_of_schedule`, which returns the text of a pipeline file. A *stage* is a number of steps with the same
 noise and sampling; an *entry* is a [[mechanism]] table. Columns may have the names of other tools (COLUMN_SYNONYMS), and the new file says
 which were renamed; an unknown column is refused unless --ignore names it. One entry with lists means successive stages of one run, as the
-rows do; several entries would mean several samples. opacus/phases.py makes entries of a history with the same
-functions.
+rows do; several entries would mean several samples. opacus/phases.py makes entries of a history with the same functions.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
-from dpcli.exchange.foreign import Asserted, file_of
+from dpcli.exchange.foreign import Asserted, file_of, name_in_words
 from dpcli.file.pipeline.series import MAX_ENTRIES
 from dpcli.file.toml.shown import escaped
 
@@ -31,7 +30,7 @@ Stage = Mapping[str, Number]  # the values of a stage, by the keys of an entry
 # Largest size of a csv, to bound memory; more than a new file may have, as equal rows become one stage
 MOST_BYTES = 64 * 1024 * 1024
 WIDTH = 120  # largest width of lines with lists in the new file; layout alone
-NO_BREAK_SPACE = "\xa0"
+NO_BREAK_SPACE = "\xa0"  # a space at which `textwrap` does not break a line
 LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # beginnings of lines that may hold long lists of numbers
 COLUMN_SYNONYMS = {  # names in Opacus, the PRV accountant and TensorFlow Privacy
     "sigma": "noise_multiplier",
@@ -67,7 +66,7 @@ def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, A
     noise, steps = columns.pop("noise_multiplier"), columns.pop("steps")
     entry: dict[str, Any] = {"name": name, "type": "gaussian"}
     if len(stages) > 1:
-        entry["sample"] = "own"
+        entry["sample"] = "own"  # each stage draws its own samples
     return entry | {"noise_multiplier": noise, "steps": steps, "sampling": {"scheme": scheme, **columns}}
 
 
@@ -113,7 +112,10 @@ COLUMNS = {
 
 
 def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage. foreign.py explains the parameters.
+    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage.
+
+    `asserted` has the keys of [privacy] that the user states, `ignored` the columns that --ignore names, and `place` names the record in
+    messages.
 
     Every batch must be a Poisson sample. With shuffled batches, a stage may begin within a pass, and a record may then be in two of its
     batches. Unknown columns that are not ignored are refused, as one might state how often a row counts.
@@ -158,7 +160,7 @@ def _read(data: bytes, ignored: Collection[str], place: str) -> NoiseSchedule:
         )
     if unknown_columns:
         raise InputError(
-            f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(unknown_columns[0][:80])} too: rename it, "
+            f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {name_in_words(unknown_columns[0])} too: rename it, "
             "or use --ignore if it does not concern noise, samples or steps"
         )
     return NoiseSchedule(known, _rows(lines, head, known, place), renamed)

@@ -27,7 +27,7 @@ OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
     "delta": float,
     "used_microbatching": lambda text: TRUTH_VALUES[text.lower()],
     "max_examples_per_user": int,
-    "accountant_type": {"RDP": "RDP", "PLD": "PLD"}.__getitem__,
+    "accountant_type": {"RDP": "RDP", "PLD": "PLD"}.__getitem__,  # raises KeyError for any other text
 }
 MICROBATCHING = "used_microbatching"  # the only flag that may have no value
 SWITCHES = {MICROBATCHING: "true", f"no{MICROBATCHING}": "false"}  # value of the flag by its forms without a value
@@ -44,7 +44,8 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
     """Return the text of the pipeline file for a command line or a flagfile, with or without the name of the program.
 
     The adjacency is add-remove, for which the program reports its numbers, unless the user states another. As in the program,
-    used_microbatching is true by default and halves the noise multiplier. foreign.py explains the parameters.
+    used_microbatching is true by default and halves the noise multiplier. `asserted` has the keys of [privacy] that the user states,
+    `ignored` the flags that --ignore names, and `place` names the record in messages.
     """
     flags = _flags(data, ignored, place)
     flags.require_fields(REQUIRED_FLAGS, OPTIONAL_FLAGS, ignored)
@@ -109,12 +110,12 @@ def _arguments(data: bytes, place: str) -> Sequence[str]:
 
 def _pairs(arguments: Sequence[str], place: str) -> Iterator[tuple[str, str | None]]:
     """Yield each flag with its value, which follows an equals sign or is the next argument; None if the flag has no value."""
-    stack = list(arguments)[::-1]
-    while stack:
-        argument = stack.pop()
+    remaining = list(arguments)[::-1]  # the next argument is the last item
+    while remaining:
+        argument = remaining.pop()
         match = FLAG.fullmatch(argument)
         if not match:
             raise InputError(f"{place}: expected flags --name=value of compute_dp_sgd_privacy, found {escaped(argument[:40])}")
         name, value = match.groups()
-        is_separate = value is None and stack and not FLAG.fullmatch(stack[-1]) and name not in SWITCHES
-        yield name, stack.pop() if is_separate else value
+        is_separate = value is None and remaining and not FLAG.fullmatch(remaining[-1]) and name not in SWITCHES
+        yield name, remaining.pop() if is_separate else value

@@ -20,12 +20,13 @@ from dpcli.exchange.foreign import (
     dp_entry,
     file_of,
     in_words,
+    name_in_words,
     read_fields,
     with_asserted,
     zcdp_entry,
 )
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.toml.shown import escaped, quoted
+from dpcli.file.toml.shown import quoted
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
 BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
@@ -61,15 +62,15 @@ CHANGES: dict[str, ChangeClass] = {
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
     """Return the text of the pipeline file for a Session, given as JSON with the names of Tumult's classes and fields.
 
-    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up. foreign.py
-    explains the parameters.
+    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up. `asserted` has
+    the keys of [privacy] that the user states, `ignored` the fields that --ignore names, and `place` names the record in messages.
     """
     session = read_fields(data, place)
     session.require_fields(("privacy_budget", "protected_changes"), (), ignored)
     name, budget = _typed(session.table("privacy_budget"), BUDGETS)
     budget.require_fields(BUDGETS[name], (), ignored)
     changes = session.table("protected_changes")
-    counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), table, ignored) for table in changes.fields]
+    counted = [_change(changes.table(table, f"{place}: {name_in_words(table)}"), table, ignored) for table in changes.fields]
     records = {change.record for change in counted}
     if len(records) != 1:
         raise session.refused(
@@ -116,7 +117,8 @@ def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> Prote
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in known.optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")
-    space = change.fields.get("id_space", "default_id_space") if known.record is IDENTIFIERS else table
+    # "default_id_space" is the name that Tumult gives to the space of tables that name none.
+    space = change.fields.get("id_space", "default_id_space") if known.record == IDENTIFIERS else table
     if type(space) is not str:
         raise change.refused(f"expected id_space to be a name, found {in_words(space)}")
     return ProtectedChange(space, known.record, rows)
@@ -126,7 +128,7 @@ def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignT
     """Return the class that a table names, and the table of its fields. Raises InputError if the class is not one of `classes`."""
     name = table.fields.get("type")
     if type(name) is not str or name not in classes:
-        raise table.refused(f"expected type among {', '.join(classes)}, found {escaped(str(name)[:80])}")
+        raise table.refused(f"expected type among {', '.join(classes)}, found {name_in_words(str(name))}")
     fields = {field: value for field, value in table.fields.items() if field != "type"}
     return name, ForeignTable(f"{table.name}: {name}", fields)
 
@@ -136,7 +138,7 @@ def session_of(pipeline: Pipeline, table: str) -> str:
 
     Raises InputError, with the reason, if a Session cannot express the pipeline.
     """
-    for problem in _session_problems(pipeline):
+    for problem in _session_problems(pipeline):  # the first one is reported
         raise InputError(f"a Session of Tumult Analytics has one budget, for rows that are added or removed: {problem}")
     (entry,) = (entry for entry in pipeline.mechanisms if not entry.spec.free)
     for problem in _budget_problems(entry, pipeline):

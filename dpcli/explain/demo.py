@@ -110,12 +110,13 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
     """
     _require_in_range(epsilon, trials, seed)
     noise = np.random.default_rng(seed).laplace(0.0, 1.0 / epsilon, (2, trials))
-    outside, inside = np.sort(noise[0]), np.sort(noise[1] + 1.0)
+    smaller_counts, larger_counts = np.sort(noise[0]), np.sort(noise[1] + 1.0)  # the noisy counts, relative to COUNT
 
     def test_at(threshold: float) -> ThresholdTest:
-        hits = trials - int(np.searchsorted(inside, threshold, side="right"))
-        alarms = trials - int(np.searchsorted(outside, threshold, side="right"))
-        return _threshold_test(epsilon, threshold, Counts(trials, trials, hits, alarms))
+        hits = trials - int(np.searchsorted(larger_counts, threshold, side="right"))
+        alarms = trials - int(np.searchsorted(smaller_counts, threshold, side="right"))
+        counts = Counts(members=trials, others=trials, true_positives=hits, false_positives=alarms)
+        return _threshold_test(epsilon, threshold, counts)
 
     # Thresholds are relative to COUNT: the two counts are at 0 and 1.
     in_table = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in TABLE_RATES)}
@@ -167,21 +168,32 @@ def _rate(exact: float, count: int, trials: int, significance: float = ALPHA) ->
 
 def _joint_rates(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
     """Return the true and the false positive rate, with intervals that hold jointly at 95 %. Their exact values are NaN."""
-    hits = _rate(math.nan, counts.true_positives, counts.members, 0.5 * ALPHA)
-    alarms = _rate(math.nan, counts.false_positives, counts.others, 0.5 * ALPHA)
+    significance = 0.5 * ALPHA  # of each interval, so that both hold with probability 1 - ALPHA (union bound)
+    hits = _rate(math.nan, counts.true_positives, counts.members, significance)
+    alarms = _rate(math.nan, counts.false_positives, counts.others, significance)
     return hits, alarms
 
 
-def _beliefs(epsilon: float, lower: Counts, upper: Counts) -> tuple[SimulatedBelief, SimulatedBelief]:
-    """Return the beliefs at or above the larger count and at or below the smaller, where the likelihood ratios are e^(+-epsilon)."""
-    below = Counts(lower.members, lower.others, lower.members - lower.true_positives, lower.others - lower.false_positives)
+def _beliefs(epsilon: float, at_smaller: Counts, at_larger: Counts) -> tuple[SimulatedBelief, SimulatedBelief]:
+    """Return the beliefs at or above the larger count and at or below the smaller, where the likelihood ratios are e^(+-epsilon).
+
+    Args:
+        at_smaller, at_larger: Counts of the tests whose thresholds are the two counts.
+    """
+    below = Counts(
+        members=at_smaller.members,
+        others=at_smaller.others,
+        true_positives=at_smaller.members - at_smaller.true_positives,
+        false_positives=at_smaller.others - at_smaller.false_positives,
+    )
     return (
-        SimulatedBelief(f"{COUNT + 1} or more", _share(1.0 / (1.0 + math.exp(-epsilon)), upper)),
+        SimulatedBelief(f"{COUNT + 1} or more", _share(1.0 / (1.0 + math.exp(-epsilon)), at_larger)),
         SimulatedBelief(f"{COUNT} or less", _share(1.0 / (1.0 + math.exp(epsilon)), below)),
     )
 
 
 def _share(exact: float, counts: Counts) -> SimulatedRate:
+    """Return the share of the larger dataset among the releases that `counts` counts as positive."""
     hits, alarms = _joint_rates(counts)
     counted = counts.true_positives + counts.false_positives
     measured = counts.true_positives / counted if counted else math.nan
@@ -189,6 +201,7 @@ def _share(exact: float, counts: Counts) -> SimulatedRate:
 
 
 def _best_guess(exact: float, counts: Counts) -> SimulatedRate:
+    """Return the share of right guesses of a test, if both datasets are equally likely."""
     hits, alarms = _joint_rates(counts)
     right = counts.true_positives + counts.others - counts.false_positives
     low = 0.5 + 0.5 * (hits.low - alarms.high)
@@ -240,19 +253,23 @@ def _simulated(demo: Demo) -> Points:
 
 
 def _band(demo: Demo) -> Band:
+    """Return the band of the confidence intervals. Its lower edge has the smallest error rates, and its upper edge the largest."""
     low = tuple((test.false_positives.low, 1.0 - test.true_positives.high) for test in demo.curve_tests)
     high = tuple((test.false_positives.high, 1.0 - test.true_positives.low) for test in demo.curve_tests)
     return Band(f"{100 * CONFIDENCE:g} % at each threshold", low, high, Tone.MAIN)
 
 
 def _exact(epsilon: float) -> Points:
+    """Return the exact curve of the best tests: false negative rate by false positive rate."""
     even = np.linspace(0.0, 1.0, CURVE_POINTS)
-    near_bend = 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])  # the curve bends at e^-epsilon / 2
+    # The curve bends at e^-epsilon / 2, which even points miss at a large epsilon. The factors are arbitrary.
+    near_bend = 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])
     alphas = np.unique(np.concatenate([even, near_bend]))
     alphas = alphas[alphas <= 1.0]
     return tuple(zip(alphas.tolist(), laplace_missed(epsilon, alphas).tolist(), strict=True))
 
 
 def _bound(epsilon: float) -> Points:
+    """Return the curve below which no test of an (epsilon, 0)-DP mechanism can be. It has one corner, on the diagonal."""
     corner = 1.0 / (1.0 + np.exp(epsilon))
     return ((0.0, 1.0), (float(corner), float(corner)), (1.0, 0.0))

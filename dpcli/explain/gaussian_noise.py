@@ -51,6 +51,7 @@ def _aligned(row: Sequence[str], widths: Iterable[int]) -> str:
 
 
 def _loss_row(noise: float) -> tuple[str, ...]:
+    """Return the row of the table of losses for noise relative to the sensitivity."""
     mechanism = Gaussian(1.0 / noise)
     (loss,) = mechanism.losses()
     under_p, under_q = loss.tilted(0.0), loss.tilted(-1.0)  # the tilt by e^(t loss) leaves P at t = 0 and gives Q at t = -1
@@ -73,7 +74,7 @@ def chart() -> Chart:
         title=f"privacy loss of a Gaussian mechanism: {distribution}",
         subtitle=f"one release, sensitivity over noise = {figures(1.0 / CHART_NOISE)}, no sampling",
         x=Axis("privacy loss", -reach, reach),
-        y=Axis("density", 0.0, 1.1 * top),
+        y=Axis("density", 0.0, 1.1 * top),  # with a margin above the curves
         lines=(
             Line("under P, from which the output is drawn", under_p),
             Line("under Q, its neighbour", under_q, Tone.SECOND, dashed=True),
@@ -103,17 +104,20 @@ def _table() -> str:
 
 
 def _row(epsilon: float) -> tuple[str, ...]:
-    result = classical_delta(epsilon, DELTA)
-    mark = ("  too little noise",) if result > DELTA else ()
+    """Return the row of the table of formulas for one epsilon."""
+    true_delta = classical_delta(epsilon, DELTA)
+    mark = ("  too little noise",) if true_delta > DELTA else ()
     sigmas = (up(classical_sigma(epsilon, DELTA)), up(analytic_sigma(epsilon, DELTA)))
-    return (f"{epsilon:g}", *sigmas, _two_digits_up(result), *mark)
+    return (f"{epsilon:g}", *sigmas, _two_digits_up(true_delta), *mark)
 
 
 def _two_digits_up(delta: float) -> str:
+    """Return a delta with two significant digits, rounded up."""
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(delta)):.1e}"
 
 
 def _classical_range() -> str:
+    """Return a text that says where the classical formula is proved, and how much noise it wastes there."""
     least_ratio, largest_ratio = (classical_sigma(epsilon, DELTA) / analytic_sigma(epsilon, DELTA) for epsilon in (1.0, 0.1))
     return (
         "Classical: sigma = sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (Dwork and Roth 2014, "
@@ -125,6 +129,7 @@ def _classical_range() -> str:
 
 
 def _classical_failure() -> str:
+    """Return a text that says above which epsilon the classical noise is too small."""
     ends = ", ".join(f"{up(fails_from(delta), 2)} at delta = {delta!r}" for delta in DELTAS)
     return (
         "From epsilon = 1 on, the classical formula is not proved, and far above 1 it is false: its sigma falls like "

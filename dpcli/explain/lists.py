@@ -71,7 +71,7 @@ def _of_classes(registry: Mapping[str, str]) -> Terms:
 
 
 def module_words(target: str) -> str:
-    """Return the docstring of the module of a registered object."""
+    """Return the docstring of the module of a registered object, whose target is "package.module:name"."""
     return __import__(target.partition(":")[0], fromlist=["__doc__"]).__doc__ or ""
 
 
@@ -92,7 +92,8 @@ def _names_in_words(names: Sequence[str], every: Sequence[str]) -> str:
     return f"all but {', '.join(others)}" if len(others) < len(names) / 4 else ", ".join(names)
 
 
-COMMAND_TABLES = {**SECTIONS, "release": RELEASED["source"]} if RELEASED else SECTIONS  # the class of each command's table
+# The class of each command's table. RELEASED is empty if the plugin of dpcli release is missing.
+COMMAND_TABLES = {**SECTIONS, "release": RELEASED["source"]} if RELEASED else SECTIONS
 
 # The lists by name, as functions that return them.
 GENERATED: dict[str, Callable[[], Terms]] = {

@@ -68,7 +68,7 @@ def explain(typed: str) -> str:
     if names := _names_meant(text):
         return "\n\n".join(chain.from_iterable(map(_texts, names)))
     parts = _known_parts(text)
-    if parts and " " in parts[0]:
+    if parts and " " in parts[0]:  # a part of several words is specific enough to be explained; a single word is only suggested
         return f"no explanation of '{text}'; explanation of its part '{parts[0]}':\n\n{explain(parts[0])}"
     suggested = parts or _similar_names(text)
     hint = f"did you mean {' or '.join(suggested[:3])}" if suggested else KNOWN
@@ -92,7 +92,7 @@ def _similar_names(typed: str) -> list[str]:
     wanted = typed.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*known_names(), *table_paths())}
     longer = [choice for choice in choices if choice.startswith(f"{wanted}-")]
-    close = difflib.get_close_matches(wanted, choices, 3, LEAST_SIMILARITY)
+    close = difflib.get_close_matches(wanted, choices, n=3, cutoff=LEAST_SIMILARITY)
     return [choices[choice] for choice in dict.fromkeys((*longer, *close))]
 
 
@@ -122,7 +122,8 @@ def _names_meant(typed: str) -> tuple[str, ...]:
         names = tuple(name for name in candidates if any(_texts(name)))
         if names:
             return names
-    heading = re.split(r"[:(\[,]", bare)[0]  # "noise (sigma)" -> "noise "
+    heading, *_ = re.split(r"[:(\[,]", bare)  # "noise (sigma)" -> "noise "
+    # "fpr 1 %" -> "fpr ", "epsilon_upper" -> "epsilon", "runs together" -> "together"
     without_numbers = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", heading)
     without_fillers = re.sub(FILLERS, "", heading, flags=re.IGNORECASE)
     for text in (bare, heading, without_numbers, without_fillers):
@@ -159,6 +160,7 @@ def _stem(text: str) -> str:
 
 
 def _singular(part: str) -> str:
+    """Return a word without the ending of its plural: "theories" -> "theory", "losses" -> "loss". Short words, "loss" and "bus" stay."""
     if part.endswith("ies") and len(part) > 4:
         return f"{part[:-3]}y"
     if part.endswith("sses"):
@@ -190,15 +192,15 @@ def _texts(name: str) -> Iterator[str]:
 
 
 def _accountant_text(name: str) -> str:
-    result = load(ACCOUNTANTS[name])
+    accountant = load(ACCOUNTANTS[name])
     lines = [
-        f"{name}: {result.title}",
+        f"{name}: {accountant.title}",
         "",
         filled(module_words(ACCOUNTANTS[name])),
         "",
-        f"source: {result.source}",
-        f"sound upper bound: {'yes' if result.sound else 'NO: never passes a gate'}",
-        f"valid where later parameters depend on earlier outputs: {'yes' if result.adaptive else 'no'}",
+        f"source: {accountant.source}",
+        f"sound upper bound: {'yes' if accountant.sound else 'NO: never passes a gate'}",
+        f"valid where later parameters depend on earlier outputs: {'yes' if accountant.adaptive else 'no'}",
     ]
     return "\n".join(lines)
 
@@ -222,6 +224,7 @@ def _selected_text(value: str) -> str:
 
 
 def _premises(value: str) -> Iterator[str]:
+    """Yield the sentences on which the guarantee of a mechanism type or a sampling scheme rests; nothing for another value."""
     if target := {**MECHANISMS, **SAMPLING}.get(value):
         yield "\n".join(["premises:", *(hanging(str(premise)) for premise in load(target).premises)])
 
@@ -234,11 +237,13 @@ def _key_text(name: str) -> str:
 
 
 def _place_text(place: TablePlace) -> str:
+    """Return the title, the description and the keys of a table."""
     keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys"]
     return "\n".join([place.title, "", filled(place.doc), "", *keys])
 
 
 def _choice_texts(places: list[TablePlace]) -> Iterator[str]:
+    """Yield the names of the keys that each value of a selector adds, such as `task = "custom": model, loss`, and a note on them."""
     if places:
         choices = (hanging(f"{place.choice}: {', '.join(place.members) or 'none'}") for place in places)
         yield "\n".join(["further keys:", *choices])

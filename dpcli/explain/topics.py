@@ -34,7 +34,7 @@ def read_topic(text: str) -> Topic:
     """Return the topic in a Markdown text. Its first block is the title. Text before the first heading is the description."""
     title, *blocks = _blocks(text)
     assert title.startswith("# "), title
-    return Topic(title[2:], tuple(_sections(["## description", *blocks])))
+    return Topic(title.removeprefix("# "), tuple(_sections(["## description", *blocks])))
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -53,7 +53,10 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _sections(blocks: list[str]) -> Iterator[ManualSection]:
-    """Yield a section for each heading. Text after a list of terms becomes a section without a title."""
+    """Yield a section for each heading. Text after a list of terms becomes a section without a title.
+
+    In a `ManualSection` the paragraphs come before the terms, so text after them cannot stay in the same section.
+    """
     title, paragraphs, terms = "", list[str](), list[tuple[str, str]]()
     for block in blocks:
         result = _terms(block)
@@ -62,7 +65,7 @@ def _sections(blocks: list[str]) -> Iterator[ManualSection]:
                 yield ManualSection(title, tuple(paragraphs), tuple(terms))
             title, paragraphs, terms = "", [], []
         if block.startswith("## "):
-            title = block[3:]
+            title = block.removeprefix("## ")
         elif result:
             terms += result
         else:
@@ -71,6 +74,7 @@ def _sections(blocks: list[str]) -> Iterator[ManualSection]:
 
 
 def _terms(block: str) -> tuple[tuple[str, str], ...]:
+    """Return the terms of a generated list or of one item, each with its definition; () for any other block."""
     if listed := LIST.fullmatch(block):
         return GENERATED[listed[1]]()
     item = TERM.fullmatch(block)
@@ -78,6 +82,7 @@ def _terms(block: str) -> tuple[tuple[str, str], ...]:
 
 
 def _paragraph(block: str) -> str:
+    """Return a block as a paragraph. A table or a fenced block is literal: it is printed as it is, in lines of its own."""
     if block.startswith("| "):
         return literal(_table(block))
     return literal("\n".join(block.split("\n")[1:-1])) if block.startswith(FENCE) else block

@@ -42,7 +42,7 @@ CHECKED_TERMS = {
     "privacy.delta": DELTA,
 }
 
-Capped = Callable[[str, Pipeline], Pipeline]  # function that returns the pipeline at a path with the caps in force
+AddCaps = Callable[[str, Pipeline], Pipeline]  # function that returns the pipeline at a path with the caps in force
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
     return priced_changes(base.data, data, base.account)
 
 
-def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | UnreadableBase | None]:
+def bases_at(ref: str, paths: Sequence[str], add_caps: AddCaps) -> dict[str, Base | UnreadableBase | None]:
     """Return the base of each file by its path, which is the version at the git revision `ref`; None for a new file.
 
     Raises InputError if `ref` is not a revision, a path is standard input, an earlier version is a Git LFS pointer, or has no account.
@@ -86,11 +86,14 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
     past_files = files_at(ref, paths)
-    return {path: None if past_file is None else _at_ref(ref, path, past_file, cap) for path, past_file in past_files.items()}
+    return {path: None if past_file is None else _at_ref(ref, path, past_file, add_caps) for path, past_file in past_files.items()}
 
 
-def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | UnreadableBase:
-    """Return the base of one file from its content. Raises InputError for a Git LFS pointer, or if the account cannot be computed."""
+def _at_ref(ref: str, path: str, past_file: PastFile, add_caps: AddCaps) -> Base | UnreadableBase:
+    """Return the base of one file from its content. Raises InputError for a Git LFS pointer, or if the account cannot be computed.
+
+    The caps are those that apply to the current path.
+    """
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
@@ -99,7 +102,7 @@ def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unr
         if past_file.data.startswith(LFS_POINTER):
             raise InputError("it is a Git LFS pointer: keep pipelines out of Git LFS")
         written = parse(past_file.data, f"{ref}:{name}")
-        pipeline = cap(path, written)
+        pipeline = add_caps(path, written)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except InvalidFile as error:
         return UnreadableBase(first_finding(error.diagnostics))
@@ -155,7 +158,7 @@ def _base_of_file(what: str, real_path: str, entries: Sequence[tuple[str, Base |
     Raises InputError, with a message that begins with `what`, if an entry has no account or if two entries differ.
     """
     bases = [base for entry_path, base in entries if entry_path == real_path]
-    if any(base is None for base in bases):
+    if any(base is None for base in bases):  # `_from_json` returned None for the entry
         raise InputError(f"{what}: no comparison is possible, as the earlier gate computed no epsilon for this file")
     if any(base != bases[0] for base in bases):
         raise InputError(
@@ -180,7 +183,8 @@ def _from_json(entry: Mapping[str, Any]) -> Base | None:
     }
     horizon = stated_form.get("horizon")
     if horizon is not None:
-        horizon = PlannedRuns(int(_number(horizon[0], COUNT)), _number(horizon[1], POSITIVE))
+        runs, cap = horizon[0], horizon[1]
+        horizon = PlannedRuns(int(_number(runs, COUNT)), _number(cap, POSITIVE))
     return Base(
         epsilon,
         _optional(statement["delta"], DELTA),
@@ -216,7 +220,7 @@ def _optional(stated: Any, rule: Constraint) -> float | None:
 
 
 def _number(stated: Any, rule: Constraint) -> float:
-    """Return a number of the JSON as a float. Raises ValueError if it is not a finite number that meets the rule."""
+    """Return a number of the JSON as a float. Raises ValueError if it is a bool, or not a finite number that meets the rule."""
     if type(stated) not in (int, float) or not math.isfinite(stated) or not rule.holds(stated):
         raise ValueError(f"{stated!r} in place of {rule.text}")
     return float(stated)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dpcli.analysis.solved_keys import Parameter
 
 # Chosen by hand. They limit the length of messages and, as each remedy needs several accounts, the time.
-MOST = 3  # largest number of changes that a message names, and of mechanisms for which a remedy is computed
-LISTED = 8  # largest length of a list that a message shows in full
+MOST_NAMED = 3  # largest number of changes that a message names, and of mechanisms for which a remedy is computed
+LONGEST_LIST = 8  # largest number of items of a list that a message shows in full
 
 
 class SolvedKey(NamedTuple):
@@ -38,8 +38,8 @@ class SolvedKey(NamedTuple):
 
 
 def raising_changes(changes: Sequence[Priced]) -> list[Priced]:
-    """Return the first `MOST` changes that raise epsilon. The given changes must be sorted by the size of their effect, largest first."""
-    return [change for change in changes if change.increase > 0.0][:MOST]
+    """Return the first `MOST_NAMED` changes that raise epsilon. The given changes must be sorted by effect, largest first."""
+    return [change for change in changes if change.increase > 0.0][:MOST_NAMED]
 
 
 def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
@@ -60,9 +60,9 @@ def edits_in_words(change: Priced) -> str:
 
 def _value(value: object) -> str:
     """Return a value as the messages about changes print it."""
-    if isinstance(value, dict) and "scheme" in value:
+    if isinstance(value, dict) and "scheme" in value:  # a sampling table is shown by the name of its scheme
         return shown(value["scheme"])
-    if isinstance(value, list) and len(value) <= LISTED and all(type(item) in (int, float) for item in value):
+    if isinstance(value, list) and len(value) <= LONGEST_LIST and all(type(item) in (int, float) for item in value):
         from dpcli.file.toml.write import value_text
 
         return value_text(value)
@@ -88,19 +88,20 @@ def path_of(change: Priced, pipeline: Pipeline) -> Path:
 def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:
     """Return values with which the file would pass, for example `; noise_multiplier = 1.1 in train, or steps = 4000, would pass`.
 
-    Each value alone meets every target. Up to `MOST` mechanisms are tried: those with the costliest changes, and then those that run most
-    often. The result is "" if no value of them meets the targets.
+    Each value alone meets every target. Up to `MOST_NAMED` mechanisms are tried, until one has such a value: those with the costliest
+    changes first, and then those that run most often. The result is "" if no value of them meets the targets.
     """
     from dpcli.file.pipeline.series import written_name
 
-    changed_paths = [change.change.edits[0].path for change in raising_changes(changes)]
-    changed = {path[1] for path in changed_paths if path[0] == "mechanism"}
+    first_edits = [change.change.edits[0] for change in raising_changes(changes)]
+    changed = {edit.name for edit in first_edits if edit.section == "mechanism"}  # names of mechanisms
     # The mechanisms of queries, which come last in a pipeline, are left out: a query has no key for its noise.
     mechanisms = result.pipeline.mechanisms
     stated = mechanisms[: len(mechanisms) - len(result.pipeline.queries)]
+    # A charge of several entries, which share a sample or run on disjoint parts of the data, has no single noise that could be changed.
     charges = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in stated]
     charges.sort(key=lambda charge: (changed.isdisjoint({charge.name, written_name(charge.name)}), -charge.count))
-    for charge in charges[:MOST]:
+    for charge in charges[:MOST_NAMED]:
         values = list(_remedies(result.pipeline, charge, _hardest(targets)))
         if len(values) == 1:
             return f"; {values[0]} would pass"
@@ -119,7 +120,7 @@ def _hardest(targets: Sequence[Target]) -> list[Target]:
 def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
     """Yield the smallest noise, and the largest number of steps or epochs, with which one mechanism meets every target.
 
-    The length is tried only if the mechanism runs more than once.
+    The number is tried only if the mechanism runs more than once. A solved noise has seven significant digits, all of which `.10g` shows.
     """
     entry = charge.entries[0]
     place = f" in {entry.name}"
@@ -128,9 +129,9 @@ def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -
         yield f"{noise.key} = {max(noise.values):.10g}{place}"
         place = ""  # stated once
     if charge.count > 1:
-        length = _solved(pipeline, entry, "epochs" if entry.epochs is not None else "steps", targets)
-        if length is not None:
-            yield f"{length.key} = {min(length.values):.10g}{place}"
+        runs = _solved(pipeline, entry, "epochs" if entry.epochs is not None else "steps", targets)
+        if runs is not None:
+            yield f"{runs.key} = {min(runs.values):.10g}{place}"
 
 
 def _solved(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> SolvedKey | None:

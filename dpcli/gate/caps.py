@@ -24,7 +24,7 @@ from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import quoted
 
 ALLOWED = "allow_statement_change"  # the only key whose value is not a number; if several values are stated, false applies
-KEYS = tuple(field.name for field in fields(Caps))  # of flags and policy alike
+KEYS = tuple(field.name for field in fields(Caps))  # the names of all caps that flags and the policy can state
 
 
 class CapSource(NamedTuple):
@@ -54,9 +54,10 @@ class StatedCap:
     delta: float | None = None
 
     def is_within(self, value: float, delta: float | None) -> bool:
-        """Return whether this cap implies a cap `value` at `delta`. It does if neither is larger here, as epsilon falls when delta rises.
+        """Return whether this cap implies a cap `value` at `delta`.
 
-        A delta of None belongs to a cap without a delta, such as a cap on rho.
+        It does if its value and its delta are at most as large: a guarantee at one delta also holds at every larger delta. A delta of None
+        belongs to a cap without a delta, such as a cap on rho.
         """
         return self.value <= value and (self.delta or 0.0) <= (delta or 0.0)
 
@@ -90,7 +91,10 @@ class BindingCap:
 
 
 def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
-    """Return the caps that no other cap implies, in the order of their deltas."""
+    """Return the caps that no other cap implies, in the order of their deltas.
+
+    Sorting by delta puts each cap after the caps that can imply it. Of equal caps, the first one that is stated is kept as binding.
+    """
     ordered = sorted(stated, key=lambda cap: (cap.delta or 0.0, cap.value))
     looser: dict[StatedCap, list[StatedCap]] = {}  # by binding cap
     for cap in ordered:
@@ -111,7 +115,7 @@ class ExternalCaps:
 
     @property
     def tightest(self) -> Caps:
-        """The smaller value of each cap. A flag that allows statement changes overrides the policy."""
+        """The smaller value of each cap. A flag that allows statement changes overrides the policy. No flag can forbid them."""
         allowed = self.policy.allow_statement_change if self.flags.allow_statement_change is None else True
         return replace(tightest((self.flags, self.policy)), allow_statement_change=allowed)
 
@@ -164,6 +168,7 @@ def caps_in_force(written: Pipeline, external: ExternalCaps) -> CapsInForce:
     budget = written.budget or Budget()
     flags, policy = external.flags, external.policy
     pairs = (
+        # A budget without an epsilon states no delta but its own: the delta of [privacy], to which `cap_delta` falls back, limits no cap.
         EpsilonAndDelta(BUDGET, budget.epsilon, budget.delta if budget.epsilon is None else written.cap_delta),
         EpsilonAndDelta(POLICY, policy.epsilon, policy.delta),
         EpsilonAndDelta(flag("--max-epsilon"), flags.epsilon, flags.delta),
@@ -189,9 +194,10 @@ def with_caps_in_force(written: Pipeline, external: ExternalCaps) -> Pipeline:
     caps = caps_in_force(written, external)
     if not caps.epsilon and not caps.rho:
         return written
+    epsilon_cap = caps.epsilon[0].cap if caps.epsilon else None  # at the smallest delta
     budget = Budget(
-        epsilon=caps.epsilon[0].cap.value if caps.epsilon else None,
-        delta=caps.epsilon[0].cap.delta if caps.epsilon else caps.delta,
+        epsilon=None if epsilon_cap is None else epsilon_cap.value,
+        delta=caps.delta if epsilon_cap is None else epsilon_cap.delta,
         warn_at=(written.budget or Budget()).warn_at,
         rho=caps.rho[0].cap.value if caps.rho else None,
     )
@@ -278,15 +284,16 @@ def max_rise(external: ExternalCaps, limit: float | None, base: float | None = N
 
     The limit in nats is the smallest limit of flags, policy, file (`limit`) and base. A limit in percent can come only from the policy.
     """
+    # Of equal limits, the first in this list is the binding one: that of the file, then the base, then flags and policy.
     stated = list(external.stated("max_increase", "--max-increase"))
-    if base is not None and base != limit:
+    if base is not None and base != limit:  # an unchanged limit is named as the file's
         stated.insert(0, StatedCap(base, BASE))
     if limit is not None:
         stated.insert(0, StatedCap(limit, FILE))
     percent = external.tightest.max_increase_percent
     if not stated:
         return RiseLimits("max_increase", None, percent)
-    smallest = binding_caps(stated)[0]
+    (smallest,) = binding_caps(stated)  # the limits have no delta, so one implies all others
     return RiseLimits("max_increase", smallest.cap.value, percent, smallest.words())
 
 
@@ -345,5 +352,5 @@ def name_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
     counted = Counter(names)
     for index, name in enumerate(names):
         yield from (((key, index), expected, value) for _, expected, value in dataset_problems(name))
-        if counted[name] > 1 and name not in names[index + 1 :]:
+        if counted[name] > 1 and name not in names[index + 1 :]:  # report a repeated name once, at its last place
             yield (key, index), "each name once", quoted(name)

@@ -69,9 +69,13 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
 
 
 def _claims_in(change: Priced, entries: Mapping[str, Entry], removed_tables: Collection[str]) -> Iterator[Edit]:
-    """Yield the edits of a change that concern claims. The arguments are as in `_adds_claim`."""
+    """Yield the edits of a change that concern claims.
+
+    `entries` are the current entries by name, and `removed_tables` is as in `_adds_claim`: the kinds of tables that the changes remove.
+    """
     is_cheap = change.epsilon is not None and change.increase <= ROUNDING
-    # If a file states epochs in place of steps, or steps in place of epochs, the change has both keys and removes no count.
+    # Without a count, a mechanism runs once, which is a claim about the program. If a file states epochs in place of steps, or steps in
+    # place of epochs, the change has both keys and removes no count.
     edits_one_count = {edit.path[-1] for edit in change.change.edits} in ({"steps"}, {"epochs"})
     for edit in change.change.edits:
         removes_count = edits_one_count and edit.new is None
@@ -99,6 +103,8 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_tables: Collec
         return False
     entry = entries[edit.name]
     is_sampled = entry.sampling is not None
+    # The increase of this change alone is no criterion here: parts of a partition cost less together than alone, and an entry that replaces
+    # a removed one raises epsilon as long as that one is still counted.
     if entry.spec.evidence == CostEvidence.FREE or entry.partition is not None or (removed_tables and is_sampled):
         return True
     has_claim = entry.spec.evidence < CostEvidence.PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None
@@ -108,9 +114,10 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_tables: Collec
 def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
     """Return whether an edit changes a claim about data or program. All keys of an entry that states its own cost are such claims.
 
-    So is a key that the entry's current type does not have, such as one that was removed with the earlier type.
+    So is a key that the entry's current type does not have, such as one that was removed with the earlier type. An edit of a mechanism
+    without keys adds or removes the whole entry, which `_adds_claim` judges.
     """
-    if edit.section in RELEASED or edit.section in SECTIONS:
+    if edit.section in RELEASED or edit.section in SECTIONS:  # [source] and [[query]] of dpcli release, or a table such as [train]
         return _changes_claim_of_section(edit)
     if edit.section != "mechanism" or not edit.keys or edit.name not in entries:
         return False
@@ -118,10 +125,10 @@ def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
     if key == "sampling":
         scheme: type = type(entry.sampling)
         members: Members = {} if entry.sampling is None else members_of(scheme)
-        inner = inner_keys[0] if inner_keys else "scheme"
+        inner = inner_keys[0] if inner_keys else "scheme"  # an edit of the whole sampling table counts as one of its scheme
         return inner in members and members[inner].claim
-    kind: type = type(entry.spec)
-    spec_members = members_of(kind)
+    spec_type: type = type(entry.spec)
+    spec_members = members_of(spec_type)  # the keys of the mechanism's type, besides those of every entry
     member = spec_members.get(key) or members_of(Entry).get(key)
     states_cost = key in spec_members and bool(entry.spec.evidence < CostEvidence.PRICED)
     return member is None or member.claim or states_cost

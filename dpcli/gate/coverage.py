@@ -67,6 +67,7 @@ def removed_pipelines(ref: str, paths: Sequence[str], earlier_names: Iterable[st
     Raises:
         InputError: Git does not know the revision, or the clone lacks a commit of a submodule or the content of a removed file.
     """
+    # The judged files with their links resolved, and as they were given.
     judged_places, given_places = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
     renamed = frozenset(earlier_names)
     yield from _removed_submodules(ref, paths)
@@ -78,9 +79,11 @@ def removed_pipelines(ref: str, paths: Sequence[str], earlier_names: Iterable[st
             name = os.path.relpath(os.path.join(folder, path_in_folder), top)
             if name not in renamed and is_pipeline_file(data):
                 pipelines[name] = data
+        # The files to which a removed pipeline may have been moved.
         others = list(_unjudged_files(folder, tree, judged_places)) if pipelines else []
         for name, data in pipelines.items():
             place = os.path.join(top, name)
+            # Whether the file at this path was given to the gate and still exists: it then has a verdict of its own.
             is_judged = place in given_places and (_leads_to_judged(place, judged_places) or os.path.isfile(place))
             yield from _verdicts_of_removed(name, data, ref, top, others, is_judged or _is_still_pipeline(place))
 
@@ -113,7 +116,10 @@ def _is_still_pipeline(place: str) -> bool:
 
 
 def _unjudged_files(folder: str, tree: str, judged_places: frozenset[str]) -> Iterator[OtherParts]:
-    """Yield each present file of a repository or submodule that the change touched, committed or not, and that is not judged."""
+    """Yield each file of a repository or submodule that exists, that the change touched, and that is not judged.
+
+    The file need not be committed. `tree` is the commit of the base.
+    """
     for path_in_folder in sorted(present_files(folder) & touched_paths(folder, tree)):
         place = os.path.join(folder, path_in_folder)
         if os.path.isfile(place) and os.path.realpath(place) not in judged_places:
@@ -155,13 +161,13 @@ def missed_pipelines(ref: str, paths: Sequence[str], places_with_verdict: frozen
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
     yield from _unchecked_submodules(ref, around)
     touched = {file.real_path: file for file in touched_files(ref, paths)}
-    for place in places_with_verdict & touched.keys():
+    for place in places_with_verdict & touched.keys():  # such as the new place of a moved pipeline
         del touched[place]
     missed = _changed_paths([*other_pipelines(around), *pipelines_of_other_endings(touched, paths)], touched) if touched else []
     if missed:
         subject = "a pipeline that differs" if len(missed) == 1 else f"{len(missed)} pipelines that differ"
-        was = "was" if len(missed) == 1 else "were"
-        text = f"{first_names(map(escaped_path, missed))}: {subject} from {ref} and {was} not given to the gate"
+        verb = "was" if len(missed) == 1 else "were"
+        text = f"{first_names(map(escaped_path, missed))}: {subject} from {ref} and {verb} not given to the gate"
         yield _verdict_on_path(missed[0], "missed", text)
 
 

@@ -31,7 +31,7 @@ from dpcli.gate.verdicts import Condition, LedgerShares
 if TYPE_CHECKING:
     from dpcli.ledger.planning.quote import Quote
 
-KEY = ("privacy",)  # the table of a file at which reports show that the ledger cannot price its runs
+REFUSED_AT = ("privacy",)  # the table of a file at which reports show that the ledger cannot price its runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _day(text: str | None) -> datetime.date:
 def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> LedgerRoom:
     """Return the verdicts of a ledger on all files, whose runs are added up. Nothing is charged.
 
-    A file that cannot be read gets no verdict here. Without a ledger there are no verdicts.
+    A file that cannot be read gets no verdict here, as judge.py reports it. Without a ledger there are no verdicts.
 
     Args:
         url: Path or URL of the ledger; None if there is none.
@@ -205,7 +205,10 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
 
 
 def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: str | None) -> tuple[Condition, ...]:
-    """Return a condition for each pipeline: the runs of all pipelines together must fit in the remaining budget of the ledger."""
+    """Return a condition for each pipeline: the runs of all pipelines together must fit in the remaining budget of the ledger.
+
+    If the ledger itself cannot be used, all pipelines get the same condition.
+    """
     if not runs:
         return ()
     from dpcli.ledger.planning.quote import quotes
@@ -226,10 +229,11 @@ def _condition_for_quote(quote: Quote) -> Condition:
 
 
 def _condition_for_error(error: Exception) -> Condition:
+    """Return "error" if the ledger cannot be used, "unknown" if no accountant bounds the runs, and "invalid" for any other refusal."""
     if isinstance(error, LedgerError):
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):
-        return Condition("ledger", "unknown", str(error), KEY)
+        return Condition("ledger", "unknown", str(error), REFUSED_AT)
     from dpcli.file.pipeline.datasets import without_flag
 
-    return Condition("ledger", "invalid", without_flag(str(error)), KEY)
+    return Condition("ledger", "invalid", without_flag(str(error)), REFUSED_AT)

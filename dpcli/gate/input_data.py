@@ -21,8 +21,8 @@ from dpcli.gate.claims import keys_of_table
 from dpcli.gate.verdicts import Condition, Judged, JudgedSum
 
 PRIVATE = frozenset({"data", "votes", "path", "url"})  # keys that name private input; other keys name public data
-INSIDE = frozenset({"table"})  # keys that name a part of an input
-TABLES = (*SECTIONS, "source")  # tables that can name input data
+INSIDE = frozenset({"table"})  # keys that name a part of an input, such as a table of a database, and no path
+TABLES = (*SECTIONS, "source")  # tables that can name input data: those of commands, such as [train], and [source] of dpcli release
 UNNAMED = "and the file names no dataset (privacy.dataset), under which the outputs could be added up"
 
 
@@ -104,7 +104,10 @@ def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], pa
 
 
 def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
-    """Return the paths and addresses of the private data that commands read for a file at `path`. Paths are resolved to real paths."""
+    """Return the paths and addresses of the private data that commands read for a file at `path`. Paths are resolved to real paths.
+
+    Two tables of one database are different data, so an address is followed by `#` and the name of the table.
+    """
     places = set()
     for name in TABLES:
         table = tables.get(name)
@@ -125,6 +128,7 @@ def place_of(path: str, value: str) -> str:
     """
     if "://" in value or not set("./:") & set(value):
         return without_passwords(value)  # an address, or the name of a data set that comes with dpcli
+    # A value is a path, or "module:function" for a function in a Python module.
     file, colon, function = (value, "", "") if "/" in value else value.partition(":")
     return os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(path)), file)) + colon + function
 
@@ -135,8 +139,8 @@ def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
     for file in files:
         for source in file.sources:
             readers.setdefault(source, []).append(file)
-    for source, reading in sorted(readers.items()):
-        names = {file.path: file.written.privacy.dataset for file in reading if file.written is not None}
+    for source, files_with_source in sorted(readers.items()):
+        names = {file.path: file.written.privacy.dataset for file in files_with_source if file.written is not None}
         if len(set(names.values())) < 2:
             continue
         stated = [f"{escaped_path(path)}: {'no dataset' if name is None else shown(name)}" for path, name in sorted(names.items())]
@@ -144,4 +148,4 @@ def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
         text = f"{place} is read as different datasets ({first_names(stated)}): their costs are not added up"
         datasets = tuple(sorted({name for name in names.values() if name is not None}))
         condition = Condition("together", "warn", text, ())
-        yield JudgedSum("data", None, (condition,), reported_at=reading[0].path, datasets=datasets, members=tuple(names))
+        yield JudgedSum("data", None, (condition,), reported_at=files_with_source[0].path, datasets=datasets, members=tuple(names))

@@ -3,7 +3,9 @@
 `gate` is the entry point: `dpcli gate` and `dpcli comment` call it with paths and `GateTerms`, and get all verdicts (`Gated`). Most
 conditions are computed in the other files of this folder. The *base* of a file is its version at a git revision, or in the JSON of an
 earlier gate. A *condition* is one requirement of a file, with a verdict of its own (verdicts.py). A *sum* is the joint cost of all files
-that name one dataset. Caps come from flags, a policy and the file, and all of them hold.
+that name one dataset. The *room* is the answer of a privacy-budget ledger (--ledger): whether the runs of the files still fit. A *horizon*
+is a planned number of runs of a file, with a cap on all of them together. Caps come from flags, a policy and the file, and all of them
+hold.
 
 The author of a change may edit, move or delete any file, including the policy: so with a revision, removed files get verdicts, changed
 files that were not named get a warning, and a policy that the change edits is read at the revision. A file that cannot be read gets a
@@ -68,31 +70,34 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     Raises InputError if neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
+    # A folder is replaced by the pipelines in it, if there are any.
     expanded = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
-    folders = [path for path in expanded if ref is not None and os.path.isdir(path)]  # folders without a pipeline
+    # A folder without pipelines passes only if the change removed them, which the base shows. Without a revision it is judged as a file.
+    folders = [path for path in expanded if ref is not None and os.path.isdir(path)]
     paths = [path for path in expanded if path not in folders]
     policy, notices = policy_that_applies(terms.policy, ref)
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))
     if ref is not None:
-        paths += _touched_members(ref, expanded, paths, terms)
-    with cached_answers():
+        paths += _touched_members(ref, expanded, paths, terms)  # the ledger does not judge these
+    with cached_answers():  # git is asked only once for each root and each revision
         bases = _bases(paths, terms)
         files = [_judge_file(path, terms, bases) for path in paths]
         others: list[Judged] = []
         if ref is not None:
             removed = _removed_pipelines(ref, paths, bases or {})
-            # A folder without pipelines is judged as if it were a file, unless the base had pipelines in it.
+            # A folder that had no pipelines at the base either is judged as if it were a file, which gives the verdict "invalid".
             empty = [folder for folder in folders if not any(is_in_folder(pipeline.path, folder) for pipeline in removed)]
             files += [_judge_file(folder, terms, {}) for folder in empty]
             others = [*removed, *_unjudged_changes(ref, files, removed)]
     sums = _sums(files, terms)
-    read = [(file.path, file.written) for file in files if file.written is not None]
-    granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
-    notices += (*unmatched_rules(policy, read), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, granting))
+    readable = [(file.path, file.written) for file in files if file.written is not None]
+    needed: frozenset[int] = frozenset().union(*(file.needed_waivers for file in files))
+    notices += (*unmatched_rules(policy, readable), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, needed))
     judged = (*files, *others)
     if not judged:
-        judged = (Judged(".", None, (Condition("files", "pass", f"no pipeline differs from {ref}", ()),)),)
+        nothing_to_judge = Condition("files", "pass", f"no pipeline differs from {ref}", ())
+        judged = (Judged(".", None, (nothing_to_judge,)),)  # reported at the working directory
     return Gated(judged, policy.path or None, notices, sums)
 
 
@@ -106,7 +111,10 @@ def _touched_pipelines(ref: str | None) -> Sequence[str]:
 
 
 def _touched_members(ref: str, expanded: Sequence[str], paths: Sequence[str], terms: GateTerms) -> Iterator[str]:
-    """Return the touched files that belong to a capped sum, without the files that the gate was asked to judge (`expanded`)."""
+    """Yield the touched files that belong to a capped sum, without the files that the gate was asked to judge (`expanded`).
+
+    They are judged too, so that the sum can be compared with the sum at the base.
+    """
     from dpcli.gate.repository import datasets_of, touched_members
 
     datasets = [name for caps in terms.policy.together for name in caps.datasets]
@@ -137,21 +145,24 @@ def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
     names_dataset = any(file.written is not None and file.written.privacy.dataset for file in files)
     if not (terms.policy.together or terms.together or names_dataset):
         return ()
-    from dpcli.gate.totals import capped_sums, caps_of, placed_at_changes, uncapped_sums, with_joined_files
+    from dpcli.gate.totals import capped_sums, caps_of, uncapped_sums, with_joined_files, with_report_places
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
-    sums = (
+    sums = (  # begins with one sum for each [[together]] table of the policy, as `empty_sums` expects
         *capped_sums(caps, files, terms.planned, lambda path, pipeline: _external_caps(path, pipeline, terms), terms.base_ref),
         *uncapped_sums(files, {name for shared in caps for name in shared.datasets}, terms.planned),
         *shared_source_warnings(files),
     )
     if terms.base_ref is None and terms.baseline is None:
         return sums
-    return tuple(with_joined_files(placed_at_changes(sums, files), files))
+    return tuple(with_joined_files(with_report_places(sums, files), files))
 
 
 def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
-    """Return the base of each file, from a git revision or a baseline; None if the gate has neither."""
+    """Return the base of each file, from a git revision or a baseline; None if the gate has neither.
+
+    The account at a git revision is computed under the current caps of flags and policy, so that an unchanged file keeps its account.
+    """
     if terms.base_ref is not None:
         return bases_at(
             terms.base_ref, paths, lambda path, pipeline: with_caps_in_force(pipeline, _external_caps(path, pipeline, terms))
@@ -166,7 +177,10 @@ def _external_caps(path: str, pipeline: Pipeline, terms: GateTerms) -> ExternalC
 
 @limited
 def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
-    """Return the verdict on one file. A file that cannot be read, or whose account fails, gets the verdict "invalid" or "fail"."""
+    """Return the verdict on one file. A file that cannot be read, or whose account fails, gets the verdict "invalid" or "fail".
+
+    `limited` bounds the numerical work for one file.
+    """
     diagnostics: tuple[Diagnostic, ...] = ()
     try:
         data = terms.room.read(path)
@@ -182,13 +196,14 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         unreadable = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
         return Judged(path, None, (unreadable,), (*diagnostics, *error.diagnostics))
     except InputError as error:
-        # A failed lint rule explains the refusal better than the accountant does. Without an account, waivers are not applied.
+        # A failed lint rule explains the refusal better than the accountant does. Without an account, waivers are not applied. There are
+        # diagnostics only if the file was parsed, so `pipeline` is then bound.
         lint_conditions = requirements.finding_conditions(diagnostics, pipeline) if diagnostics else ()
         failed_rules = tuple(condition for condition in lint_conditions if condition.verdict == "fail")
         # The condition is about all of the file, so it has no line. The caller prints the path.
         unreadable = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, failed_rules or (unreadable,), diagnostics)
-    diagnostics = (*diagnostics, *large_epsilon(result, diagnostics))
+    diagnostics = (*diagnostics, *large_epsilon(result, diagnostics))  # a lint rule about the account's epsilon
     return _judge_account(OpenedFile(path, data, pipeline, capped, external, diagnostics), result, terms, bases)
 
 
@@ -203,8 +218,9 @@ def _account_of_unchanged(pipeline: Pipeline, base: Base | None) -> Account | No
     """Return the account of the base, to save time, if the file and its caps are unchanged; None if the account must be computed."""
     if base is None or base.account is None:
         return None
-    was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
-    return replace(base.account, pipeline=pipeline) if was == pipeline else None
+    # The account does not depend on the path or on the digest of the bytes, and a comment changes the digest.
+    earlier_pipeline = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
+    return replace(base.account, pipeline=pipeline) if earlier_pipeline == pipeline else None
 
 
 def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
@@ -233,16 +249,16 @@ def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, b
         if path_at_base != path:
             unwaived += moved_data_warnings(changes, tables, path, os.path.relpath(path_at_base))
     unwaived = [_with_blame(condition, changes, pipeline) for condition in unwaived]
-    after = apply_waivers(unwaived, path, pipeline, terms.policy, base, terms.as_of, opened_file.data)
+    waived = apply_waivers(unwaived, path, pipeline, terms.policy, base, terms.as_of, opened_file.data)
     return Judged(
         path,
         result,
-        _with_places(_with_remedy(after.conditions, result, changes), opened_file),
+        _with_places(_with_remedy(waived.conditions, result, changes), opened_file),
         opened_file.diagnostics,
         base,
         epsilon_at_base_delta,
         changes,
-        granting=after.granting,
+        needed_waivers=waived.needed_waivers,
         written=opened_file.written,
         sources=sources(path, tables),
     )
@@ -250,7 +266,7 @@ def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, b
 
 def _conditions(opened_file: OpenedFile, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """Yield the conditions that do not depend on the base."""
-    yield from requirements.link_condition(opened_file.path, terms.base_ref is not None)
+    yield from requirements.link_condition(opened_file.path, is_compared=terms.base_ref is not None)
     yield from requirements.cap_conditions(result, caps_in_force(opened_file.written, opened_file.external))
     yield from requirements.delta_condition(opened_file.written, opened_file.external)
     yield from requirements.finding_conditions(opened_file.diagnostics, opened_file.pipeline)
@@ -270,10 +286,10 @@ def _readable_base(bases: Bases | None, path: str) -> Base | None:
 
 
 def _base_conditions(
-    opened_file: OpenedFile, result: Account, base: Base | UnreadableBase | None, now: float | None, terms: GateTerms
+    opened_file: OpenedFile, result: Account, base: Base | UnreadableBase | None, epsilon: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
-    """Yield the conditions that compare a file with its base. `now` is the current epsilon at the delta of the base."""
-    if not isinstance(base, Base) or now is None:
+    """Yield the conditions that compare a file with its base. `epsilon` is the current epsilon at the delta of the base."""
+    if not isinstance(base, Base) or epsilon is None:
         reason = base.reason if isinstance(base, UnreadableBase) else ""
         yield requirements.new_file(result, opened_file.external, reason)
         return
@@ -282,7 +298,7 @@ def _base_conditions(
         result, opened_file.written, base, opened_file.external, horizons, _loosened_by_move(opened_file, base, terms)
     )
     yield from restatements(base.standings, opened_file.written)
-    yield requirements.increase_condition(result, base, now, opened_file.external)
+    yield requirements.increase_condition(result, base, epsilon, opened_file.external)
 
 
 def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> list[str]:
@@ -290,14 +306,15 @@ def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> 
 
     The caps of a policy can depend on the path, unit and adjacency of a file.
     """
-    if base.account is None:
+    if base.account is None:  # a base from JSON has no pipeline, whose unit and adjacency select the rules of the policy
         return []
-    was = _external_caps(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
-    return [f"the policy's {words}" for words in loosened_caps(was.tightest, opened_file.external.tightest)]
+    earlier_caps = _external_caps(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
+    return [f"the policy's {words}" for words in loosened_caps(earlier_caps.tightest, opened_file.external.tightest)]
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
-    return os.path.join(review_of(path)[0], base.earlier_path) if base is not None and base.earlier_path else path
+    """Return the path of a file at the base, which differs if the file was renamed."""
+    return os.path.join(review_of(path).top, base.earlier_path) if base is not None and base.earlier_path else path
 
 
 def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:
@@ -323,6 +340,7 @@ def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence
 
 def _with_places(judged: Sequence[Condition], opened_file: OpenedFile) -> tuple[Condition, ...]:
     """Return the conditions, each with the line and column of its key. Lint findings already have their places."""
+    # A mechanism that comes from a query is stated in the table of the query.
     keys = [opened_file.pipeline.stated_at(condition.key) for condition in judged]
     places = located(opened_file.data.decode().replace("\r\n", "\n"), keys)
     return tuple(

@@ -36,6 +36,7 @@ def names_of(path: str, policy: str = "") -> tuple[str, ...]:
     unresolved = os.path.abspath(path)
     real = os.path.join(os.path.realpath(os.path.dirname(unresolved)), os.path.basename(unresolved))
     root = next((top for top in roots(real, policy) if holds(top, real)), os.path.realpath(os.getcwd()))
+    # The order does not matter to the callers, which ask whether any name or all names match.
     places = (real, _under(root, unresolved), os.path.realpath(unresolved))
     return tuple(dict.fromkeys(os.path.relpath(place, root) for place in places if place is not None))
 
@@ -73,12 +74,15 @@ def _matches_all(pattern: str, path: str) -> bool:
 
 
 def _ends_after(part: str, path: str, starts: set[int]) -> set[int]:
-    """Return the positions at which a match of one part of a pattern can end if it begins at one of `starts`."""
+    """Return the positions at which a match of one part of a pattern can end if it begins at one of `starts`.
+
+    A part is "**/", "**", "*", "?" or a single character, which stands for itself.
+    """
     if not starts:
         return starts
     if part == "**":
         return set(range(min(starts), len(path) + 1))
-    if part == "**/":
+    if part == "**/":  # any number of folders, including none; a folder's name has at least one character
         first = min((start for start in starts if path[start : start + 1] != "/"), default=len(path))
         return starts | {index + 1 for index in range(first, len(path)) if path[index] == "/"}
     if part == "*":

@@ -232,9 +232,9 @@ def read_policy_bytes(data: bytes, source: str) -> Policy:
     text, tables = toml_document(data, source)
     from dpcli.file.pipeline.other_files import instead_of_policy
 
-    other = instead_of_policy(tables)
-    if other is not None:
-        raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other}", title(source)),))
+    other_kind = instead_of_policy(tables)
+    if other_kind is not None:
+        raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other_kind}", title(source)),))
     findings = Findings(advice=nearest)
     policy = Policy()
     with suppress(TooMany):
@@ -272,6 +272,7 @@ def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
     current = work_tree(os.path.realpath(os.getcwd()))
     if ref is None or current is None or not colon or os.path.lexists(path):
         return
+    # Git reads the path of REVISION:PATH from the root of the repository or, if it begins with "./", from the working directory.
     inside = os.path.relpath(os.path.realpath(name), current) if name.startswith("./") else name
     if inside in touched_paths(current, commit_of(current, ref)):
         yield _change_warning(f"{escaped_path(name)} changed: its version at {revision} applies")
@@ -306,7 +307,10 @@ def empty_sums(caps: Sequence[SharedCaps], together: Sequence[JudgedSum]) -> Ite
 
 
 def _matches_elsewhere(pattern: str, policy: str) -> bool:
-    """Return whether the pattern matches any file of the repository, including files that the gate was not asked to judge."""
+    """Return whether the pattern matches any file of the repository, including files that the gate was not asked to judge.
+
+    The result is False outside of a repository, and if git cannot list its files.
+    """
     top = work_tree(os.path.dirname(os.path.abspath(policy)) if os.path.isfile(policy) else os.getcwd())
     if top is None:
         return False

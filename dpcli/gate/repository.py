@@ -90,12 +90,13 @@ def tops_of(paths: Sequence[str]) -> list[str]:
 def submodule_folders(top: str) -> Iterator[str]:
     """Yield the folders of all submodules of a repository, including submodules that are not checked out."""
     for line in list_entries(top, "ls-files", "-z", "--stage"):
-        about, _, name = line.partition(b"\t")
-        if about.startswith(SUBMODULE):
+        mode_and_object, _, name = line.partition(b"\t")
+        if mode_and_object.startswith(SUBMODULE):
             yield os.path.join(top, os.fsdecode(name))
 
 
 def _is_checked_out(submodule: str) -> bool:
+    """Return whether the folder of a submodule has a work tree. Git leaves the folder empty until the submodule is checked out."""
     return os.path.lexists(os.path.join(submodule, ".git"))
 
 
@@ -204,14 +205,15 @@ def touched_pipelines(ref: str) -> list[str]:
 
 
 def _is_pipeline(ref: str, path: str) -> bool:
-    """Return whether a file is a pipeline or may be an invalid pipeline, as described in `touched_pipelines`."""
+    """Return whether a file is a pipeline, or cannot be read as TOML but looks like a pipeline or was one at the revision."""
     data = b""
     try:
         data = read_bytes(path)
         return may_be_pipeline(toml_document(data, path).tables)
     except InputError as error:
-        was = files_at(ref, [path])[path]
-        return (isinstance(error, InvalidFile) and _looks_like_pipeline(data)) or (was is not None and is_pipeline_file(was.data))
+        earlier = files_at(ref, [path])[path]
+        was_pipeline = earlier is not None and is_pipeline_file(earlier.data)
+        return (isinstance(error, InvalidFile) and _looks_like_pipeline(data)) or was_pipeline
 
 
 def _looks_like_pipeline(data: bytes) -> bool:
@@ -228,7 +230,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
     skeletons, judged = frozenset(map(skeleton, datasets)), frozenset(map(os.path.realpath, paths))
     if not skeletons:
         return
-    for folder, tree, name in sorted(touched_files(ref, paths), key=str):
+    for folder, tree, name in sorted(touched_files(ref, paths), key=str):  # as texts, because a tree may be None
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
@@ -249,6 +251,7 @@ def _can_be_compared(old: bytes | None) -> bool:
 def datasets_of(paths: Iterable[str]) -> Iterator[str]:
     """Yield the datasets that files name. Files that cannot be read are left out."""
     for path in paths:
+        # Standard input can be read only once, by judge.py, and not here.
         name = "" if path == "-" else dataset_of(_tables(content_of(path)))
         if name:
             yield name

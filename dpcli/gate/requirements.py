@@ -34,8 +34,8 @@ from dpcli.gate.term_changes import TermChange, changed_terms, horizon_change, p
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
 from dpcli.git.work_trees import holds, work_tree
 
-HORIZON = ("gate", "horizon")
-PLANNED = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
+HORIZON_KEY = ("gate", "horizon")
+HORIZON_CAVEAT = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
 FAR_APART = 8  # ratio of two counts above which a search between them goes on at their geometric mean; affects speed alone
 
 
@@ -51,7 +51,7 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     epsilon, rho = result.budget.epsilon, result.budget.rho
     epsilon_caps, rho_caps = ((), ()) if caps is None else (caps.epsilon, caps.rho)
     warning = f", above the {warning_level(result.pipeline)}"
-    if epsilon is None and math.isinf(result.upper):
+    if epsilon is None and math.isinf(result.upper):  # only rho has a cap, and no finite epsilon is certified
         yield _uncertified_condition(result.delta)
     if epsilon is not None:
         yield _epsilon_condition(epsilon, epsilon_caps[0].words() if epsilon_caps else "", warning)
@@ -64,6 +64,7 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
 
 
 def _epsilon_condition(cap: EpsilonVerdict, source: str, warning: str) -> Condition:
+    """Return the condition on one cap. `source` are words behind the cap, and `warning` those for an epsilon near it."""
     if math.isinf(cap.spent):
         return _uncertified_condition(cap.delta)
     text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{source}{warning if cap.verdict == 'warn' else ''}"
@@ -84,7 +85,10 @@ def _verdict_on_cap(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
 
 
 def delta_condition(written: Pipeline, external: ExternalCaps) -> Iterator[Condition]:
-    """Yield a failed condition if the delta of the file's budget is larger than the delta in [privacy]."""
+    """Yield a failed condition if the delta of the file's budget is larger than the delta in [privacy].
+
+    There is none if flags or the policy state a delta, which the file cannot change.
+    """
     promised = written.privacy.delta
     of_budget = written.budget.delta if written.budget else None
     if external.tightest.delta is None and promised is not None and of_budget is not None and of_budget > promised:
@@ -101,16 +105,16 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
     try:
         total = _epsilon_of_runs(result, horizon.count)
     except InputError as error:
-        return Condition("horizon", "invalid", str(error), HORIZON)
+        return Condition("horizon", "invalid", str(error), HORIZON_KEY)
     text = f"{horizon.schedule}: epsilon {up(total)} at delta = {result.delta!r} for all runs together, cap {horizon.epsilon!r}"
     if math.isinf(total):
-        return Condition("horizon", "unknown", text, HORIZON)
+        return Condition("horizon", "unknown", text, HORIZON_KEY)
     target = Target(horizon.epsilon, result.delta, horizon.count)
     if total <= horizon.epsilon:
-        return Condition("horizon", "pass", f"{text} ({PLANNED})", HORIZON, measured=total, target=target)
+        return Condition("horizon", "pass", f"{text} ({HORIZON_CAVEAT})", HORIZON_KEY, measured=total, target=target)
     fit = runs_that_fit(result, horizon)
     room = f"at most {fit:,} runs would fit" if fit else "not even one run would fit"
-    return Condition("horizon", "fail", f"{text}; {room} ({PLANNED})", HORIZON, measured=total, target=target)
+    return Condition("horizon", "fail", f"{text}; {room} ({HORIZON_CAVEAT})", HORIZON_KEY, measured=total, target=target)
 
 
 def runs_that_fit(result: Account, horizon: Horizon) -> int:
@@ -180,6 +184,7 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
             text = f"privacy.{key}: the policy expects {' or '.join(allowed)}, found {'none' if value is None else value}"
             yield Condition("policy", "fail", text, ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
+        # An entry whose type never uses private data (`free`) has no sampling that matters.
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
             yield Condition("policy", "fail", message, ("mechanism", index, "sampling"))
@@ -195,7 +200,7 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     real, current = os.path.realpath(stated), work_tree(os.path.realpath(os.getcwd()))
     # This is the work tree of the repository under review. One of the folders may be a link to another repository.
     top = current if current is not None and holds(current, stated) else work_tree(os.path.dirname(stated))
-    if path == "-" or top is None or holds(os.path.realpath(top), real):
+    if path == "-" or top is None or holds(os.path.realpath(top), real):  # "-" is standard input
         return
     text = f"a link out of the repository, to {escaped_path(real)}: expected a file whose content is in the repository"
     yield Condition("link", "fail" if is_compared else "warn", text, ())
@@ -218,7 +223,10 @@ def new_file(result: Account, external: ExternalCaps, unpriced: str = "") -> Con
 
 
 def epsilon_now(result: Account, base: Base) -> float:
-    """Return the current epsilon at the delta of the base. Epsilons at two deltas cannot be compared."""
+    """Return the current epsilon at the delta of the base. Epsilons at two deltas cannot be compared.
+
+    A base without a delta, which the JSON of an earlier gate may state, is compared at the current delta.
+    """
     return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 
 
@@ -237,26 +245,27 @@ def statement_conditions(
     changes = [*terms, *horizon_change(base.horizon, planned_runs(written.gate.horizon), horizons)]
     weaker = [change for change in changes if change.weaker]
     words = "; ".join([*(change.words for change in weaker), *lost_caps])
-    other = [change for change in changes if not change.weaker and not change.replaced_by]
+    harmless = [change for change in changes if not change.weaker and not change.replaced_by]
     if words:
         allowed = external.tightest.allow_statement_change
         verdict: Verdict = "pass" if allowed else "fail"
-        note = (
-            "(allowed)"
-            if allowed
-            else '(allowed with a waiver of "statement", which names its approver, or --allow-statement-change)'
-        )
-        yield Condition("statement", verdict, f"{words} {note}", _first_path(weaker))
+        permission = "(allowed)"
+        if not allowed:
+            permission = '(allowed with a waiver of "statement", which names its approver, or --allow-statement-change)'
+        yield Condition("statement", verdict, f"{words} {permission}", _first_path(weaker))
     for change in changes:
         if not change.weaker and change.replaced_by:
             yield Condition("terms", "pass", f"{change.words}; {change.replaced_by} applies", change.key)
-    if other:
-        text = "; ".join(change.words for change in other)
-        yield Condition("terms", "pass", f"{text} (weakens no cap in force)", _first_path(other))
+    if harmless:
+        text = "; ".join(change.words for change in harmless)
+        yield Condition("terms", "pass", f"{text} (weakens no cap in force)", _first_path(harmless))
 
 
 def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, external: ExternalCaps) -> dict[str, str]:
-    """Return the current cap in words, such as `the policy's 3.0`, for each cap in the base's terms that a current cap implies."""
+    """Return the current cap in words, such as `the policy's 3.0`, for each cap in the base's terms that a current cap implies.
+
+    If a file raises its own cap but a current cap implies the earlier one, the change loosens nothing.
+    """
     caps, delta = caps_in_force(written, external), promised_delta(terms)
     rises = binding_caps(external.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
@@ -276,18 +285,18 @@ def _first_path(changed: Sequence[TermChange]) -> Path:
     return changed[0].key if changed else ("privacy",)
 
 
-def increase_condition(result: Account, base: Base, now: float, external: ExternalCaps) -> Condition:
+def increase_condition(result: Account, base: Base, epsilon: float, external: ExternalCaps) -> Condition:
     """Return the condition on the rise of epsilon, at the delta of the base.
 
-    The limit is the smallest limit of the flags, the policy, the base and the file.
+    The limit is the smallest limit of the flags, the policy, the base and the file. `epsilon` is the current one (`epsilon_now`).
     """
     limits, warning_levels = max_rise(external, result.pipeline.gate.max_increase, base.max_increase), warn_rise(external)
-    change = difference(now, base.epsilon)  # rounded up, so that the rise is not understated
+    change = difference(epsilon, base.epsilon)  # rounded up, so that the rise is not understated
     at_delta = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.earlier_path)}: " if base.earlier_path else ""
-    text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"
+    text = f"{before}epsilon {up(base.epsilon)} -> {up(epsilon)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"
     limit = limits.allowed(base.epsilon)
-    if (limit is not None or warning_levels.stated()) and not math.isfinite(change):
+    if (limit is not None or warning_levels.stated()) and not math.isfinite(change):  # no finite epsilon on one side
         return Condition("increase", "unknown", text)
     verdict: Verdict = "pass"
     warning = ""
@@ -298,7 +307,7 @@ def increase_condition(result: Account, base: Base, now: float, external: Extern
     if limits.is_exceeded_by(change, base.epsilon):
         verdict = "fail"
     text = f"{text}, allowed {limits.words(base.epsilon)}{warning}"
-    return Condition("increase", verdict, text, measured=now, target=Target(base.epsilon + limit, base.delta))
+    return Condition("increase", verdict, text, measured=epsilon, target=Target(base.epsilon + limit, base.delta))
 
 
 def proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
@@ -316,7 +325,7 @@ def proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
         proof = prove(result.pipeline, delta=result.at)
     except NotRepresentable as error:
         return Condition("proof", "unknown", f"epsilon {up(result.upper)} has no proof: {error}", ())
-    if proof.epsilon != proof.headline:
+    if proof.epsilon != proof.headline:  # the proved epsilon, as text, is not the printed one but a larger one
         return Condition(
             "proof", "unknown", f"epsilon {proof.headline} has no proof; {proof.epsilon} at delta = {proof.delta} has one", ()
         )
@@ -325,6 +334,7 @@ def proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
 
 
 def _named_proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
+    """Return the verdict by the first certificate that proves the epsilon, or "unknown" with the reason why each does not."""
     from dpcli.certify.named_certificate import named_proof
 
     reasons = []

@@ -75,6 +75,7 @@ def _stated_value(pipeline: Pipeline, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    """Return the value of a key as JSON has it: a tuple as one text, and an enum as its value."""
     if isinstance(value, tuple):
         return ", ".join(value)  # JSON would turn a tuple into a list, which is not equal to it
     return value.value if isinstance(value, enum.Enum) else value
@@ -102,11 +103,12 @@ def changed_terms(
     for name, member in _compared_keys().items():
         table, _, key = name.partition(".")
         old, new = terms.get(name), _plain(_stated_value(written, name))
+        # The keys of the statement are keys of [privacy], and the delta of [budget] or [privacy].
         is_in_statement = key in differing and (table == "privacy" or key == "delta")
         if old == new or is_in_statement:
             continue
         words = f"{name} {value_in_words(old)} -> {value_in_words(new)}"
-        if name == "budget.delta":  # the delta at which the cap on epsilon applies
+        if name == "budget.delta":  # the delta at which the cap on epsilon applies: whether it matters depends on the cap too
             yield TermChange(words, "budget.epsilon" not in replaced and _loosens(terms, written), (table, key))
         elif name in replaced and _weaker(member, old, new):
             words = f"{name} raised from {value_in_words(old)} to {value_in_words(new)}"
@@ -194,6 +196,7 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
     if old is None or new is None:
         return False
     # How many blocks a hash makes is a term of the ledger, which is not known here: every number that could be valid counts as a block.
+    # `()` is the list of named blocks, such as regions, which is a term of the ledger too; those kinds have no order.
     kinds = [load(target)((), MOST_BLOCKS) for target in BLOCKS.values() if load(target).ordered]
     return any(_width(kind, old.split(", ")) == _width(kind, new.split(", ")) > 0 for kind in kinds)
 

@@ -77,7 +77,7 @@ def capped_sums(
 
     Args:
         horizon: The horizon of flags or policy.
-        external_caps: A function that returns the caps of flags and policy for a file.
+        external_caps: A function that returns the caps of flags and policy for the file at a path.
         ref: The git revision to compare with; None if there is none.
     """
     if not caps or not files:
@@ -148,7 +148,7 @@ def _capped_sum(
     subject = f"{caps.words}: {_members_in_words(members, runs)}"
     conditions = [
         replace(condition, name=NAME, message=f"{subject}: {condition.message}", target=None, key=())
-        for condition in cap_conditions(result)
+        for condition in cap_conditions(result)  # without a target, as remedies are computed for files only
     ]
     conditions += _large_delta(caps, result, members)
     paths = tuple(member.path for member in members)
@@ -169,10 +169,10 @@ def _account_of_members(
         deltas.append(caps_in_force(pipeline, caps_around).delta)
         if pipeline.privacy.adaptive:  # an adaptive file costs its cap in force
             pipeline = with_caps_in_force(pipeline, caps_around)
-        # The sum bounds the loss of a person who is in all datasets, so all datasets get one name.
+        # The sum bounds the loss of a person who is in all datasets. `account_of_dataset` adds files of one dataset, so all get one name.
         parts.append((_under_name(pipeline, caps.datasets), count))
     budget = replace(caps.budget, delta=smallest_delta(deltas) if caps.delta is None else caps.delta)
-    return account_of_dataset(parts, budget=budget, with_rows=False)
+    return account_of_dataset(parts, budget=budget, with_rows=False)  # the rows of all accountants are shown nowhere
 
 
 def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
@@ -205,7 +205,7 @@ def _sum_with_error(caps: SharedCaps, error: DpcliError, first_path: str) -> Jud
         text = f"{caps.words}: {finding.path}: {first_finding(error.diagnostics)}"
         return _sum_without_account(caps, Condition(NAME, "invalid", text, (), (finding.line, finding.column)), finding.path)
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
-    text = f"{caps.words}: {str(error).removeprefix('--base-ref: ')}"
+    text = f"{caps.words}: {str(error).removeprefix('--base-ref: ')}"  # an error of git names this flag, which need not be given
     return _sum_without_account(caps, Condition(NAME, verdict, text, ()), first_path)
 
 
@@ -225,25 +225,25 @@ def _with_base(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref:
     return total if base is None else replace(total, base=base, epsilon_at_base_delta=total.account.upper)
 
 
-def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
+def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, current: Account) -> Base | None:
     """Return the sum at the revision, at the delta of the current sum; None if the sum had no members or cannot be computed.
 
     The sum is computed only if all files are plain .toml files of one repository, and the revision is an ancestor of the work tree's
     commit.
 
     Args:
-        now: The account of the current sum.
+        current: The account of the current sum.
     """
     tops = tops_of(paths)
-    plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
-    if len(tops) != 1 or now.delta is None or not plain or not is_based_on(tops[0], commit_of(tops[0], ref)):
+    are_plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
+    if len(tops) != 1 or current.delta is None or not are_plain or not is_based_on(tops[0], commit_of(tops[0], ref)):
         return None
     try:
         members = [(_under_name(member, caps.datasets), runs_of(member, horizon)) for member in _members_at(caps, ref, tops[0])]
-        total = account_of_dataset(members, delta=now.delta, with_rows=False) if members else None
+        total = account_of_dataset(members, delta=current.delta, with_rows=False) if members else None
     except DpcliError:
         return None
-    return None if total is None else Base(total.upper, total.delta, {}, {}, {})
+    return None if total is None else Base(total.upper, total.delta, statement={}, terms={}, standings={})
 
 
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
@@ -298,6 +298,7 @@ def _uncapped_sum(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[
         yield warning(f"no sum: {error}")
         return
     budgets = [file.account.budget for file in files if file.account is not None and file.account.budget is not None]
+    # The largest cap of any file; inf, which no sum exceeds, if no file has such a cap.
     epsilon = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=math.inf)
     rho = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=math.inf)
     above = []
@@ -316,7 +317,7 @@ def _without_cap(file: Judged, pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, budget=None)
 
 
-def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
+def with_report_places(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
     """Yield each sum with the file at which it is reported, which is the member whose epsilon rose most since the base.
 
     A new file counts as a rise by its epsilon. If no epsilon rose, the sum is reported at a member that changed at equal cost, or that
@@ -361,10 +362,10 @@ def _rise(file: Judged, datasets: Sequence[str]) -> Rise:
     """Return the rise of a file. It is negative if epsilon fell, and at least 0 for a file that joins one of the datasets."""
     if file.base is None:
         return Rise(0.0 if file.account is None else file.account.upper, has_changed=True)
-    now = file.epsilon_at_base_delta
-    if now is None or now == file.base.epsilon:  # the difference of two infinities would be NaN
+    epsilon = file.epsilon_at_base_delta
+    if epsilon is None or epsilon == file.base.epsilon:  # the difference of two infinities would be NaN
         return Rise(0.0, bool(file.changes))
-    rise = now - file.base.epsilon
+    rise = epsilon - file.base.epsilon
     return Rise(max(rise, 0.0) if _joins(file, datasets) else rise, has_changed=True)
 
 

@@ -4,7 +4,8 @@ A *condition* is one thing that the gate checks of a file, such as "epsilon stay
 is one too, under its code. The verdict on a file is the worst of its conditions (PRECEDENCE), and the worst of all files and sums gives the
 exit code. "unknown" means that the gate cannot decide, for example because no finite epsilon is certified, "invalid" that something cannot
 be read or judged at all, and "error" that the ledger cannot be used: none of them passes. A *sum* is the total cost of all files that name
-one dataset (totals.py). A *waiver* pardons the failures of one condition or lint rule until a day (waivers.py).
+one dataset (totals.py). A *waiver* pardons the failures of one condition or lint rule until a day (waivers.py). An *entry* is one
+[[mechanism]] table of a file.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Condition:
 
     Attributes:
         name: A key of `CONDITIONS`, or the code of a lint rule.
-        key, place: The key that the condition is about, as a path into the file, and its line and column.
+        key, place: The key that the condition is about, as a path into the file, and its line and column. An empty path is the whole file.
+            The place is (1, 1) if nobody has looked it up.
         mechanism: The name of the mechanism that the condition is about, if there is exactly one.
         measured, target: The epsilon that was judged, and the goal with which the condition would pass; None if it judges no epsilon.
         pardon: The waiver that covers a failure.
@@ -151,7 +153,8 @@ class Judged:
         base: The earlier version.
         epsilon_at_base_delta: The current epsilon at the delta of the earlier version.
         changes: The cost of each change, if it alone were made to the base.
-        granting: The positions of the policy's waivers that concern one of the conditions.
+        needed_waivers: The indices of the policy's waivers that concern one of the conditions. The gate reports the other waivers as not
+            needed.
         written: The pipeline as the file states it, with its own caps; None if there is no account.
         sources: The paths and addresses of the private data that commands read for the file.
     """
@@ -163,7 +166,7 @@ class Judged:
     base: Base | None = None
     epsilon_at_base_delta: float | None = None
     changes: tuple[Priced, ...] = ()
-    granting: frozenset[int] = frozenset()
+    needed_waivers: frozenset[int] = frozenset()
     written: Pipeline | None = None
     sources: frozenset[str] = frozenset()
 

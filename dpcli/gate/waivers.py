@@ -28,8 +28,10 @@ from dpcli.git.authors import Author, authors_of, spellings_of_address
 
 # A used waiver gives a warning from this number of days before its expiry on. Chosen by hand; it decides about warnings alone.
 WARNING_DAYS = 14
-GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # keys whose authors count; anybody may edit the reason
-# What separates names in an approver's text, and the characters that are removed around a name.
+# The keys that decide what a waiver grants. If the policy's waiver_author is "another", the approver must have written none of their lines.
+# Anybody may edit the reason.
+GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")
+# The pattern of what separates names in an approver's text, and the characters that are removed around a name.
 _BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)
 _AROUND = " \t\r\n.\"'`<>()[]"
 
@@ -68,7 +70,7 @@ class Grant:
     def objection(self, condition: Condition, as_of: datetime.date) -> str | None:
         """Return the reason why the waiver does not hold for this condition; None if it holds."""
         name = f"the waiver approved by {self.waiver.approver}"
-        writer = self_approved(self.waiver.approver, self.writers or ())
+        writer = self_approver(self.waiver.approver, self.writers or ())
         if writer is not None:
             return f"{name} was written by {writer.name} <{writer.mail}>: the policy's waiver_author asks for another person's approval"
         if as_of > self.waiver.expires:
@@ -86,11 +88,11 @@ class Waived:
 
     Attributes:
         conditions: The conditions and warnings.
-        granting: The positions of the policy's waivers that concern one of the conditions.
+        needed_waivers: The indices of the policy's waivers that concern one of the conditions, whether or not they hold for it.
     """
 
     conditions: tuple[Condition, ...]
-    granting: frozenset[int]
+    needed_waivers: frozenset[int]
 
 
 def apply_waivers(
@@ -113,15 +115,16 @@ def apply_waivers(
     """
     grants = [*_policy_grants(path, policy), *_file_grants(pipeline, policy, base, path, data)]
     judged = [_after_waivers(condition, grants, as_of) for condition in conditions]
+    # By identity, because a file may state the same waiver twice, of which only the first is used.
     used_waivers = {id(condition.pardon.waiver) for condition in judged if condition.pardon is not None}
-    granting = {grant.index for grant in grants if grant.in_policy and any(map(grant.concerns, conditions))}
+    needed = {grant.index for grant in grants if grant.in_policy and any(map(grant.concerns, conditions))}
     notices: list[Condition] = []
     for grant in grants:
         notices += _notices(grant, conditions, id(grant.waiver) in used_waivers, as_of)
     if not policy.accepts_file_waivers:
         ignored = "is not valid: the policy accepts no waivers in pipeline files"
         notices += [_notice(ignored, ("gate", "waiver", index)) for index in range(len(pipeline.gate.waiver))]
-    return Waived((*judged, *notices), frozenset(granting))
+    return Waived((*judged, *notices), frozenset(needed))
 
 
 def _policy_grants(path: str, policy: Policy) -> Iterator[Grant]:
@@ -166,12 +169,15 @@ def pardon_words(pardon: Pardon) -> str:
 
 
 def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of: datetime.date) -> Iterator[Condition]:
-    """Yield a warning for a waiver that expires soon, whose author is unknown, or that is not needed."""
+    """Yield a warning for a waiver that expires soon, whose author is unknown, or that is not needed.
+
+    A waiver of the policy covers several files, so `unused_waivers` decides whether it is needed, after all of them.
+    """
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
     waiver_name = f"the {'policy' if grant.in_policy else 'file'}'s waiver of {waiver.rule}"
     if is_used and days <= WARNING_DAYS:
         yield _notice(f"{waiver_name} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
-    if is_used and grant.writers == ():
+    if is_used and grant.writers == ():  # the check was asked for, and no author is known
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
         yield _notice(f"{waiver_name} may have been written by its approver: git does not know its author ({why})", grant.key)
     if not grant.in_policy and not any(map(grant.concerns, conditions)):
@@ -184,10 +190,13 @@ def _notice(text: str, key: Path = ()) -> Condition:
     return Condition("waiver", "warn", text, key)
 
 
-def unused_waivers(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
-    """Yield a warning for each waiver of the policy that covers a judged file but concerns none of its conditions."""
+def unused_waivers(policy: Policy, paths: Sequence[str], needed: frozenset[int]) -> Iterator[Condition]:
+    """Yield a warning for each waiver of the policy that covers a judged file but concerns none of its conditions.
+
+    `needed` has the indices of those that concern a condition. A waiver that covers no judged file may be needed for one not judged here.
+    """
     for index, waiver in enumerate(policy.waiver):
-        if index not in granting and any(waiver.covers(path, policy.path) for path in paths):
+        if index not in needed and any(waiver.covers(path, policy.path) for path in paths):
             yield _notice(f"waiver[{index + 1}]: the waiver of {waiver.rule} is not needed: remove it")
 
 
@@ -215,7 +224,10 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
     authors = authors_of(path, [line for line, _ in places.values()])
     writers = []
     for index in range(count):
-        lines = {places["gate", "waiver", index, key][0] for key in GRANTING_KEYS}
+        lines = set()
+        for key in GRANTING_KEYS:
+            line, _ = places["gate", "waiver", index, key]
+            lines.add(line)
         writers.append(_authors_of_lines(lines, authors))
     return tuple(writers)
 
@@ -230,7 +242,7 @@ def _authors_of_lines(lines: set[int], author_of_line: dict[int, Author]) -> tup
     return tuple(dict.fromkeys(authors))
 
 
-def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
+def self_approver(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """Return the first writer whose name occurs in the approver's text, also in a confusable spelling; None if there is no such writer."""
     # Names that look alike have one skeleton. The skeleton of a name that consists of invisible characters is empty.
     approvers = {skeleton(name) for name in _names_in(approver)} - {""}
@@ -255,5 +267,5 @@ def _names_in(approver: str) -> tuple[str, ...]:
             names += [mail, *spellings_of_address(mail)]
             if mail:
                 names.append(approver.replace(mail, " "))  # the names around the address
-    plain = [name.strip(_AROUND).removeprefix("@") for name in names]
+    plain = [name.strip(_AROUND).removeprefix("@") for name in names]  # "@login" names an account of a forge
     return tuple(name for name in plain if name)

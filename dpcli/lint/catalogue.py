@@ -154,6 +154,7 @@ def link_to_source(code: str) -> str:
 
 
 def _loaded(code: str, known: Mapping[str, str]) -> Any:
+    """Return the entry with this code, in upper or lower case. Raises InputError, with a hint, if `known` does not have it."""
     try:
         return load(known[code.upper()])
     except KeyError:

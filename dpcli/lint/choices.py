@@ -4,8 +4,9 @@ An accountant prices what a mechanism releases. A vocabulary from the data or an
 number counts it. The rules know such settings by the keys of dpcli and of common training libraries (sections.py). A *cover note* in a
 section's table `covers` says that the accounting does count such a choice, and silences the rule. A rule is a `RuleInfo` (rule_info.py): a
 code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a function that yields the findings in a
-pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as [train] that describes a run for one
-command.
+pipeline; run.py applies it. Examples are built from HEAD and TRAIN, which together are a file with one run of DP-SGD, and from
+`train_section`, its [train] table. An *entry* is a [[mechanism]] table, and a *section* a table such as [train] that describes a run for
+one command.
 """
 
 from __future__ import annotations

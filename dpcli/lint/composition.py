@@ -1,10 +1,12 @@
 """Rules about composition: tuning, adaptivity, shared samples, partitions, and repeated questions.
 
 A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a
-function that yields the findings in a pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as
-[train] that describes a run for one command. Most of these rules find what a file leaves open and composition depends on: whether two
-entries read one *sample* (the records of a step, drawn at random), whether searches were counted, whether the disjoint *parts* of a
-partition were named before the data were seen. The TOML texts between the rules are parts of their examples.
+function that yields the findings in a pipeline; run.py applies it. Examples are built from HEAD and TRAIN, which together are a file with
+one run of DP-SGD; `edited` replaces a part of a text. An *entry* is a [[mechanism]] table, `entry.spec` has the keys of its type
+(dpcli/mechanisms/spec.py), and a *section* is a table such as [train] that describes a run for one command. Most of these rules find what a
+file leaves open and composition depends on: whether two entries read one *sample* (the records of a step, drawn at random), whether
+searches were counted, whether the disjoint *parts* of a partition were named before the data were seen. The TOML texts between the rules
+are further parts of examples.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ SEARCHES = frozenset(
 DATA_DERIVED = re.compile("quantile|quartile|decile|percentile|median|cluster|k-?means", re.IGNORECASE)
 LIST_INDEX = re.compile(r"\[[0-9]+\]$")  # the index at the end of the name of an entry that comes from a list of values
 
+# Mechanisms of example files, in addition to TRAIN: a release of gradient norms, and a search that runs TRAIN.
 NORMS = edited(edited(TRAIN, "train", "norms"), "1.1", "30.0")
 
 SEARCH = """
@@ -44,7 +47,7 @@ trials = { distribution = "geometric", mean = 3 }
 def _uncounted_searches(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if has_cover_note(pipeline, "tuning"):
         return
-    searches = [(path, entry) for path, entry in entries(pipeline) if entry.spec.selects]
+    searches = [(path, entry) for path, entry in entries(pipeline) if entry.spec.selects]  # searches that dpcli prices
     for path, entry in searches:
         if entry.description is None:
             message = (
@@ -63,7 +66,7 @@ def _adaptive_parameters(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "if later parameters depend on earlier outputs, only a privacy filter is a valid accountant: zCDP, or epsilon at delta 0"
     )
-    if pipeline.budget is None:
+    if pipeline.budget is None:  # the guarantee of an adaptive file is its cap, so it has none
         message += "; a filter needs a cap that is fixed beforehand, and [budget] states none"
         yield RuleFinding(("privacy", "adaptive"), message, "error")
     else:
@@ -71,6 +74,7 @@ def _adaptive_parameters(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _shared_samples(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    # The names of entries that are parts of other entries, whose samples are not ambiguous.
     parts = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
     entries_of_sampling: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
     for path, entry in entries(pipeline):
@@ -82,7 +86,7 @@ def _shared_samples(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if rate is None or not 0 < rate < 1:  # without amplification it does not matter whether two mechanisms share a sample
             continue
         steps = entry.steps if entry.epochs is None else ceil(steps_in(entry.epochs, rate))
-        sampling = (type(scheme), float(rate), steps, entry.partition)
+        sampling = (type(scheme), float(rate), steps, entry.partition)  # equal for entries that may read one sample
         entries_of_sampling.setdefault(sampling, []).append((path, entry))
     for same_sampling in entries_of_sampling.values():
         yield from _ambiguous_samples(_first_of_each_list(same_sampling))
@@ -92,6 +96,7 @@ def _first_of_each_list(same_sampling: Sequence[tuple[Path, Entry]]) -> list[tup
     """Return the entries, of those from one list of values only the first. The others are further stages of one mechanism."""
     first: dict[tuple[str, bool], tuple[Path, Entry]] = {}
     for path, entry in same_sampling:
+        # A list in the table "train" makes the entries train[1], train[2] and so on. The table "train" without a list is another key.
         table, index_count = LIST_INDEX.subn("", entry.name)
         is_from_list = index_count > 0
         first.setdefault((table, is_from_list), (path, entry))
@@ -121,7 +126,7 @@ def _partition_message(entry: Entry, contributions: int) -> str:
     """Return a message about the number of times that `resolve` counts an entry with a partition."""
     if contributions == 1:
         counted = "counted once for all parts"
-    elif entry.spec.contribution_form:
+    elif entry.spec.contribution_form:  # the noise is stated relative to the bound on the contribution of one record
         counted = f"counted once for all parts, with all {contributions} records of a unit in one part as the worst case"
     else:
         counted = f"counted {contributions} times, since the {contributions} records of a unit may lie in as many parts"
@@ -140,7 +145,7 @@ def _partitions(pipeline: Pipeline) -> Iterator[RuleFinding]:
         elif pipeline.privacy.adjacency is Adjacency.ZERO_OUT and marked_by_a_blank([entry]):
             message = "under zero-out parallel composition needs noise_multiplier: a blanked record may leave its part"
             yield RuleFinding(key, message, "error")
-        elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
+        elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):  # a text names no parts
             yield RuleFinding(key, _partition_message(entry, contributions))
         elif contributions > 1:
             message = "a unit's records may lie in several parts: partition = { of, part } needs max_contributions = 1"
@@ -228,13 +233,14 @@ AGAIN = re.compile(r"[-_ .]+\(?(?:again|retry|retried|repeat|repeated|rerun|copy
 def _repeated_questions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.releases != "outputs":
         return
+    # Types that never use private data (`free`) answer nothing.
     questions = [(path, entry, _question(entry)) for path, entry in entries(pipeline) if not entry.spec.free]
     questions_with_names = {(question, entry.name) for _, entry, question in questions}
     name_of_described: dict[tuple[Entry, str], str] = {}  # the first name for each question with a description
     for path, entry, question in questions:
         first = AGAIN.sub("", entry.name)
         repeats_name = first != entry.name and (question, first) in questions_with_names
-        if not repeats_name:
+        if not repeats_name:  # then the description may show that the question was asked before
             first = entry.name
             if entry.description:
                 first = name_of_described.setdefault((question, entry.description), entry.name)

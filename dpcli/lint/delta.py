@@ -3,8 +3,9 @@
 A mechanism may publish one record in 1/delta outright and still be (0, delta)-private, so a delta of 1 / dataset_size or more is an error
 wherever it comes from. run.py applies the rules to a file. `judged_deltas` applies them to deltas from elsewhere: a flag, a policy of the
 gate, a ledger or a sum of files. Commands that check no other rule call `delta_errors`. Without a number of records nothing can be checked,
-which is a finding of its own if delta is above 0. A rule is a `RuleInfo` (rule_info.py), and a *diagnostic* its finding with a place in the
-file.
+which is a finding of its own if delta is above 0. A rule is a `RuleInfo` (rule_info.py), a *diagnostic* its finding with a place in the
+file, and an *entry* a [[mechanism]] table. Examples are built from HEAD and TRAIN, which together are a file with one run of DP-SGD;
+`edited` replaces a part of a text.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def size_problem(delta: float, dataset_size: int | None) -> DeltaProblem | None:
     expected_victims = Fraction(repr(delta)) * dataset_size
     if expected_victims >= 1:
         return DeltaProblem(f"expected a delta below 1/dataset_size = {1 / dataset_size:.7g}, found {delta:g}", "error")
-    if expected_victims > Fraction(1, 10):
+    if expected_victims > Fraction(1, 10):  # this limit decides about a warning alone
         limit = f"1/(10 dataset_size) = {0.1 / dataset_size:.7g}"
         return DeltaProblem(f"expected a delta of at most {limit}, found {delta:g}", "warning")
     return None
@@ -112,7 +113,7 @@ def _unreachable_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding(
                 path, f"expected a delta of at least {SMALLEST_DELTA:g}, the limit of floating point, found {delta:g}"
             )
-    is_pure = 0.0 in stated.values()
+    is_pure = 0.0 in stated.values()  # the file states delta = 0, at which a type with `needs_delta` has no finite epsilon
     for path, entry in entries(pipeline):
         if is_pure and entry.spec.needs_delta and not _costs_nothing(entry, pipeline.privacy.dataset_size):
             message = f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'

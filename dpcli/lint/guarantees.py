@@ -1,10 +1,12 @@
 """Rules about stated guarantees: their unit, their adjacency, their size, and the way in which they were derived.
 
 A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a
-function that yields the findings in a pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as
-[train] that describes a run for one command. A guarantee is *stated* if the file states an epsilon or rho in place of the noise (mechanism
-types such as approx-dp). The functions judge keys, and names and descriptions where no key says it. The TOML texts between the rules are
-parts of their examples.
+function that yields the findings in a pipeline; run.py applies it. Examples are built from HEAD and TRAIN, which together are a file with
+one run of DP-SGD; `edited` replaces a part of a text. An *entry* is a [[mechanism]] table, and a *section* a table such as [train] that
+describes a run for one command. A guarantee is *stated* if the file states an epsilon or rho in place of the noise (mechanism types such as
+approx-dp). The functions judge keys, and names and descriptions where no key says it. `entry.spec` has the keys of the mechanism's type
+(dpcli/mechanisms/spec.py), and a key that the type does not have is read by `getattr` with a default. The TOML texts between the rules are
+further parts of examples.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 
 ANALYTIC_WORDS = ("analytic", "exact", "balle")  # words for a calibration that is valid for every epsilon (Balle & Wang 2018)
 SANITISED_WORDS = ("saniti", "smooth")  # words for an epsilon that was released by smooth sensitivity
+# A pattern for the place before a word: none of these negations ends there. "un" and "in" are for "unsanitised" and "inexact".
 NOT_NEGATED = "".join(f"(?<!{negation})" for negation in ("not_", "not_the_", "no_", "without_", "never_", "un", "in"))
 APPROXIMATION_WORDS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")  # accountants without an upper bound
 ACCOUNTANT_KEYS = frozenset({"accountant", "accounting", "analysis"})
@@ -30,7 +33,7 @@ ACCOUNTED_SECTIONS = ("train", "pate", "pmixed", "prompt", "generate", "audit") 
 
 def _classical_calibrations(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
-        epsilon, _ = entry.spec.stated_pair or (0.0, 0.0)
+        epsilon, _ = entry.spec.stated_pair or (0.0, 0.0)  # (epsilon, delta), if the type states them
         if epsilon > 1 and _from_classical_noise(_words(entry)):
             advice = f'found {epsilon:g}: state type = "gaussian" with its noise'
             yield RuleFinding((*path, "epsilon"), f"the classical formula has no proof above epsilon = 1, {advice}")
@@ -48,10 +51,11 @@ def _affirms(text: str, words: tuple[str, ...]) -> bool:
 
 def _ambiguous_dimensions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
-        moved = entry.spec.taken_for_vector
-        if moved is not None:
+        # The stated sensitivity, if no key says whether it is that of one integer or of a vector.
+        norm = entry.spec.taken_for_vector
+        if norm is not None:
             message = (
-                f"counted as a vector of integers with L2 sensitivity {moved}: state dimension = 1 if it is one integer, which "
+                f"counted as a vector of integers with L2 sensitivity {norm}: state dimension = 1 if it is one integer, which "
                 "costs less, or l2_sensitivity, a real number, if it is a vector"
             )
             yield RuleFinding((*path, "sensitivity"), message)
@@ -172,6 +176,7 @@ VECTOR = RuleInfo(
 def _mixed_adjacencies(pipeline: Pipeline) -> Iterator[RuleFinding]:
     adjacency = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
+        # `shows_presence` marks types whose output shows whether a record takes part, such as randomized-response.
         if entry.spec.shows_presence and adjacency is Adjacency.ADD_REMOVE:
             message = (
                 "it hides what a record reports, not its presence: expected adjacency = replace-one or zero-out, found add-remove"
@@ -200,6 +205,7 @@ def _conversion_findings(key: Path, stated: Adjacency, adjacency: Adjacency) -> 
 def _unstated_coverage(pipeline: Pipeline) -> Iterator[RuleFinding]:
     records = pipeline.privacy.max_contributions or 1
     for path, entry in entries(pipeline):
+        # The value is None if the type has the key and the file does not state it.
         if records > 1 and getattr(entry.spec, "stated_for", "unit") is None:
             yield RuleFinding(
                 (*path, "stated_for"),
@@ -262,7 +268,7 @@ def _floating_point_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.releases != "outputs":
         return
     for path, entry in entries(pipeline):
-        if entry.spec.discrete_twin is None:
+        if entry.spec.discrete_twin is None:  # only types that draw floating-point noise have a twin on whole numbers
             continue
         may_be_count = float(getattr(entry.spec, "sensitivity", None) or 1.0).is_integer()
         discrete = f', or "{entry.spec.discrete_twin}" if the query is a whole number' if may_be_count else ""

@@ -57,7 +57,10 @@ def is_slip(word: str, meant: str) -> bool:
     has_extra_letter = first[1:] == second
     lacks_letter = first == second[1:]
     has_wrong_letter = first[1:] == second[1:]
-    has_exchanged_letters = len(first) > 1 and first[:2] == second[1::-1] and first[2:] == second[2:] and not first[1].isdigit()
+    first_two_of_second_reversed = second[1::-1]
+    has_exchanged_letters = (
+        len(first) > 1 and first[:2] == first_two_of_second_reversed and first[2:] == second[2:] and not first[1].isdigit()
+    )
     return has_extra_letter or lacks_letter or has_wrong_letter or has_exchanged_letters
 
 
@@ -200,7 +203,11 @@ def _apply(text: str, repairs: Sequence[Repair]) -> str:
 
 
 def _repair(tables: Any, error: KeyFinding, line: int) -> Repair | None:
-    """Return the repair that the hint of the reader suggests, if it is the only possible one; else None."""
+    """Return the repair that the hint of the reader suggests, if it is the only possible one; else None.
+
+    `error.among` has the allowed words, of which the hint names the nearest. A hint alone is not enough: it may name a word that differs by
+    more than a slip.
+    """
     key = str(error.key[-1]) if error.key else ""
     value = value_at(tables, error.key)
     if suggestion := SUGGESTION.match(error.hint):
@@ -211,7 +218,7 @@ def _repair(tables: Any, error: KeyFinding, line: int) -> Repair | None:
             return _repaired_value(error, line, value, word)
     rewriting = REWRITING.match(error.hint)
     new_value = _scalar(rewriting[1]) if rewriting else None
-    is_inexact = isinstance(value, float) and abs(value) >= EXACT_INTEGERS
+    is_inexact = isinstance(value, float) and abs(value) >= EXACT_INTEGERS  # the file may state another whole number
     if new_value is None or is_inexact:
         return None
     return _repaired_value(error, line, value, new_value)
@@ -239,9 +246,13 @@ def _with_whole_steps(text: str, path: str) -> MendedText | None:
         cost = _cost(pipeline)
     except InputError:
         return None
+    # DP117 is the rule about epochs that are no whole number of steps.
     places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
-    lines = locate(text, places)
-    repairs = [_step_repair(pipeline, place, lines[place][0]) for place in places]
+    positions = locate(text, places)  # line and column by place
+    repairs = []
+    for place in places:
+        line, _ = positions[place]
+        repairs.append(_step_repair(pipeline, place, line))
     return _first_success(text, repairs, lambda after, _: _cost(parse(after.encode(), path)) == cost)
 
 
@@ -252,11 +263,12 @@ def _cost(pipeline: Pipeline) -> list[tuple[Any, int]]:
 
 def _step_repair(pipeline: Pipeline, place: Path, line: int) -> Repair:
     """Return the repair that replaces the epochs at a place by steps or, for a scheme of whole passes, rounds them up."""
-    entry = pipeline.mechanisms[int(place[1])]
+    _, index, _ = place  # ("mechanism", index, "epochs")
+    entry = pipeline.mechanisms[int(index)]
     size = pipeline.privacy.dataset_size
     rate = None if entry.sampling is None else entry.sampling.exact_rate(size)
     if rate is None:
         passes = ceil(entry.epochs or 0.0)
-        return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> epochs = {passes}"), place, passes)
+        return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> epochs = {passes}"), place, value=passes)
     steps = entry.runs(size).steps_at(rate)
-    return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> steps = {steps}"), place, steps, "steps")
+    return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> steps = {steps}"), place, value=steps, name="steps")

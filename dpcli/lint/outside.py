@@ -14,7 +14,8 @@ class Elsewhere:
     """A failure in the catalogue for which there is no rule about files.
 
     Attributes:
-        code, title, why, fix, source: As in `RuleInfo`.
+        code: Code of the failure. A code is never changed and never reused.
+        why, fix, source: The harm that it does, how to avoid it, and a paper or report about it.
         what: The event or the property of a program that is the failure.
         caught: The test, command, program or person that detects the failure and, for some, why a file cannot show it.
     """

@@ -35,7 +35,7 @@ class RuleScope:
         """Return whether the flags select this rule. Errors that cannot be waived are reported even if the result is False."""
         if code in READER_RULES or not code.startswith("DP"):
             return True
-        selected = _longest(code, self.select) if self.select else 0
+        selected = _longest(code, self.select) if self.select else 0  # without --select, the empty prefix selects every code
         ignored = _longest(code, self.ignore)
         return selected is not None and (ignored is None or selected > ignored)
 

@@ -30,8 +30,8 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
     """Return the findings about a file ("-" for standard input). Those about a pipeline have the order of its lines.
 
     A file that is no valid pipeline has findings of the reader (DP001 to DP005). If these are only about sections such as [train], the
-    rules are checked too. A policy of the gate or a schedule of planned runs has only findings of its reader. A number replaces each
-    "calibrate", as in `dpcli.file.pipeline.read.examine`. Raises InputError if the file cannot be read.
+    rules are checked too. A policy of the gate or a schedule of planned runs has only findings of its reader. A file with "calibrate" in
+    place of the noise is checked with a number there. Raises InputError if the file cannot be read.
     """
     return lint_bytes(read_bytes(path), path)  # the bytes are read once, as standard input cannot be read again for the places
 
@@ -46,7 +46,7 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
 
     The result is None for any other file, including each file with a key of a pipeline, and if the plugin with the reader is missing.
     """
-    has_pipeline_key = any(key in TOP for key in tables if key != "format")
+    has_pipeline_key = any(key in TOP for key in tables if key != "format")  # TOP has the keys at the top of a pipeline file
     if has_pipeline_key:
         return None
     from dpcli.file.pipeline.other_files import is_policy, is_schedule
@@ -57,7 +57,10 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
         kind = "policy"
     else:
         return None
-    return FILES[kind][1] if kind in FILES else None
+    if kind not in FILES:
+        return None
+    _, reader = FILES[kind]
+    return reader
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
@@ -66,7 +69,7 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
         tables = toml_document(data, path).tables
         reader = _other_reader(tables)
         if reader is not None:
-            load(reader)(data, path)
+            load(reader)(data, path)  # raises InvalidFile if the file has findings
             return ()
         pipeline, reader_findings = examine(data, path)
     except InvalidFile as invalid:
@@ -97,7 +100,7 @@ def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = 
 
     Args:
         data: The bytes from which it was read.
-        deltas: Deltas from outside of the file by their names in messages, as in `judged_deltas`.
+        deltas: Deltas from outside of the file, such as that of --delta, by their names in messages; None for one that is not given.
     """
     return _with_deltas(tuple(findings(pipeline)), pipeline, data, deltas)
 

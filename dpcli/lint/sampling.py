@@ -2,8 +2,9 @@
 
 Many published epsilons of training assume Poisson samples, while many loaders shuffle. A file may say so in a key, which is an error if it
 contradicts the accounted scheme, or only in a text, which is a warning. A rule is a `RuleInfo` (rule_info.py): a code that never changes,
-texts for `dpcli explain CODE`, a bad and a good example file, and a function that yields the findings in a pipeline; run.py applies it. An
-*entry* is a [[mechanism]] table, and a *section* a table such as [train] that describes a run for one command.
+texts for `dpcli explain CODE`, a bad and a good example file, and a function that yields the findings in a pipeline; run.py applies it.
+Examples are built from HEAD and TRAIN, which together are a file with one run of DP-SGD; `edited` replaces a part of a text. An *entry* is
+a [[mechanism]] table, and a *section* a table such as [train] that describes a run for one command.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _unstated_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
+        # `uncounted`: the file states neither steps nor epochs. A type that `takes_turns` runs its steps inside one run.
         if entry.uncounted and not entry.spec.takes_turns and not isinstance(entry.sampling, Unsampled | None):
             message = (
                 "neither steps nor epochs is stated, so that one step is counted: state the number of steps (steps = 1 for one run)"

@@ -37,7 +37,7 @@ def settings(pipeline: Pipeline, *sections: str) -> Iterator[SectionKey]:
 
 
 def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[SectionKey]:
-    """Yield the keys of a table as `settings` does."""
+    """Yield the keys of a table and of its inner tables, without those of PROSE."""
     for key, value in table.items():
         name = normalized(key)
         if name in PROSE:
@@ -88,21 +88,21 @@ def has_cover_note(pipeline: Pipeline, *notes: str) -> bool:
 
 
 def findings_where_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[RuleFinding]:
-    """Yield a finding for each of `keys` that is switched on. The arguments are those of `findings_where`."""
+    """Yield a finding with the message for each of `keys` that is switched on in the sections; in those of RELEASING if none is named."""
     return findings_where(pipeline, keys, is_on, message, *sections)
 
 
 def findings_where(
-    pipeline: Pipeline, keys: frozenset[str], wrong: Callable[[Any], bool], message: str, *sections: str
+    pipeline: Pipeline, keys: frozenset[str], is_wrong: Callable[[Any], bool], message: str, *sections: str
 ) -> Iterator[RuleFinding]:
     """Yield a finding for each of `keys` in the sections whose value is wrong.
 
     Args:
         keys: Normalized names of keys.
-        sections: As in `settings`.
+        sections: The names of the sections; those in RELEASING if none is named.
     """
     for path, name, value in settings(pipeline, *sections):
-        if name in keys and wrong(value):
+        if name in keys and is_wrong(value):
             yield RuleFinding(path, message)
 
 
@@ -112,7 +112,7 @@ def names_one_of(*wanted: str) -> Callable[[Any], bool]:
     return lambda value: not known.isdisjoint(words_in(value))
 
 
-# Keys of [train] in the example files of rules.
+# Keys of [train] in the example files of rules, of which OF_TEXT replaces some by those of a language model.
 TRAINED = {"task": '"classification"', "data": '"digits"', "clipping": "{ norm = 1.0 }", "learning_rate": "0.5"}
 OF_TEXT = {"task": '"causal-lm"', "data": '"mails.txt"', "model": '"gpt2"'}
 

@@ -1,10 +1,11 @@
 """Rules about valid settings that are probably mistakes: epochs written as steps, a percentage as a rate, noise / batch size as noise.
 
 A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli explain CODE`, a bad and a good example file, and a
-function that yields the findings in a pipeline; run.py applies it. An *entry* is a [[mechanism]] table, and a *section* a table such as
-[train] that describes a run for one command. The files are valid, and dpcli prices them as they stand; the rules warn where another key, or
-another unit of the number, is more plausible. Their thresholds touch warnings only, and are meant to spare ordinary files: each has its
-reason next to it, and a false alarm here teaches people to ignore the others.
+function that yields the findings in a pipeline; run.py applies it. Examples are built from HEAD and TRAIN, which together are a file with
+one run of DP-SGD; `edited` replaces a part of a text. An *entry* is a [[mechanism]] table, and a *section* a table such as [train] that
+describes a run for one command. The files are valid, and dpcli prices them as they stand; the rules warn where another key, or another unit
+of the number, is more plausible. Their thresholds touch warnings only, and are meant to spare ordinary files: each has its reason next to
+it, and a false alarm here teaches people to ignore the others.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def _too_little_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         noise, rate = _noise(entry), _rate(entry, pipeline)
         uses = 1 if rate is None else rate * _steps(entry, rate)  # expected number of steps that read a record
-        is_rarely_read = uses <= (pipeline.privacy.delta or 0.0)  # delta covers this probability, and no noise is needed
+        # The probability that a record is read at all is at most `uses`. If delta covers it, no noise is needed.
+        is_rarely_read = uses <= (pipeline.privacy.delta or 0.0)
         if noise is None or noise >= LITTLE_NOISE or is_rarely_read:
             continue
         if getattr(entry.spec, "noise_multiplier", None) is None:
@@ -118,6 +120,7 @@ def _batch_size(entry: Entry, rate: Fraction | None, dataset_size: int | None) -
 
 def _trains(entry: Entry) -> bool:
     """Return whether the noise of an entry is stated as in training: as Gaussian noise relative to the contribution of a record."""
+    # A type with Gaussian noise has no finite epsilon at delta = 0, which `needs_delta` says.
     return entry.spec.needs_delta and getattr(entry.spec, "noise_multiplier", None) is not None
 
 
@@ -129,7 +132,7 @@ def _steps(entry: Entry, rate: Fraction) -> int:
 def _noise(entry: Entry) -> float | None:
     """Return the standard deviation of Gaussian noise over the sensitivity or the contribution of a record; None for other noise."""
     spec = entry.spec
-    if not spec.needs_delta:
+    if not spec.needs_delta:  # no Gaussian noise, which has no finite epsilon at delta = 0
         return None
     multiplier: float | None = getattr(spec, "noise_multiplier", None)
     if multiplier is not None:

@@ -3,7 +3,8 @@
 An accountant prices clipping each record, adding up, and one draw of noise; a program may divide by a private count, repeat steps when it
 resumes without a charge, or clip the batch in place of the record. The rules know such settings by the keys of dpcli and of common training
 libraries, whose sections a file may have (sections.py). A rule is a `RuleInfo` (rule_info.py): a code that never changes, texts for `dpcli
-explain CODE`, a bad and a good example file, and a function that yields the findings in a pipeline; run.py applies it. An *entry* is a
+explain CODE`, a bad and a good example file, and a function that yields the findings in a pipeline; run.py applies it. Examples are built
+from HEAD and TRAIN, which together are a file with one run of DP-SGD, and from `train_section`, its [train] table. An *entry* is a
 [[mechanism]] table, and a *section* a table such as [train] that describes a run for one command.
 """
 

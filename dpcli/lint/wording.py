@@ -3,7 +3,8 @@
 A rule is a `RuleInfo` (rule_info.py) with a function that searches texts by patterns such as HISTOGRAM or SECRET_SIZE, and reports, for
 example, an L2 norm where noise is for L1, or a histogram with sensitivity 1 under replace-one. The patterns are written for silence: a text
 that may mean something else should get no warning, because people switch off a rule that accuses right files. Before changing a pattern,
-add the sentence that fooled it to the tests.
+add the sentence that fooled it to the tests. An *entry* is a [[mechanism]] table. Examples are built from HEAD and TRAIN, which together
+are a file with one run of DP-SGD; `edited` replaces a part of a text.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dpcli.lint.sections import entry_mentions, mentions, normalized
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
 
-LONGEST_QUOTE = 80  # largest number of characters of a text in a message
+LONGEST_QUOTE = 80  # largest number of characters of a text in a message; arbitrary
 
 # Patterns. They match upper and lower case. Beside each long one: a text that matches, and a text that does not.
 # Matches "L2 norm 1", "euclidean bound"; does not match "not an L2 norm", "L2 regularisation".
@@ -92,7 +93,7 @@ LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"
 def _mistaken_norms(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         sensitivity = getattr(entry.spec, "sensitivity", None)
-        has_laplace_noise = getattr(entry.spec, "scale", None) is not None
+        has_laplace_noise = getattr(entry.spec, "scale", None) is not None  # the types laplace and discrete-laplace have this key
         if not has_laplace_noise or sensitivity is None or entry_mentions(f"{L1}|{OF_NORMS}", entry):
             continue
         needed = f'"{entry.type}" noise needs the L1 sensitivity, which may be larger'
@@ -107,10 +108,11 @@ def _mistaken_norms(pipeline: Pipeline) -> Iterator[RuleFinding]:
 def _square_of(value: float) -> int | None:
     """Return the whole number from 2 to 10 whose irrational root the value states, to within 1e-3; None if there is none.
 
-    The result is also None for a value with fewer than three decimals, which may be any sensitivity.
+    The result is also None for a value with fewer than three decimals, which may be any sensitivity. A tolerance of 1e-3 accepts a root
+    that was rounded to three decimals, in either direction.
     """
-    decimals = len(f"{value:.12g}".partition(".")[2])
-    if decimals < 3:
+    _, _, decimals = f"{value:.12g}".partition(".")
+    if len(decimals) < 3:
         return None
     numbers_without_whole_root = (2, 3, 5, 6, 7, 8, 10)
     return next((number for number in numbers_without_whole_root if abs(value - sqrt(number)) < 1e-3), None)

@@ -1,4 +1,7 @@
-"""Registers the command `dpcli sweep`, which trains on a grid of settings, and the table [sweep] of a pipeline file."""
+"""The features that this folder registers (dpcli/base/plugin.py): the command `dpcli sweep` and the table [sweep] of a pipeline file.
+
+It needs the folders in `names`. A reader of pipeline files calls the function in `judged_in_file` if the file has the table.
+"""
 
 from __future__ import annotations
 

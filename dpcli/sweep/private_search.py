@@ -31,7 +31,7 @@ from dpcli.train.run.outcome import METRICS
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
-SEARCH, TRIALS, BEST = "search.json", "trials", "best"
+SEARCH, TRIALS, BEST = "search.json", "trials", "best"  # names in the folder of the search
 SCHEMA = "dpcli/sweep-search/v1"
 OWNER_ONLY = 0o600  # the number of trials is secret
 
@@ -84,7 +84,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
             failures = _make_trials(plan, processes, state)
             if failures:
                 return PrivateSelection(plan, None, None, None, plan.folder, failures)
-        if state.draws is not None:
+        if state.draws is not None:  # the best trial is not yet released, or its release was interrupted
             _release_best(plan, state)
             charges.commit(state.charge)
     return _selection(plan, state.chosen)
@@ -92,7 +92,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
 
 def _resume_or_begin(plan: SweepPlan, charges: SweepCharges) -> SearchState:
     """Return the saved state of the search. Charge a new search, draw its trials and save its state."""
-    content = (plan.trials, plan.better, [variant.fingerprint for variant in plan.variants])
+    content = (plan.trials, plan.better, [variant.fingerprint for variant in plan.variants])  # their `repr` has all of their values
     fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
     state_file = os.path.join(plan.folder, SEARCH)
     if os.path.lexists(state_file):

@@ -240,7 +240,7 @@ def _mechanism_path(dotted: str, tables: Mapping[str, Any]) -> Path:
     """
     indices = {entry["name"]: index for index, entry in enumerate(tables["mechanism"])}
     name = max((name for name in indices if dotted.startswith(f"{name}.")), key=len, default=None)
-    return () if name is None else ("mechanism", indices[name], *dotted[len(name) + 1 :].split("."))
+    return () if name is None else ("mechanism", indices[name], *dotted.removeprefix(f"{name}.").split("."))
 
 
 def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> bool:
@@ -249,20 +249,29 @@ def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> boo
     The annotation of a key decides (`Key.varies`). The result is True for an unknown key, which the check of the file reports.
     """
     if path[0] == "train":
+        _, *keys = path
         kind = TOP["train"].kind
         assert isinstance(kind, SectionTable) and isinstance(kind.table, SelectedTable)
-        members, keys = kind.table.members(kind.table.selected(tables.get("train", {}))), path[1:]
+        members = kind.table.members(kind.table.selected(tables.get("train", {})))  # the keys of [train] depend on its task
     else:
-        entry = tables["mechanism"][path[1]]
-        members, keys = {**members_of(Entry), **MECHANISM_TYPES.class_members(entry["type"])}, path[2:]
-    member = members.get(str(keys[0]))
+        _, index, *keys = path
+        entry = tables["mechanism"][index]
+        members = {**members_of(Entry), **MECHANISM_TYPES.class_members(entry["type"])}
+    key, *inner_keys = keys
+    member = members.get(str(key))
     if member is None:
         return True
-    return member.varies and all(_inner_varies(member.kind, keys[1:], value) for value in [None, *values])
+    # None checks the key itself, and each value the keys in it.
+    return member.varies and all(_inner_varies(member.kind, tuple(inner_keys), value) for value in [None, *values])
 
 
 def _inner_varies(kind: Any, keys: Path, value: Any) -> bool:
-    """Return whether a key within a table may differ between runs, for every class that the table may have."""
+    """Return whether a key within a table may differ between runs, for every class that the table may have.
+
+    Args:
+        kind: The kind of the value in which `keys` is a path. Only tables have inner keys.
+        value: The new value, whose own keys count too if `keys` is empty.
+    """
     if not isinstance(kind, SelectedTable | KeyTable):
         return True
     if not keys:
@@ -282,12 +291,12 @@ def _check_coverage(sweep: Sweep, settings: list[Setting], tables: Mapping[str, 
             findings.add("DP005", ("sweep", "setting"), f"a setting for epsilon = {epsilon!r}", "none")
     if not sweep.setting:
         return
-    earlier_files: list[tuple[Setting, Any]] = []
+    earlier_settings: list[tuple[Setting, Any]] = []  # with the tables of their files
     for setting in settings:
-        file = setting.applied(tables)
-        if any(earlier_file == file and setting.shares_epsilon(earlier) for earlier, earlier_file in earlier_files):
+        changed_tables = setting.applied(tables)
+        if any(tables_before == changed_tables and setting.shares_epsilon(earlier) for earlier, tables_before in earlier_settings):
             findings.add("DP005", setting.place, "a setting that differs from all others", f"{setting.label} again")
-        earlier_files.append((setting, file))
+        earlier_settings.append((setting, changed_tables))
 
 
 def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:

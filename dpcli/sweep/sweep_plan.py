@@ -5,8 +5,10 @@ setting at one epsilon, with the text of its own pipeline file. Documents call a
 that is solved for, here from the variant's epsilon (file/pipeline/placeholders.py). The certified epsilon of a variant is an upper bound,
 and is at most the epsilon that [sweep] states (`_Calibration`).
 
-With public tuning, epsilon covers one run and not the search. A *private search* draws a random number of trials and releases only the
-best; its theorem needs that the variants and the distribution of trials are fixed in advance, so no plan may depend on a result.
+The plan of a run (train/plan/plan.py) has an `account` of its privacy cost, and its training in *stages*: steps in a row that one
+[[mechanism]] entry accounts for. With public tuning, epsilon covers one run and not the search. A *private search* draws a random number of
+trials and releases only the best; its theorem needs that the variants and the distribution of trials are fixed in advance, so no plan may
+depend on a result.
 
 A finished run is reused only if its fingerprint, which covers everything that it depends on, is the same. A *window* restricts the runs to
 some blocks (such as days) of a dataset in a ledger, which charges each block separately; its *rows* are the data in these
@@ -51,7 +53,7 @@ RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disc
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
     """Return which values of the metric are better. Add a finding if `sweep.better` is missing or wrong; the file is then refused."""
-    metric, better = train.measures or ("", sweep.better)
+    metric, better = train.measures or ("", sweep.better)  # a custom task has no known metric
     if better is None:
         expected = '"higher" or "lower" with task = "custom", for the better values of its metric'
         findings.add("DP005", ("sweep", "better"), expected, "nothing")
@@ -195,7 +197,7 @@ def name_of(plan: TrainingPlan) -> str:
     return plan.pipeline.name or ("stdin" if plan.path == "-" else stem)
 
 
-class _Calibrated(NamedTuple):
+class _SolvedTables(NamedTuple):
     """Tables with numbers in place of "calibrate", and their plan."""
 
     tables: Mapping[str, Any]
@@ -208,29 +210,31 @@ class _Calibration:
 
     Attributes:
         base: Tables that all runs share.
-        results: Results by the tables on which the noise depends.
+        results: Results by the tables on which the noise depends, as JSON text; `variant` adds to them.
     """
 
     path: str
     base: Mapping[str, Any]
-    results: dict[str, _Calibrated]
+    results: dict[str, _SolvedTables]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
+        """Return the variant of a setting at epsilon. Raises CannotCertify if no noise meets epsilon."""
         tables = {**setting.applied(self.base), "budget": {"epsilon": epsilon}}
         key = json.dumps([tables[name] for name in ("budget", "privacy", "mechanism")], sort_keys=True)
         if key not in self.results:
-            self.results[key] = self.calibrated(tables, epsilon, setting)
-        calibrated = self.results[key]
-        tables = {**tables, "mechanism": calibrated.tables["mechanism"]}
+            self.results[key] = self.solve(tables, epsilon, setting)
+        solved = self.results[key]
+        tables = {**tables, "mechanism": solved.tables["mechanism"]}
         text = toml_text({name: tables[name] for name in RUN_TABLES if name in tables})
-        plan = replace(calibrated.plan, train=read_train(text.encode(), self.path))
+        plan = replace(solved.plan, train=read_train(text.encode(), self.path))
+        # `plan_of` checked this for the [train] of the setting that was solved first; here it may be another.
         require_last_iterate([stage.entry for stage in plan.first_stages], plan.train, plan.pipeline, self.path)
         return Variant(epsilon, setting, text, plan, fingerprint([text, plan.parts()]))
 
-    def calibrated(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> _Calibrated:
+    def solve(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> _SolvedTables:
         """Return the tables with noise that meets epsilon. Raises CannotCertify if there is none."""
         try:
-            plan = plan_of(self.path, toml_text(tables).encode())
+            plan = plan_of(self.path, toml_text(tables).encode())  # replaces each "calibrate" by a number
         except CannotCertify as problem:
             raise CannotCertify(f"epsilon {epsilon!r}, {setting.label}: {problem}") from None
         for index, key in find_calibrate(tables):
@@ -240,7 +244,7 @@ class _Calibration:
             raise CannotCertify(
                 f"{self.path}: epsilon {epsilon!r}: found a certified epsilon of {plan.account.upper!r} after calibration"
             )
-        return _Calibrated(tables, plan)
+        return _SolvedTables(tables, plan)
 
 
 def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
@@ -255,15 +259,15 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
             f"{path}: budget.delta: expected the value of privacy.delta, at which a sweep computes every epsilon, found {delta!r}"
         )
     base = {name: tables[name] for name in RUN_TABLES if name in tables and name != "budget"}
-    base["train"] = {key: value for key, value in tables["train"].items() if key != "output"}
+    base["train"] = {key: value for key, value in tables["train"].items() if key != "output"}  # each run gets its own folder
     if find_calibrate(base):
         return base
     names = {stage.entry.name for stage in plan_of(path, toml_text(base).encode()).stages}
     if len(names) != 1:
         raise InputError(f'{path}: set noise_multiplier = "calibrate" in the entries whose noise the sweep must calibrate')
     (index,) = (i for i, entry in enumerate(base["mechanism"]) if entry["name"] in names)
-    calibrated: Mapping[str, Any] = with_value(base, ("mechanism", index, "noise_multiplier"), "calibrate")
-    return calibrated
+    base_with_placeholder: Mapping[str, Any] = with_value(base, ("mechanism", index, "noise_multiplier"), "calibrate")
+    return base_with_placeholder
 
 
 @dataclass(frozen=True, slots=True)

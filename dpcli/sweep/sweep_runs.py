@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]  # called with the number of runs that have ended, and the number of all runs
 FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a run; 64 bits practically never coincide
 
 
@@ -153,8 +153,8 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
         InputError: Another process works in the same folder.
     """
     # The first runs of all variants come first, then the second runs. After an early end, all variants have about as many runs.
-    turns = itertools.product(range(plan.repeats), plan.variants)
-    jobs = [(_numbered_job(plan, variant, number), variant.plan.pipeline) for number, variant in turns]
+    numbered_variants = itertools.product(range(plan.repeats), plan.variants)
+    jobs = [(_numbered_job(plan, variant, number), variant.plan.pipeline) for number, variant in numbered_variants]
     charges = SweepCharges(ledger, reason("sweep", plan.path, plan.pipeline))
     with exclusive(plan.folder), Pool(processes) as pool:
         answers = saved_answers(job for job, _ in jobs)

@@ -10,7 +10,7 @@ from dpcli.analysis import inquiry
 from dpcli.analysis.account import account
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
-from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, LowerBoundLifted, Plant, TenthOfEpsilon, detected
+from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, LowerBoundLifted, Plant, TenthOfEpsilon, is_detected
 from dpcli.exam.questions import question_sample, replies
 from dpcli.exam.subjects import SEED
 from tests.cases import every, in_turn, tiered
@@ -46,7 +46,7 @@ OTHERS = [pair for pair in product(ACCOUNTANTS, ACCOUNTANT_PLANTS) if pair not i
 def test_a_bug_in_any_accountant_is_seen(name: str, plant: str) -> None:
     accountant, bug = load(ACCOUNTANTS[name]), ACCOUNTANT_PLANTS[plant]
     if accountant.sound or bug.claims:  # one that is not promises nothing: what it may decide is tested below
-        assert detected(bug, accountant), f"{plant} in {name} is not seen"
+        assert is_detected(bug, accountant), f"{plant} in {name} is not seen"
 
 
 @pytest.mark.parametrize("name", [name for name, target in ACCOUNTANTS.items() if not load(target).sound])

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from dpcli.analysis.table_changes import Change
-from dpcli.gate.totals import placed_at_changes
+from dpcli.gate.totals import with_report_places
 from dpcli.gate.verdicts import Base, Judged, JudgedSum
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
@@ -436,7 +436,7 @@ def test_nothing_is_shown_at_a_file_whose_epsilon_stays_infinite() -> None:
     ]
     for given, at in (("ab", "b"), ("ba", "b"), ("abc", "c"), ("a", "z"), ("ad", "z"), ("ade", "e"), ("eb", "b"), ("", "z")):
         one = JudgedSum("sum", None, (), reported_at="z", members=tuple(given))
-        assert [found.reported_at for found in placed_at_changes([one], files)] == [at], given
+        assert [found.reported_at for found in with_report_places([one], files)] == [at], given
 
 
 # What a change does to the files of a dataset, and whether one of them is in the sum later than the others.

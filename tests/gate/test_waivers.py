@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.gate.waivers import self_approved
+from dpcli.gate.waivers import self_approver
 from dpcli.git.authors import Author, authors_of
 from tests.cases import of_each
 from tests.command import dpcli
@@ -284,9 +284,9 @@ OTHERS = (
 @of_each("mail", ["ada@y.invalid", "ada+git@y.invalid"])
 def test_a_text_that_names_the_writer_in_any_form_is_his_own(mail: str) -> None:
     writers = (Author("Ada Lovelace", mail),)
-    assert [each for each in SELF if self_approved(each, writers) is None] == []
-    assert [each for each in OTHERS if self_approved(each, writers)] == []
-    assert self_approved("Lovelace, Ada", (Author("Ada Lovelace", "x@y.invalid"),))
+    assert [each for each in SELF if self_approver(each, writers) is None] == []
+    assert [each for each in OTHERS if self_approver(each, writers)] == []
+    assert self_approver("Lovelace, Ada", (Author("Ada Lovelace", "x@y.invalid"),))
 
 
 @pytest.mark.parametrize(("changed", "holds"), [("epsilon", False), ("expires", False), ("reason", True)])
@@ -373,8 +373,8 @@ def test_nothing_to_be_seen_makes_no_other_person(blank: str, first: Path, tmp_p
     place = copied(first, tmp_path)
     writer = Author("ada", "x@y.invalid")
     for approver in (f"ada{blank}", f"{blank}ada", f"Boss {blank}<{blank}ada>"):
-        assert self_approved(approver, (writer,)) == writer
-    assert self_approved(f"Eve <{blank}>", (Author("", f"{blank}@y.invalid"),)) is None
+        assert self_approver(approver, (writer,)) == writer
+    assert self_approver(f"Eve <{blank}>", (Author("", f"{blank}@y.invalid"),)) is None
     if blank.isprintable():
         waive(place, f"a{blank}da")
         commit(place, "ada")

@@ -17,7 +17,8 @@ from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation, hockey_stick
 from dpcli.exam.enumeration.matrices import largest_norm, toeplitz, tree
-from dpcli.exam.enumeration.references import REACH, Reference
+from dpcli.exam.enumeration.reference_releases import REACH
+from dpcli.exam.enumeration.references import Reference
 from dpcli.file.pipeline.read import parse
 from tests.premises.broken import PLAIN, exceeds, laws, prices, references
 

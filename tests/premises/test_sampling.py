@@ -22,7 +22,8 @@ from dpcli.exam.enumeration.drawing_records import (
     in_order,
     shuffled,
 )
-from dpcli.exam.enumeration.references import Reference, contribution
+from dpcli.exam.enumeration.reference_releases import contribution
+from dpcli.exam.enumeration.references import Reference
 from tests.premises.broken import exceeds, laws, prices
 
 LITTLE = 0.4  # noise over one contribution, so little that what is known of the sample matters

@@ -33,14 +33,14 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
     replaces = adjacency == "replace-one"
     # A changing record contributes `size`, and its replacement `low`: as far away as the form allows.
     low = -size if replaces and form == "contribution" else 0.0
+    # If the form bounds the distance of a record from its replacement, the values of all records lie within `size` of each other.
     unchanged_values = (0.0, size) if replaces and form == "bare" else (-size, 0.0, size)
     for unchanged in unchanged_values:
         value = {CHANGING: size, REPLACING: low, BLANK: 0.0, OTHER: unchanged}
 
         def moved(records: Records, value: dict[str, float] = value) -> float:
-            if unit:
-                return max([0.0, *(value[r] for r in records)])
-            return math.fsum(value[r] for r in records)
+            contributions = [value[record] for record in records]
+            return max([0.0, *contributions]) if unit else math.fsum(contributions)
 
         yield moved
         if unit:  # of the records that do not change, only the first value has been used: it is at most 0, and has no effect
@@ -98,14 +98,16 @@ def descent(total: Sum, iterations: int, factor: float, sigma: float, width: flo
     The law before the last step is one on the nodes of a quadrature and on the ends of the interval, where models gather.
     """
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    inner, weights = 0.5 * width * (nodes + 1.0), 0.5 * width * weights
+    inner, weights = 0.5 * width * (nodes + 1.0), 0.5 * width * weights  # moved from [-1, 1] to [0, width]
     states = np.concatenate(([0.0], inner, [width]))
 
     def release(records: Records) -> Array:
         centres = factor * states + total(records)
         density = stats.norm.pdf(inner[None, :], centres[:, None], sigma) * weights
-        ends = (stats.norm.cdf(-centres / sigma)[:, None], stats.norm.cdf((centres - width) / sigma)[:, None])
-        step = np.hstack((ends[0], density, ends[1]))
+        # The probabilities that the projection moves the model to an end of the interval.
+        at_zero = stats.norm.cdf(-centres / sigma)[:, None]
+        at_width = stats.norm.cdf((centres - width) / sigma)[:, None]
+        step = np.hstack((at_zero, density, at_width))  # row: state before the step; column: state after it
         law = np.eye(1, len(states))[0] @ np.linalg.matrix_power(step, iterations - 1)  # all start at 0
         return np.asarray(sum(p * cells(normal(sigma), x, 0.0, width, count) for p, x in zip(law, centres.tolist(), strict=True)))
 
@@ -124,7 +126,7 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
         laws = []
         for drawn in itertools.product(range(len(shifts)), repeat=len(records)):
             weight = math.prod(weights[i] for i in drawn)
-            centre = math.fsum(sign[r] * shifts[i] for r, i in zip(records, drawn, strict=True))
+            centre = math.fsum(sign[record] * shifts[i] for record, i in zip(records, drawn, strict=True))
             laws.append(weight * cells(normal(sigma), centre, -MIXTURE_REACH * sigma, MIXTURE_REACH * sigma, count))
         return np.asarray(sum(laws))
 
@@ -137,7 +139,7 @@ def responses(epsilon: float, categories: int, zero: int | None, unchanged: int)
     A blanked record has category `zero`, or a uniform response if `zero` is None. A record that does not change has category `unchanged`.
     """
     answers = {CHANGING: 0, REPLACING: 1, BLANK: zero, OTHER: unchanged}
-    total = math.exp(epsilon) + categories - 1.0
+    total = math.exp(epsilon) + categories - 1.0  # the true category has weight e^epsilon, and every other one weight 1
 
     def distribution(category: int | None) -> Array:
         if category is None:

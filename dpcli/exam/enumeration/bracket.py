@@ -28,7 +28,7 @@ from dpcli.mechanisms.sampling.schemes import Poisson
 
 EPSILONS = (0.1, 0.9)  # epsilons at which bounds on delta are compared; arbitrary
 BEYOND = 2.0  # a further epsilon, for questions.py; delta is then mainly the delta of the steps themselves
-SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group), as small as an enumeration can afford
+SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group); the number of samples doubles with each record
 # Relative error of sums of many floating-point numbers. It also covers the mass of the tails beyond all cells, which adds to delta.
 ROUNDING = 1e-9
 
@@ -66,10 +66,10 @@ class BracketRow:
 
     @property
     def label(self) -> str:
-        s, r = self.situation, self.reference
-        keys = ", ".join(f"{key} {value}" for key, value in r.keys.items() if key not in ("trials", "mechanisms"))
-        owners = f"{s.contributions} record{'s' * (s.contributions > 1)}, group {s.group}"
-        return f"{r.type} ({keys}), {s.adjacency}, {self.scheme} ({s.draws.label}), {owners}"
+        situation, reference = self.situation, self.reference
+        keys = ", ".join(f"{key} {value}" for key, value in reference.keys.items() if key not in ("trials", "mechanisms"))
+        owners = f"{situation.contributions} record{'s' * (situation.contributions > 1)}, group {situation.group}"
+        return f"{reference.type} ({keys}), {situation.adjacency}, {self.scheme} ({situation.draws.label}), {owners}"
 
     def faults(self) -> list[Bracket | str]:
         """Return the brackets that do not hold, or the contradiction."""
@@ -111,9 +111,10 @@ def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
         return BracketRow(reference, scheme, situation, refused=str(error))
     except InternalError as error:
         return BracketRow(reference, scheme, situation, contradiction=str(error))
+    deltas = worst_deltas(reference, situation)[: len(EPSILONS)]  # without the delta at BEYOND
     brackets = [
         Bracket(epsilon, bound.lower, delta, min(bound.upper, 1.0))
-        for epsilon, bound, delta in zip(EPSILONS, bounds, worst_deltas(reference, situation), strict=False)
+        for epsilon, bound, delta in zip(EPSILONS, bounds, deltas, strict=True)
     ]
     return BracketRow(reference, scheme, situation, tuple(brackets))
 
@@ -148,7 +149,8 @@ def _datasets(situation: Situation) -> tuple[Records, Records]:
 def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
     """Return the bounds on delta that `account` would return, without its cross-checks.
 
-    The two-sided accountants are used if one of them has a number, and otherwise the one-sided ones.
+    The two-sided accountants, which also bound delta from below, are used if one of them has a number, and otherwise the one-sided ones.
+    Lower bounds hold for the dominating pair, so they count only if the mechanisms attain their pairs.
     """
     for names in (("exact", "pld"), ("rdp", "basic")):
         bounds = []

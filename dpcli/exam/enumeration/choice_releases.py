@@ -31,13 +31,16 @@ NOISES = {"gumbel": stats.gumbel_r, "laplace": stats.laplace, "exponential": sta
 
 
 def scores(adjacency: str) -> Iterator[Scores]:
-    """Yield functions that return three scores. One change under the adjacency moves each score by at most 1, up or down."""
+    """Yield functions that return three scores. One change under the adjacency moves each score by at most 1, up or down.
+
+    Under replace-one, the two versions of a record move a score in opposite directions, each by 1/2.
+    """
     for base, move in itertools.product(BASES, itertools.product((-1.0, 1.0), repeat=3)):
         share = 0.5 if adjacency == "replace-one" else 1.0
         value = {CHANGING: share, REPLACING: -share, BLANK: 0.0, OTHER: -share}
 
         def moved(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
-            return np.array(base) + math.fsum(value[r] for r in records) * np.array(move)  # noqa: B023
+            return np.array(base) + math.fsum(value[record] for record in records) * np.array(move)  # noqa: B023
 
         yield moved
 
@@ -81,10 +84,10 @@ def winners(noise: str, scale: float, scores: Array) -> Array:
     distribution functions of the others.
     """
     wins = np.array([_winning(noise, scale, tuple(sorted(scores[i] - np.delete(scores, i)))) for i in range(len(scores))])
-    return np.asarray(wins / wins.sum())
+    return np.asarray(wins / wins.sum())  # the sum is 1, but for the error of the quadrature
 
 
-@functools.lru_cache(1 << 12)
+@functools.lru_cache(1 << 12)  # limits memory; more entries save time
 def _winning(noise: str, scale: float, ahead: tuple[float, ...]) -> float:
     """Return the probability that a candidate wins if its score exceeds the scores of the others by `ahead`."""
     law = {**NOISES, "normal": stats.norm}[noise](scale=scale)

@@ -35,7 +35,7 @@ class WayOfSampling:
         keys: Keys of the sampling table; None if there is no table.
         drawn: Function that returns the law of the releases of one pass over the records.
         steps: Number of steps of one pass.
-        passes: Number of passes.
+        passes: Number of independent passes, 1 or 2. With 2, composition is tested too.
         others: Number of records that do not change.
         slots: Whether an absent record leaves an empty place. There are then `others` unchanged records for each changing record.
     """
@@ -168,10 +168,13 @@ def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
 
 
 def _direction(p: Array, q: Array, epsilon: float, passes: int) -> float:
-    """Return the hockey-stick divergence of p from q over one pass, or over two passes by sorted privacy losses."""
+    """Return the hockey-stick divergence of p from q over one pass, or over two passes by sorted privacy losses.
+
+    The joint law of two passes would have n^2 outcomes. Sorted losses need a time of n log n.
+    """
     if passes == 1:
         return float(np.maximum(p - np.exp(epsilon) * q, 0.0).sum())
-    p, q = p[p > 0.0], q[p > 0.0]
+    p, q = p[p > 0.0], q[p > 0.0]  # outcomes that p never has add nothing
     with np.errstate(divide="ignore"):
         losses = np.log(p) - np.log(q)
     order = np.argsort(losses)

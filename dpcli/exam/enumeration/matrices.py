@@ -34,7 +34,7 @@ def toeplitz(column: tuple[float, ...], steps: int) -> Array:
 
 
 def banded(bands: int, steps: int) -> Array:
-    """Return a matrix whose columns have norm 1. Each column has entries in `bands` rows, from the diagonal downwards."""
+    """Return a matrix whose columns have norm 1. Each has arbitrary positive entries in `bands` rows, from the diagonal downwards."""
     rows, columns = np.indices((steps, steps))
     matrix = np.where((rows >= columns) & (rows < columns + bands), 1.0 / (1.0 + 2.0 * rows + columns), 0.0)
     return np.asarray(matrix / np.linalg.norm(matrix, axis=0))

@@ -65,20 +65,25 @@ def sessions(
 
         def release(records: Records, others: tuple[int, ...] = others, changed_vote: int = changed_vote) -> Array:
             votes = counts(records, situation, others, changed_vote)
+            # A query is answered if its largest number of votes, with noise, exceeds the threshold.
             agrees = stats.norm.sf(threshold - votes.max(), scale=query_noise)
-            labels = (1.0 - agrees, *(agrees * winners("normal", answer_noise, votes)))
-            return np.array(list(_session_law(labels, queries, answers)))
+            outcomes = (1.0 - agrees, *(agrees * winners("normal", answer_noise, votes)))  # no answer, and each label
+            return np.array(list(_session_law(outcomes, queries, answers)))
 
         yield release
 
 
 def _session_law(outcomes: tuple[float, ...], queries: int, answers: int) -> Iterator[float]:
-    """Yield the probability of each sequence of outcomes."""
+    """Yield the probability of each sequence of outcomes. It ends after `queries` queries, or after `answers` answers.
+
+    The first of the outcomes of a query is that it is not answered.
+    """
     if queries == 0 or answers == 0:
         yield 1.0
         return
-    for label, probability in enumerate(outcomes):
-        for later_probability in _session_law(outcomes, queries - 1, answers - (label > 0)):
+    for outcome, probability in enumerate(outcomes):
+        is_answer = outcome > 0
+        for later_probability in _session_law(outcomes, queries - 1, answers - is_answer):
             yield probability * later_probability
 
 
@@ -126,7 +131,7 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
     for base, move in itertools.product(((0.0, 0.0, 0.0), (2.0, 0.0, 0.0)), itertools.product((-1.0, 1.0), repeat=3)):
 
         def release(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
-            logits = np.array(base) + math.fsum(MOVES[r] for r in records) * clip / batch * np.array(move)
+            logits = np.array(base) + math.fsum(MOVES[record] for record in records) * clip / batch * np.array(move)
             weights = np.exp((logits - logits.max()) / temperature)
             return np.asarray(weights / weights.sum())
 
@@ -146,7 +151,7 @@ def compared(clip: float, batch: int, temperature: float, threshold: float, scal
     ):
 
         def release(records: Records, token: Release = token, base: Any = base, move: Any = move) -> Array:
-            distance = np.array(base) + math.fsum(MOVES[r] for r in records) * 0.5 / batch * np.array(move)
+            distance = np.array(base) + math.fsum(MOVES[record] for record in records) * 0.5 / batch * np.array(move)
             points, weights = quadrature(noise, scale, distance - threshold)
             first, second = (np.exp(-np.maximum(threshold + points - gap, 0.0) / scale) for gap in distance)
             law = token(records)

@@ -40,8 +40,9 @@ def threshold(epsilon: float, delta: float) -> int:
 
 
 def mode(counts: Counts) -> int:
-    """Return the more frequent of two values; 0 in a tie."""
-    return int(counts[1] > counts[0])
+    """Return the more frequent of two values, which are 0 and 1; 0 in a tie."""
+    zeros, ones = counts
+    return int(ones > zeros)
 
 
 @functools.cache
@@ -60,7 +61,7 @@ def distances(adjacency: str) -> dict[Counts, int]:
         edge = list(set().union(*(neighbours[counts] for counts in edge)) - distance.keys())
         if not edge:
             return distance
-    raise AssertionError
+    raise AssertionError  # never reached; the type checker does not know that the loop has no end
 
 
 def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator[Release]:
@@ -70,9 +71,10 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
     for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
 
         def release(records: Records, base: Counts = base) -> Array:
-            counts = base[0] + records.count(CHANGING), base[1] + records.count(REPLACING)
-            passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))
-            law = [1.0 - passed, 0.0, 0.0]
+            first_count, second_count = base
+            counts = first_count + records.count(CHANGING), second_count + records.count(REPLACING)
+            passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))  # outside of the search, the distance is large
+            law = [1.0 - passed, 0.0, 0.0]  # no answer, the value 0, the value 1
             law[1 + mode(counts)] = passed
             return np.array(law)
 
@@ -82,16 +84,18 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
 def tested_number(epsilon: float, delta: float, scale: float, situation: Situation) -> Iterator[Release]:
     """Yield releases of a number with Laplace noise, which are empty if the test fails.
 
-    Each unit moves the number by 1, except at one count of units, where the number jumps.
+    Each unit moves the number by 1, except at one count of units, where the number jumps by 9 more. Only the test can hide this jump.
     """
     level = threshold(epsilon, delta)
     for jump, up in itertools.product((-3, -1, 0, 1, 4), (1.0, -1.0)):
 
         def release(records: Records, jump: int = jump, up: float = up) -> Array:
             units = sum(situation.changed_units(records))
-            passed = beyond(1.0 / epsilon, level - min(abs(units - jump), abs(units - jump - 1)))
+            passed = beyond(1.0 / epsilon, level - min(abs(units - jump), abs(units - jump - 1)))  # the distance from the jump
             number = up * units + 9.0 * (units > jump)
-            return np.append(1.0 - passed, passed * cells(laplace(scale), number, -12.0 * scale, 12.0 * scale + 10.0, 400))
+            # The cells reach 12 noise scales below 0, and above 10, which is near the largest number.
+            answer = cells(laplace(scale), number, low=-12.0 * scale, high=12.0 * scale + 10.0, count=400)
+            return np.append(1.0 - passed, passed * answer)
 
         yield release
 
@@ -117,7 +121,8 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
         more = math.fsum(p for x, p in law.items() if x > least + reach)
         return np.array([1.0 - math.fsum(visible) - more, *visible, more])
 
-    # Numbers of key sets. The units of a group share one set, or each unit has a separate set.
+    # Numbers of key sets. The units of a group share one set, or each unit has a separate set. With separate sets of several keys, and as
+    # many for the records that replace them, the joint law would have too many outcomes.
     set_counts = (1,) if group == 1 or (replaces and keys > 1) else (1, group)
     for others, sets in itertools.product(itertools.product((0, least), repeat=2 if replaces else 1), set_counts):
 

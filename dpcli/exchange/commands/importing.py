@@ -99,7 +99,9 @@ def _read_convert_and_write(
     """Read a record, convert it, and print or write the pipeline file.
 
     Args:
-        output, file, stated: As in `convert_and_write`.
+        output: Path of the new file; None to print the text.
+        file: Path of the record.
+        stated: Values of `asserted_options` by name.
         record: Description of the expected record, for messages.
         make: Function that returns the text, from the data, the stated keys, `more`, and the name of the record.
         more: Further arguments of `make`.
@@ -149,9 +151,9 @@ def naming_file(file: str, stated: Mapping[str, Any] = MappingProxyType({})) -> 
 
 def _by_flags(key: str, message: str, stated: Mapping[str, Any]) -> str:
     """Return a message of the reader in which flags replace the keys that they state, or that are missing."""
-    lacking = re.search(r"found (nothing|none)(;|$)", message)
+    is_missing = re.search(r"found (nothing|none)(;|$)", message) is not None
     for name, value in stated.items():
-        if lacking or value is not None:
+        if is_missing or value is not None:
             flag, flag_key = f"--{name.replace('_', '-')}", f"privacy.{name}"
             message = message.replace(flag_key, flag)
             if key == flag_key:
@@ -302,6 +304,7 @@ def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: 
 
     Shuffled batches cannot be imported as a schedule, because a stage that begins within a pass may contain a record twice.
     """
+    # `sampling` has only one possible value. The option is there so that the user states it.
     from dpcli.exchange.schedule_csv import MOST_BYTES as MOST_BYTES_OF_CSV
     from dpcli.exchange.schedule_csv import file_of_schedule
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import ForeignTable, in_words
+from dpcli.exchange.foreign import LARGEST_NUMBER, ForeignTable, in_words
 from dpcli.file.toml.shown import escaped, shown
 
 Value = Any  # a number, a list of numbers, an EventTree, or a list of these
@@ -148,11 +148,12 @@ def _parts_of_list(values: list[Any]) -> tuple[str, dict[str, Any]]:
     """Return the class name and the fields of a JSON list. Raises InputError if the list does not have a value for each field."""
     if not _is_event_list(values):
         raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found {shown(values)}; {SNIPPET}')
-    _require_home(values[0])
-    required, optional = EVENTS.get(values[1], EventFields())
-    if values[1] in EVENTS and len(values) - 2 != len(required) + len(optional):
-        raise InputError(f"{values[1]}: expected {len(required) + len(optional)} values, found {len(values) - 2}")
-    return values[1], dict(zip((*required, *optional), values[2:], strict=False))
+    module, name, *field_values = values
+    _require_home(module)
+    names = [*EVENTS[name].required, *EVENTS[name].optional] if name in EVENTS else []
+    if name in EVENTS and len(field_values) != len(names):
+        raise InputError(f"{name}: expected {len(names)} values, found {len(field_values)}")
+    return name, dict(zip(names, field_values, strict=False))  # of an unknown class, which `tree_of` refuses, no field is named
 
 
 def _is_event(value: Any) -> bool:
@@ -163,14 +164,15 @@ def _is_event(value: Any) -> bool:
 
 def _is_event_list(value: Any) -> bool:
     """Return whether a value is a list that begins like the named tuple of an event."""
-    return isinstance(value, list) and len(value) >= 2 and type(value[0]) is str and type(value[1]) is str
+    return isinstance(value, list) and len(value) >= 2 and all(type(item) is str for item in value[:2])  # the module and the class
 
 
 def _one_name(names: list[Any]) -> str:
     """Return the name of the class. Raises InputError if a table states two different names."""
-    if type(names[0]) is not str or any(name != names[0] for name in names):
+    first, *_ = names
+    if type(first) is not str or any(name != first for name in names):
         raise InputError(f"expected the name of one class of {HOME}, found {', '.join(map(shown, names))}")
-    return names[0]
+    return first
 
 
 def _require_home(module: Any) -> None:
@@ -180,9 +182,9 @@ def _require_home(module: Any) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number that fits into a float, or infinity."""
+    """Return whether a value is a number that fits into a float, or infinity. NaN and bools are not."""
     if type(value) is int:
-        return abs(value) < 1e300
+        return abs(value) < LARGEST_NUMBER
     return type(value) is float and not math.isnan(value)
 
 
@@ -200,7 +202,7 @@ def _value(value: Any, depth: int) -> Value:
         if any(isinstance(item, Sequence) and not _is_event(item) for item in value):
             raise InputError("expected a list of numbers or of events, found a list or a text in the list")
         return tuple(_value(item, depth) for item in value)
-    if hasattr(value, "tolist"):
+    if hasattr(value, "tolist"):  # an array of numpy or jax
         return _value(value.tolist(), depth)
     return tree_of(value, depth)
 

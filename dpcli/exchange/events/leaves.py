@@ -99,6 +99,7 @@ def _discrete_laplace_keys(event: EventTree, change: RecordChange) -> Keys:
 
 
 def _discrete_laplace_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    """Return the fields of discrete Laplace noise. The event states the bound on one record, and the file the sensitivity."""
     sensitivity = keys.pop("sensitivity")
     if sensitivity % change.moved:
         raise InputError("its sensitivity is odd: under replace-one it must be twice the bound on one record, a whole number")
@@ -225,6 +226,7 @@ def _tree_keys(event: EventTree, change: RecordChange) -> Keys:
 
 
 def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    """Return the fields of tree aggregation. With one participation, the smallest distance of two (min_separation) has no meaning."""
     _require_no_replacement("SingleEpochTreeAggregationDpEvent", change)
     if keys.pop("max_participations") != 1:
         raise InputError("a record takes part in several steps of its tree, which SingleEpochTreeAggregationDpEvent excludes")

@@ -77,14 +77,14 @@ class EventReader:
             leaf, keys = PURE, PURE.keys(event, self.change)
         return (Draft(leaf.type, keys, count),)
 
-    def repeated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+    def self_composed(self, event: EventTree, count: int) -> tuple[Draft, ...]:
         """Return the entries of a self-composed event, with multiplied steps."""
         times = count * event.count("count")
         if times > MOST_RUNS:
             raise event.refused("expected at most 10^18 runs, found more")
         return self.drafts(event.event(), times)
 
-    def in_turn(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+    def composed(self, event: EventTree, count: int) -> tuple[Draft, ...]:
         """Return the entries of a composed event."""
         events = event["events"]
         if not isinstance(events, tuple) or not all(isinstance(event, EventTree) for event in events):
@@ -105,7 +105,7 @@ class EventReader:
             return (replace(inner[0], steps=count, sample=sample),)
         if not inner:
             return ()
-        return (Draft("composed", {}, count, sample, inner, "mechanisms"),)
+        return (Draft("composed", {}, count, sample, parts=inner, naming="mechanisms"),)
 
     def poisson(self, event: EventTree, count: int) -> tuple[Draft, ...]:
         """Return the entry of a Poisson sample."""
@@ -135,13 +135,13 @@ class EventReader:
         trials: dict[str, Any] = {"distribution": DISTRIBUTIONS.get(shape, "truncated-negative-binomial"), "mean": mean}
         if shape not in DISTRIBUTIONS:
             trials["eta"] = shape
-        return (Draft("repeat-and-select", {"trials": trials}, count, None, run, "mechanism"),)
+        return (Draft("repeat-and-select", {"trials": trials}, count, parts=run, naming="mechanism"),)
 
 
 Nested = Callable[[EventReader, EventTree, int], tuple[Draft, ...]]
 NESTED: dict[str, Nested] = {
-    "SelfComposedDpEvent": EventReader.repeated,
-    "ComposedDpEvent": EventReader.in_turn,
+    "SelfComposedDpEvent": EventReader.self_composed,
+    "ComposedDpEvent": EventReader.composed,
     "PoissonSampledDpEvent": EventReader.poisson,
     "SampledWithoutReplacementDpEvent": EventReader.without_replacement,
     "TruncatedSubsampledGaussianDpEvent": EventReader.truncated,
@@ -191,7 +191,7 @@ def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
     draws_several_samples = sum(draft.sample is not None for draft in ordered) > 1
     count_of_type = Counter(draft.type for draft in ordered)
     numbers: Counter[str] = Counter()
-    names: dict[int, str] = {}
+    names: dict[int, str] = {}  # by the identity of the draft, as equal drafts are different entries
     for draft in ordered:
         numbers[draft.type] += 1
         name = draft.type if count_of_type[draft.type] == 1 else f"{draft.type}-{numbers[draft.type]}"
@@ -210,6 +210,7 @@ def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _with_parts(draft: Draft) -> Iterator[Draft]:
+    """Yield an entry after all entries that it runs, and that these run."""
     for part in draft.parts:
         yield from _with_parts(part)
     yield draft

@@ -82,10 +82,11 @@ class EventWriter:
     def event(self, *names: str) -> EventTree:
         """Return the event of all steps of an entry or, with several names, of entries that share a sample."""
         inner = _composed([self._event_of(name) for name in names])
+        first, *_ = names  # entries that share a sample have equal steps and sampling
         try:
-            return self._all_steps(self.entries[names[0]], inner)
+            return self._all_steps(self.entries[first], inner)
         except InputError as error:
-            raise _refusal(names[0], error) from None
+            raise _refusal(first, error) from None
 
     def _event_of(self, name: str) -> EventTree:
         """Return the event of one run of an entry on all of the data."""

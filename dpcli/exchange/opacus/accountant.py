@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import read_fields
+from dpcli.exchange.foreign import LARGEST_NUMBER, read_fields
 from dpcli.exchange.opacus.inert_pickle import Inert, read_pickle
 from dpcli.file.pipeline.series import MAX_ENTRIES as MOST_PHASES
 from dpcli.file.toml.limits import read_head, title
@@ -26,6 +26,7 @@ MAX_PICKLE = 64 * 1024 * 1024  # largest size of the pickled values in bytes; te
 MAX_JSON = 16 * 1024 * 1024  # largest size of a JSON file in bytes
 MOST_SEARCHED_VALUES = 1_000_000  # largest number of values of a checkpoint that are searched
 MOST_STEPS = 10**18  # largest number of steps of a phase; the most that a pipeline file may state
+MOST_NAMED = 4  # largest number of accountants whose places a message names; arbitrary
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
 ZIP_MAGIC = b"PK\x03\x04"
 
@@ -115,9 +116,9 @@ def state_in(checkpoint: Any) -> OpacusState:
             "PrivacyEngine.save_checkpoint, or torch.save(privacy_engine.accountant.state_dict(), PATH)"
         )
     if len(states) > 1:  # two equal states may be of two runs
-        places = ", ".join(escaped(key) for key, _ in states[:4])
+        places = ", ".join(escaped(key) for key, _ in states[:MOST_NAMED])
         raise InputError(f"expected one accountant, found {len(states)}, at {places}: save only one")
-    state = states[0][1]
+    ((_, state),) = states
     if not state.phases:
         raise InputError("expected a history with at least one step, found an empty one: nothing was trained yet")
     return state
@@ -199,7 +200,8 @@ def _unwrapped(value: Any) -> Any:
     data = _unwrapped_bytes(data)
     if not _is_little_endian_double(kind) or type(data) is not bytes or len(data) != 8:
         return value
-    return struct.unpack("<d", data)[0]
+    (number,) = struct.unpack("<d", data)
+    return number
 
 
 def _unwrapped_bytes(data: Any) -> Any:
@@ -214,12 +216,12 @@ def _is_little_endian_double(kind: Any) -> bool:
     """Return whether a pickled numpy type is that of floats of 8 bytes, the least significant byte first."""
     if not isinstance(kind, Inert) or kind.arguments[:1] != ("f8",):
         return False
-    return isinstance(kind.state, tuple) and kind.state[1:2] == ("<",)
+    return isinstance(kind.state, tuple) and kind.state[1:2] == ("<",)  # the state is (version, order of the bytes, ...)
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is an int or a float of magnitude below 1e300. NaN, infinity and bool are not."""
-    return type(value) in (int, float) and abs(value) < 1e300
+    """Return whether a value is an int or a float of magnitude below LARGEST_NUMBER. NaN, infinity and bool are not."""
+    return type(value) in (int, float) and abs(value) < LARGEST_NUMBER
 
 
 def _described(value: Any) -> str:

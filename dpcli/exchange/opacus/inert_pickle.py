@@ -120,7 +120,7 @@ class _Machine:
         return values[::-1]
 
     def step(self, name: str, argument: Any) -> None:
-        """Execute one instruction. Raises InputError for an instruction that does not occur in checkpoints of tensors."""
+        """Execute one instruction, by its name in pickletools. Raises InputError for one that checkpoints of tensors do not have."""
         push = self.stack.append
         match name:
             case "PROTO" | "FRAME":
@@ -159,6 +159,15 @@ class _Machine:
                 self.memo[len(self.memo)] = self.stack[-1]
             case "GET" | "BINGET" | "LONG_BINGET":
                 push(self.memo[argument])
+            case _ if name in PLAIN_INSTRUCTIONS:
+                push(argument)
+            case _:
+                self.import_or_call(name, argument)
+
+    def import_or_call(self, name: str, argument: Any) -> None:
+        """Keep the names and arguments of an instruction that imports, calls, sets a state or names a stored tensor. Raises as `step`."""
+        push = self.stack.append
+        match name:
             case "GLOBAL":
                 push(_named(argument))
             case "STACK_GLOBAL":
@@ -169,20 +178,19 @@ class _Machine:
             case "REDUCE" | "NEWOBJ":
                 self.call(*self.top(2))
             case "NEWOBJ_EX":
-                self.call(*self.top(3)[:2])
+                function, arguments, _ = self.top(3)  # keyword arguments are dropped
+                self.call(function, arguments)
             case "INST":
                 self.call(_named(argument), tuple(self.marked()))
             case "OBJ":
-                function, *arguments = self.marked()
-                self.call(function, tuple(arguments))
+                called, *operands = self.marked()
+                self.call(called, tuple(operands))
             case "BUILD":
                 self.build(self.pop())
             case "PERSID":
                 push(Inert("storage", ()))
             case "BINPERSID":
                 push(Inert("storage", self.pop()))
-            case _ if name in PLAIN_INSTRUCTIONS:
-                push(argument)
             case _:
                 raise InputError(f"expected a pickle of plain values, found the instruction {name}")
 
@@ -193,7 +201,10 @@ class _Machine:
         self.stack.append(_pairs(arguments) if function.name in DICT_TYPES else Inert(function.name, arguments))
 
     def build(self, state: Any) -> None:
-        """Set the state of the last value if it is an Inert. Raises ValueError if it has a state already."""
+        """Set the state of the last value if it is an Inert; the state of any other value is dropped.
+
+        Raises ValueError if it has a state already.
+        """
         target = self.stack[-1]
         if isinstance(target, Inert):
             if target.state is not None:

@@ -150,7 +150,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
     """Return the text of the pipeline file, with comments on what the history does not state.
 
-    The parameters are those of `tables_of_state`, and `place` as in foreign.py.
+    The parameters are those of `tables_of_state`, and `place` names the record in messages.
     """
     heading = [f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)})."]
     comments: dict[str, str] = {}

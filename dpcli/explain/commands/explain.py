@@ -104,7 +104,7 @@ def _explain_name(name: str) -> int:
         from dpcli.cli.picture import show as show_picture
 
         show("\n")
-        show_picture(drawn, None, ())
+        show_picture(drawn, format_=None, outputs=())
     return 0
 
 
@@ -159,6 +159,7 @@ def _command_help(name: str) -> str:
 
 
 def _explain_queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
+    """Explain the queries of a file. `word` is the first argument, which must be "query"; `flags` must not be given."""
     if word != "query":
         raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
     from dpcli.release.documents.release import explanation_document
@@ -178,12 +179,13 @@ def _run_demo(epsilon: float | None, trials: int | None, seed: int | None, forma
     result = demo(1.0 if epsilon is None else epsilon, 1000 if trials is None else trials, 1 if seed is None else seed)
     drawn = chart(result)
     if pictures:
-        show_picture(drawn, None, pictures)
+        show_picture(drawn, format_=None, outputs=pictures)
     if format_ == "table":
-        show_picture(drawn, None, ())
+        show_picture(drawn, format_=None, outputs=())
         show("\n")
     return emit(document(result, drawn), format_, documents)
 
 
 def _is_file(name: str) -> bool:
+    """Return whether an argument is a file. A folder is not, so that a folder named like a term does not hide the term."""
     return name == "-" or name.endswith(".toml") or (os.path.exists(name) and not os.path.isdir(name))

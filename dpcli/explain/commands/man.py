@@ -104,7 +104,8 @@ def _context() -> click.Context:
 
 def _command_pages(words: str, command: click.Command, parent: click.Context) -> dict[str, str]:
     """Return the pages of a command and its subcommands. `words` is the command as it is typed."""
-    context = click.Context(command, parent=parent, info_name=words.rpartition(" ")[2])
+    _, _, name_of_command = words.rpartition(" ")
+    context = click.Context(command, parent=parent, info_name=name_of_command)
     command._help_option = None  # click caches the help option of the first context, whose names may differ
     table = command.table if isinstance(command, LazyGroup) else {}
     result = {f"{_page_name(words)}.1": _command_page(words, command, context, table)}
@@ -170,17 +171,19 @@ def _schedule_page() -> str:
     from dpcli.ledger.planning import schedule
 
     also = ManualSection("see also", ("dpcli-budget-plan(1), dpcli-ledger(7), dpcli-pipeline(5)",))
-    sections = (*_sections_of_docstring(schedule), *_tables(load(FILES["schedule"][0])), also)
+    keys_of_schedule, _ = FILES["schedule"]  # the targets of the keys and of the reader
+    sections = (*_sections_of_docstring(schedule), *_tables(load(keys_of_schedule)), also)
     return page("dpcli-schedule", 5, "the schedule of dpcli budget plan, format 1", sections, __version__)
 
 
 def _sections_of_docstring(module: ModuleType) -> tuple[ManualSection, ManualSection]:
     """Return the description and the example of a file from a module's docstring. Its last paragraph joins the description."""
-    words, _, example = (module.__doc__ or "").partition("\n\n")
-    example, _, order = example.rpartition("\n\n")
+    first_paragraph, _, example_and_last = (module.__doc__ or "").partition("\n\n")
+    indented_example, _, last_paragraph = example_and_last.rpartition("\n\n")
+    example = "\n".join(line.removeprefix("    ") for line in indented_example.split("\n"))
     return (
-        ManualSection("description", (words.removesuffix(" For example:"), order.strip())),
-        ManualSection("example", (literal("\n".join(line[4:] for line in example.split("\n"))),)),
+        ManualSection("description", (first_paragraph.removesuffix(" For example:"), last_paragraph.strip())),
+        ManualSection("example", (literal(example),)),
     )
 
 

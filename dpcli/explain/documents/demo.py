@@ -74,7 +74,7 @@ def _rate_data(rate: SimulatedRate) -> dict[str, float]:
 def _tests(demo: Demo) -> Table:
     title = f'the best tests: guess "{COUNT + 1}, the person is in" if the noisy count is'
     columns = ("noisy count", "false positives", MEASURED, "true positives", MEASURED, "the bound allows")
-    return Table(title, columns, tuple(map(_test_row, demo.tests)), frozenset(range(1, 6)))
+    return Table(title, columns, tuple(map(_test_row, demo.tests)), frozenset(range(1, 6)))  # columns 1 to 5 have numbers
 
 
 def _test_row(test: ThresholdTest) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _measured(rate: SimulatedRate) -> str:
     """Return a measured rate with its interval, whose ends are rounded outwards; "-" for a rate of no releases at all."""
     if math.isnan(rate.measured):
         return "-"
-    low, high = math.floor(1e3 * rate.low) / 10, math.ceil(1e3 * rate.high) / 10
+    low, high = math.floor(1e3 * rate.low) / 10, math.ceil(1e3 * rate.high) / 10  # in percent, with one decimal
     return f"{100.0 * rate.measured:.1f} % ({low:.1f} to {high:.1f})"
 
 

@@ -92,6 +92,7 @@ def document(gated: Gated) -> Document:
     for file in judged:
         findings += _findings(file)
     findings += [_notice(gated, notice) for notice in gated.notices]
+    # `findings` are for CI systems, `checks` for test reports such as junit, `records` for jsonl, and `sheet` for csv.
     return Document(
         headline(gated),
         data,
@@ -102,7 +103,7 @@ def document(gated: Gated) -> Document:
         checks=tuple(_check(file.path, condition) for file in judged for condition in file.conditions),
         exit_code=EXIT_CODES[verdict],
         records=[*files, *sums],
-        marker="dpcli:gate",
+        marker="dpcli:gate",  # by which a bot finds its earlier comment
         sheet=Sheet(SHEET_COLUMNS, tuple(_sheet_row(file) for file in judged)),
         log=tuple(f"{file.path}: {WORDS[file.verdict]}: {_summary(file)}" for file in judged if file.account is not None),
     )
@@ -114,12 +115,12 @@ def headline(gated: Gated) -> str:
     A file or sum without an account counts only if it does not pass. Its warnings always count.
     """
     counted = [file for file in gated.judged if file.account is not None or file.verdict != "pass"]
-    counts = {word: sum(file.verdict == word for file in counted) for word in PRECEDENCE}
-    summary = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
+    counts = {verdict: sum(file.verdict == verdict for file in counted) for verdict in PRECEDENCE}
+    summary = ", ".join(f"{count} {WORDS[verdict].lower()}" for verdict, count in counts.items() if count)
     verdicts = [condition.verdict for file in gated.judged for condition in file.conditions]
     warnings = verdicts.count("warn") + len(gated.notices)
-    tail = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
-    return f"gate: {WORDS[gated.verdict]}{f' ({summary})' if summary else ''}{tail}"
+    warning_words = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
+    return f"gate: {WORDS[gated.verdict]}{f' ({summary})' if summary else ''}{warning_words}"
 
 
 def _summary(file: Judged) -> str:
@@ -187,6 +188,7 @@ def _file_row(file: Judged) -> FileRow:
 
 
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
+    """Return the row of a file or a sum in the csv output. Numbers are not rounded, and an absent value is None."""
     account = file.uncapped if isinstance(file, JudgedSum) and file.uncapped is not None else file.account
     values: dict[str, Value] = {"file": file.path, "verdict": file.verdict}
     if file.base is not None:
@@ -281,6 +283,7 @@ def _premise() -> str:
 
 
 def _condition_data(condition: Condition) -> dict[str, Any]:
+    """Return a condition as JSON values, with the shares of the ledger and the waiver if it has them."""
     line, column = condition.place
     common: dict[str, Any] = {
         "name": condition.name,
@@ -306,7 +309,7 @@ def _check(path: str, condition: Condition) -> Check:
     """Return a condition as a check, which formats such as junit report as a test case."""
     passed = condition.verdict in ("pass", "warn", "waived")
     is_error = condition.verdict in ("unknown", "invalid", "error")
-    return Check(f"{path}: {condition.name}", passed, condition.message, condition.verdict == "waived", is_error)
+    return Check(f"{path}: {condition.name}", passed, condition.message, waived=condition.verdict == "waived", error=is_error)
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
@@ -340,13 +343,14 @@ def _finding(file: Judged, condition: Condition) -> Finding:
     finding_of_condition = Finding(
         file.reported_at if isinstance(file, JudgedSum) else file.path,
         code,
+        # A waiver that the change itself adds is shown as a warning, so that a reviewer sees it.
         LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.is_new else "note"),
         condition.message,
         line,
         column,
-        suppression=None if pardon is None else Suppression(_justification(pardon), pardon.in_policy),
+        suppression=None if pardon is None else Suppression(_justification(pardon), external=pardon.in_policy),
     )
-    if code.startswith("DP"):
+    if code.startswith("DP"):  # the condition is a lint rule, and its message begins with the key of the finding
         return replace(
             finding_of_condition,
             title=rule(code).title,
@@ -364,12 +368,14 @@ def _finding(file: Judged, condition: Condition) -> Finding:
 
 
 def _title(condition: Condition) -> str:
-    title = CONDITIONS[condition.name][0]
+    """Return the title of a condition. A failure may have a title of its own, such as "epsilon above its cap" for "cap on epsilon"."""
+    title, _ = CONDITIONS[condition.name]
     return FAILURES.get(condition.name, title) if condition.verdict == "fail" else title
 
 
 def _meaning(condition: Condition) -> str:
-    return f"{CONDITIONS[condition.name][1]} All conditions are in dpcli-gate(7)."
+    _, explanation = CONDITIONS[condition.name]
+    return f"{explanation} All conditions are in dpcli-gate(7)."
 
 
 def _justification(pardon: Pardon) -> str:
@@ -378,5 +384,6 @@ def _justification(pardon: Pardon) -> str:
 
 
 def _notice(gated: Gated, notice: Condition) -> Finding:
+    """Return the finding about a warning that concerns the policy. It is shown at the first line of the policy file."""
     path, rule, text = gated.policy or "", f"gate/{notice.name}", notice.message
-    return Finding(path, rule, "warning", text, 1, 1, _title(notice), text, help=_meaning(notice))
+    return Finding(path, rule, "warning", text, line=1, column=1, title=_title(notice), key=text, help=_meaning(notice))

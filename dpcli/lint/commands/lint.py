@@ -88,7 +88,7 @@ def command(
     if format_ == "text" and not outputs:
         show(render(places, diagnostics, omitted))
         code = exit_code(diagnostics)
-        if code and not on_one_terminal():
+        if code and not on_one_terminal():  # standard error repeats the first error
             complain(first_error(diagnostics))
         return max(code, 2 if refused else 0)
     return emit(document(places, diagnostics, omitted, repair_refused=bool(refused)), format_, outputs)
@@ -105,6 +105,7 @@ def _mend(path: str, given: Sequence[str]) -> bool:
     from dpcli.file.toml.limits import escaped_path
 
     try:
+        # A link in a folder must not lead to a file elsewhere, which the user has not named.
         repairs = _rewrite(path, None if path in given else [folder for folder in given if os.path.isdir(folder)])
     except InputError as error:
         complain(str(error))
@@ -143,7 +144,8 @@ def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
 def _rewrite(path: str, folders: Sequence[str] | None) -> tuple[Mend, ...]:
     """Replace a file by its repaired text, and return the repairs. A file that cannot be read or is not TOML is left as it is.
 
-    The arguments and errors are those of `_replace_text`.
+    If `folders` is not None, the file must lie in one of them. Raises InputError if the file must not or cannot be replaced
+    (`_replace_text`).
     """
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import read_bytes
@@ -182,6 +184,7 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
     real = os.path.realpath(path)
 
     def finish_draft() -> None:
+        """Check and complete the new file, which `replace_file` writes as a draft with the ending .new, before it replaces the old one."""
         os.chown(f"{real}.new", info.st_uid, info.st_gid)
         if read_bytes(real) != before:
             raise InputError(f"{name}: not repaired: it was changed by another program in the meantime")
@@ -207,7 +210,7 @@ def _refusal(real: str, info: os.stat_result, folders: Sequence[str] | None) -> 
         return f"it has {info.st_nlink} names (hard links), which would become different files"
     if not info.st_mode & 0o222 or not os.access(real, os.W_OK):
         return "it is read-only"
-    me = os.geteuid()
+    me = os.geteuid()  # 0 is root, who may give a file to any owner
     if me != 0 and (info.st_uid != me or info.st_gid not in {os.getegid(), *os.getgroups()}):
         return "it belongs to another user or group"
     if ACCESS_LIST in _attributes(real):

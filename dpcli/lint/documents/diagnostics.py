@@ -14,34 +14,34 @@ from dpcli.document.document import Document, Finding
 from dpcli.file.toml.findings import Diagnostic
 
 
-def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
+def diagnostic_data(diagnostic: Diagnostic) -> dict[str, Any]:
     """Return a diagnostic as JSON values, which all JSON documents with findings share."""
     return {
-        "rule": d.rule,
-        "severity": d.severity,
-        "file": d.path,
-        "path": d.key,
-        "line": d.line,
-        "column": d.column,
-        "message": d.message,
+        "rule": diagnostic.rule,
+        "severity": diagnostic.severity,
+        "file": diagnostic.path,
+        "path": diagnostic.key,
+        "line": diagnostic.line,
+        "column": diagnostic.column,
+        "message": diagnostic.message,
     }
 
 
-def finding(d: Diagnostic) -> Finding:
+def finding(diagnostic: Diagnostic) -> Finding:
     """Return a diagnostic as a finding of a document, with the explanation of its rule for CI systems."""
     from dpcli.lint.catalogue import entry_of, link_to_source, summary_of
 
     return Finding(
-        d.path,
-        d.rule,
-        d.severity,
-        f"{d.key}: {d.message}" if d.key else d.message,
-        d.line,
-        d.column,
-        entry_of(d.rule).title,
-        d.key,
-        help=summary_of(d.rule),
-        link=link_to_source(d.rule),
+        diagnostic.path,
+        diagnostic.rule,
+        diagnostic.severity,
+        f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message,
+        diagnostic.line,
+        diagnostic.column,
+        title=entry_of(diagnostic.rule).title,
+        key=diagnostic.key,
+        help=summary_of(diagnostic.rule),
+        link=link_to_source(diagnostic.rule),
     )
 
 
@@ -53,18 +53,19 @@ def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], se
     """
     if not diagnostics:
         return document
-    has_error = any(d.severity == "error" for d in diagnostics)
+    has_error = any(diagnostic.severity == "error" for diagnostic in diagnostics)
     code = document.exit_code or int(has_error and sets_exit_code)
     return replace(
         document,
         exit_code=code,
         verdict="fail" if has_error and document.verdict != "unknown" else document.verdict,
-        data={**document.data, "diagnostics": [diagnostic_data(d) for d in diagnostics], "exit_code": code},
+        data={**document.data, "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics], "exit_code": code},
         notes=(*map(note, diagnostics), *document.notes),
         findings=(*document.findings, *map(finding, diagnostics)),
     )
 
 
-def note(d: Diagnostic) -> str:
+def note(diagnostic: Diagnostic) -> str:
     """Return a diagnostic as one line of text, without its line number."""
-    return f"{d.path}: {d.severity} {d.rule}: {f'{d.key}: ' if d.key else ''}{d.message}"
+    key = f"{diagnostic.key}: " if diagnostic.key else ""
+    return f"{diagnostic.path}: {diagnostic.severity} {diagnostic.rule}: {key}{diagnostic.message}"

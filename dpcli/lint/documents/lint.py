@@ -16,7 +16,7 @@ from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 
 def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], omitted: Mapping[str, int] | None = None) -> str:
-    """Return the findings and the summary line as text. The arguments are those of `document`."""
+    """Return the findings and the summary line as text. `omitted` has the numbers of left-out findings by rule."""
     return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, omitted) + "\n"
 
 
@@ -37,7 +37,7 @@ def left_out(omitted: Mapping[str, int]) -> str:
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
     """Return 2 if there is an error of the reader (DP001 to DP005), 1 if there is another error, else 0."""
     errors = [d.rule for d in diagnostics if d.severity == "error"]
-    if any(rule <= "DP005" for rule in errors):
+    if any(rule <= "DP005" for rule in errors):  # codes have three digits, so the order of the texts is that of the numbers
         return 2
     return 1 if errors else 0
 
@@ -68,7 +68,7 @@ def document(
     notes = {rule: left_out({rule: count}) for rule, count in omitted.items()}
     note_findings = [Finding(".", rule, "note", note) for rule, note in notes.items()]
     note_checks = [Check(rule, passed=True, message=note, waived=True) for rule, note in notes.items()]
-    # A note about left-out findings has the form of a diagnostic.
+    # A note about left-out findings has the form of a diagnostic, so that a reader of jsonl needs no second form.
     note_records = [{**diagnostic_data(Diagnostic(rule, "warning", note, ".")), "severity": "note"} for rule, note in notes.items()]
     return Document(
         headline=summary(paths, diagnostics, omitted),

@@ -88,19 +88,19 @@ def run_sweep(
 
     require("torch", "safetensors")
     processes = jobs or os.cpu_count() or 1
-    with nullcontext() if ledger is None else opened_ledger(ledger, dataset) as books, _hint_after_interrupt(plan):
-        plan = restrict_run(plan, books, window)
+    with nullcontext() if ledger is None else opened_ledger(ledger, dataset) as opened, _hint_after_interrupt(plan):
+        plan = restrict_run(plan, opened, window)
         if plan.trials is not None:
             if pictures:
                 raise InputError("--picture: expected a sweep with public tuning, found a private search, which releases one point")
             _print_note("a private search; the number of trials and their duration are secret")
-            return search_document(search(plan, processes, books))
+            return search_document(search(plan, processes, opened))
         with progress("runs") as report:
-            result = measure(plan, processes, books, report)
-    drawn = [chart(result)] if result.best else []
-    if drawn and pictures:
-        show(drawn[0], None, pictures)
-    return result_document(result, drawn)
+            result = measure(plan, processes, opened, report)
+    charts = [chart(result)] if result.best else []  # no run has ended, so there is nothing to draw
+    if charts and pictures:
+        show(charts[0], format_=None, outputs=pictures)
+    return result_document(result, charts)
 
 
 def _print_note(text: str) -> None:

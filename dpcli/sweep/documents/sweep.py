@@ -17,7 +17,7 @@ from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.pipeline.parts import schemes
-from dpcli.plots.drawing import setting
+from dpcli.plots.drawing import setting as conditions_of
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 from dpcli.sweep.sweep_plan import MeasuredSweep, MeasuredVariant, PrivateSelection, SweepPlan, Variant
 from dpcli.train.run.outcome import epsilon_at_delta
@@ -47,7 +47,7 @@ def plan_document(plan: SweepPlan) -> Document:
     runs = "" if plan.trials else f"{plan.repeats}"
     columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
     rows = tuple((*_plan_row(variant), runs) for variant in plan.variants)
-    table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))
+    table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))  # the indices of the columns with numbers
     sheet = Sheet(PLAN_COLUMNS, tuple(map(_sheet_row, plan.variants)))
     headline, notes = f"{_title(plan)}: {_size(plan)}", _notes(plan)
     return Document(headline, _plan_data(plan), "", (table,), notes, details=notes, sheet=sheet)
@@ -116,6 +116,7 @@ def search_document(selection: PrivateSelection) -> Document:
 
 
 def _failed_search(selection: PrivateSelection) -> Document:
+    """Return the document of a private search in which a trial failed. Nothing of the trials is shown but the errors."""
     plan = selection.plan
     headline = f"{_title(plan)}: a trial failed, so nothing is released; if the machine was at fault, run the same command again"
     data = {**_sweep_data(plan), "schema": SEARCH_SCHEMA, "exit_code": FAILED}
@@ -247,7 +248,7 @@ def _measured_point_data(point: MeasuredVariant, best: bool) -> dict[str, Any]:
 def chart(sweep: MeasuredSweep) -> Chart:
     """Return the picture of the frontier. At least one run of the sweep must have ended."""
     plan, best, metric = sweep.plan, sweep.best, sweep.metric
-    best_points = [point for point in best if all(map(math.isfinite, point.values))]
+    best_points = [point for point in best if all(map(math.isfinite, point.values))]  # others cannot be drawn
     other_points = [point for point in sweep.measured if point.values and point not in best and math.isfinite(point.median)]
     left, right = log_span(plan.sweep.epsilon, HORIZONTAL_MARGIN)
     heights = [point.median for point in other_points]
@@ -265,11 +266,11 @@ def chart(sweep: MeasuredSweep) -> Chart:
     reference = plan.sweep.reference
     if reference is not None:
         heights.append(reference)
-        lines.append(Line(f"not private: {reference:g}", ((left, reference), (right, reference)), Tone.MUTED, True))
+        lines.append(Line(f"not private: {reference:g}", ((left, reference), (right, reference)), Tone.MUTED, dashed=True))
     return Chart(
         kind="frontier",
         title=f"{plan.name}: {metric} against epsilon",
-        subtitle=f"one run, {setting(plan.first.account)}",
+        subtitle=f"one run, {conditions_of(plan.first.account)}",  # unit, adjacency, delta and sampling in words
         x=Axis("epsilon of one run", left, right, scale="log"),
         y=Axis(f"{metric} on data declared public", *_range(metric, heights)),
         lines=tuple(lines),

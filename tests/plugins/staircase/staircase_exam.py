@@ -9,7 +9,8 @@ import numpy as np
 
 from dpcli.exam.enumeration import additive_noise
 from dpcli.exam.enumeration.drawing_records import Array, Release, Situation
-from dpcli.exam.enumeration.references import REACH, Reference
+from dpcli.exam.enumeration.reference_releases import REACH
+from dpcli.exam.enumeration.references import Reference
 
 
 def distribution(epsilon: float, gamma: float) -> Callable[[Array], Array]:
