@@ -142,9 +142,10 @@ def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> It
             yield up(Decimal(up(result.upper, decimals)) * (1 + share), decimals)
         from dpcli.certify.checker import cases_of
 
-        bounds = [proof_search.chernoff_epsilon(parts, way, result.at) for parts, way in cases_of(statement.stated()).values()]
+        cases = cases_of(statement.stated()).values()
+        bounds = [proof_search.chernoff_epsilon(parts, direction, result.at) for parts, direction in cases]
         if all(map(math.isfinite, bounds)):
-            yield up(max(bounds) * (1.0 + 1e-6), decimals)
+            yield up(max(bounds) * (1.0 + 1e-6), decimals)  # a little more, as the search is not exact
 
 
 def _upper_claim(statement: CertifiedParts, result: Account, value: str, known: CurvePoint) -> Json:
@@ -155,6 +156,7 @@ def _upper_claim(statement: CertifiedParts, result: Account, value: str, known: 
     from dpcli.certify.checker import cases_of
 
     claim = {"bound": "upper", **_texts(result, value)}
+    # `cases_of` names each combination of an alternative and a direction, and gives its parts.
     proofs = {key: _plan(case, claim, known) for key, case in cases_of(statement.stated()).items()}
     return {**claim, "proofs": proofs}
 
@@ -262,6 +264,6 @@ def _first_difference(place: str, proved: Any, own: Any) -> str:
     if isinstance(proved, list) and isinstance(own, list):
         if len(proved) != len(own):
             return f"the certificate lists {len(proved)} under {place}, and the file gives {len(own)}"
-        index = next(index for index, (one, other) in enumerate(zip(proved, own, strict=True)) if one != other)
+        index = next(index for index in range(len(own)) if proved[index] != own[index])
         return _first_difference(f"{place}[{index}]", proved[index], own[index])
     return f"the certificate is about {place} = {json.dumps(proved)}, and the file states {json.dumps(own)}"

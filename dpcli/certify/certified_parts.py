@@ -106,13 +106,13 @@ def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     common = conversion.parts(line for line in lines if not _is_divided(line))
     divided = [line for line in lines if _is_divided(line)]
     alternatives = _choices([[conversion.parts(branch) for branch in _branches(line)] for line in divided])
-    if len(alternatives) == 1:  # there is nothing to choose
+    if len(alternatives) == 1:  # there is nothing to choose, so these parts compose with the others
         common, alternatives = _merged((common, *alternatives)), []
     if not common and not alternatives:
         raise NotRepresentable("nothing costs anything: epsilon is 0, and there is nothing to prove")
-    number = len(common) + sum(map(len, alternatives))
-    if number > MOST_PARTS:
-        raise NotRepresentable(f"{number} different mechanisms; certify takes at most {MOST_PARTS}")
+    part_count = len(common) + sum(map(len, alternatives))
+    if part_count > MOST_PARTS:
+        raise NotRepresentable(f"{part_count} different mechanisms; certify takes at most {MOST_PARTS}")
     assumptions = [COMPOSITION, *conversion.assumptions]
     if divided:
         assumptions.append(DISJOINT)
@@ -166,10 +166,10 @@ def _branches(line: BillLine) -> Iterator[list[BillLine]]:
     assert isinstance(mechanism, Parallel)
     if sum(len(branch.parts) for branch in mechanism.branches) != len(line.entries):
         raise NotRepresentable(f'"{line.name}": entries that share a sample within a part of the data')
-    entries = iter(line.entries)
+    entries = iter(line.entries)  # those of the first branch come first, one for each of its parts
     for branch in mechanism.branches:
-        own = itertools.islice(entries, len(branch.parts))
-        yield [BillLine(entry.name, part, count, (entry,)) for (part, count), entry in zip(branch.parts, own, strict=True)]
+        own_entries = itertools.islice(entries, len(branch.parts))
+        yield [BillLine(entry.name, part, count, (entry,)) for (part, count), entry in zip(branch.parts, own_entries, strict=True)]
 
 
 class _Conversion:
@@ -185,9 +185,10 @@ class _Conversion:
 
         Raises NotRepresentable if the checker has no pair for a mechanism, and InternalError as `certified_parts` does.
         """
-        return _merged(((tuple(part.items()), count),) for part, count in self._each(lines))
+        return _merged(((tuple(part.items()), count),) for part, count in self._convert(lines))
 
-    def _each(self, lines: Iterable[BillLine]) -> Iterator[tuple[Part, int]]:
+    def _convert(self, lines: Iterable[BillLine]) -> Iterator[tuple[Part, int]]:
+        """Yield the part of each mechanism of some lines, and its count. Raises as `parts` does."""
         for line, mechanism, count in _mechanisms(self.entries, lines):
             self.attained = self.attained and mechanism.attained() and not _is_rounded_up(line)
             plain = _plain(mechanism)
@@ -229,7 +230,7 @@ def _members(
     A member that the file declares by an entry gets a line with this entry, from which its numbers are read.
     """
     spec = _spec(line)
-    names = [] if spec is None else part_names(spec)
+    names = [] if spec is None else part_names(spec)  # of the entries that this entry runs
     if isinstance(mechanism, Composed) and len(names) == len(mechanism.parts):
         for name, (part, runs) in zip(names, mechanism.parts, strict=True):
             yield from _members(entries, replace(line, entries=(entries[name],)), part, runs * count)
@@ -242,7 +243,7 @@ def _unsampled(mechanism: Mechanism) -> Mechanism:
     plain = _plain(mechanism)
     if not isinstance(plain, PoissonSampled) or plain.rate != 1.0:
         return mechanism
-    return plain.inner if mechanism.attained() else plain.inner.unclaimed()
+    return plain.inner if mechanism.attained() else plain.inner.unclaimed()  # unclaimed: no data are said to attain the pair
 
 
 def _spec(line: BillLine) -> Spec | None:
@@ -452,6 +453,7 @@ def _replaced_laplace(
     mixture = mechanism.mixture
     if not mixture.single or mixture.weights is None:
         raise NotRepresentable(f'"{line.name}": certify knows one replaced record on a sample of Laplace noise')
+    # For one record, `reach` is the sensitivity over noise, and the first weight is the sampling rate.
     ratio, assumed = _confirmed(line, _ratio_of_one(line, neighbours), mixture.reach)
     rate = _rate(line, dataset_size, mixture.weights[0])
     part = {"kind": "laplace", "epsilon": str(ratio), "rate": str(rate), "relation": "replace-one"}

@@ -46,6 +46,7 @@ PER_FREQUENCY = 60  # further work of the checker for one frequency and part, in
 MOST_LATTICE = 400_000  # losses of a composition that are added up one by one; the checker refuses more than 500,000
 ORDER = 32  # nodes of a panel of Gauss and Legendre's rule in the checker
 ELLIPSES = np.array([2.0, 3.0, 4.0, 6.0, 9.0])  # values of r that are tried for the ellipse around a panel (item 5)
+MAX_EXPONENT = 700.0  # e^700 is near the largest double; larger exponents are cut, or their exponential is not taken
 WIDTHS = np.geomspace(4.0, 1e-4, 120)  # widths of a panel that are tried, the largest first
 NEAR_WIDTHS = 10  # places in that list by which a panel may be wider or narrower than the last one before all are tried
 LOG_PANELS = math.log(400.0)  # each panel may err by 1/400 of the error that an integral is allowed
@@ -190,26 +191,27 @@ class AtomicForm(Form):
         removed = direction == "remove"
         lost = float(Fraction(part.get("delta", 0)))
         replaced = part.get("relation", "add-remove") == "replace-one"
-        if self.rate == 1.0 or removed or replaced:
+        if self.rate == 1.0 or removed or replaced:  # an added record is missing from some samples, so no loss is infinite then
             self.infinite_mass = self.rate * lost
         pairs, log_lost = LOG_PAIRS[part["kind"]](part)
-        if replaced:
-            pairs = list(_sampled(pairs[len(pairs) - len(pairs) // 2 :], -math.inf, self.rate, True))
-            rest = math.log1p(-math.fsum(math.exp(log) for pair in pairs for log in pair) - self.infinite_mass)
-            pairs = [*((log_q, log_p) for log_p, log_q in pairs), (rest, rest), *pairs]
+        if replaced:  # losses above 0, their mirror images, and the remaining mass at loss 0, as in checker.py
+            upper_half = pairs[len(pairs) - len(pairs) // 2 :]
+            pairs = list(_pairs_on_sample(upper_half, -math.inf, self.rate, removed=True))
+            log_at_zero = math.log1p(-math.fsum(math.exp(log) for pair in pairs for log in pair) - self.infinite_mass)
+            pairs = [*((log_q, log_p) for log_p, log_q in pairs), (log_at_zero, log_at_zero), *pairs]
         elif self.rate < 1.0:
-            pairs = list(_sampled(pairs, log_lost, self.rate, removed))
+            pairs = list(_pairs_on_sample(pairs, log_lost, self.rate, removed=removed))
         self.atoms = [(log_p, log_p - log_q) for log_p, log_q in pairs]
 
     def log_moment(self, z: float) -> float:
         return float(log_sum(np.array([log_p + z * loss for log_p, loss in self.atoms])))
 
 
-def _sampled(pairs: LogPairs, log_lost: float, rate: float, removed: bool) -> Iterator[tuple[float, float]]:
-    """Yield log P and log Q of each outcome on a sample.
+def _pairs_on_sample(pairs: LogPairs, log_lost: float, rate: float, *, removed: bool) -> Iterator[tuple[float, float]]:
+    """Yield log P and log Q of each outcome with a finite loss on a sample.
 
-    The record is in the sample with probability `rate`. If it is removed, P becomes the mixture of P and Q; if it is added, Q does. The
-    outcome of an infinite loss, whose mass is e^log_lost, has a finite loss then in one of the two ways.
+    The record is in the sample with probability `rate`. If it is removed, P becomes the mixture of P and Q; if it is added, Q does. Without
+    sampling, P has mass e^log_lost where Q is 0, and Q has that mass where P is 0. The mixture makes one of the two losses finite.
     """
     log_out, log_in = math.log1p(-rate), math.log(rate)
     for log_p, log_q in pairs:
@@ -224,14 +226,14 @@ def _sampled(pairs: LogPairs, log_lost: float, rate: float, removed: bool) -> It
 def log_two_points(part: Json) -> tuple[LogPairs, float]:
     """Return the outcomes of what is (epsilon, delta)-DP, or of randomised response, and log of P's mass at an infinite loss."""
     epsilon, lost = float(Fraction(part.get("epsilon", 0))), float(Fraction(part.get("delta", 0)))
-    others = int(part.get("categories", 2)) - 2
+    others = int(part.get("categories", 2)) - 2  # categories that P and Q give the same probability; they are one outcome, `middle`
     high = math.log1p(-lost) - math.log1p((1 + others) * math.exp(-epsilon))
     middle = [(high - epsilon + math.log(others),) * 2] if others else []
     return [(high - epsilon, high), *middle, (high, high - epsilon)], math.log(lost) if lost else -math.inf
 
 
 def log_discrete_laplace(part: Json) -> tuple[LogPairs, float]:
-    """Return as `log_two_points`. All outcomes below 0 are one, and all from the sensitivity on are one."""
+    """Return the outcomes, and -inf as no loss is infinite. All outcomes below 0 are one, and all from the sensitivity on are one."""
     a, s = 1.0 / float(Fraction(part["scale"])), int(part["sensitivity"])
     end, middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
     log_q = [end, *(middle - x * a for x in range(1, s)), end - s * a]
@@ -239,7 +241,7 @@ def log_discrete_laplace(part: Json) -> tuple[LogPairs, float]:
 
 
 def log_discrete_gaussian(part: Json) -> tuple[LogPairs, float]:
-    """Return as `log_two_points`. Outcomes beyond the part's reach are left out."""
+    """Return the outcomes, and -inf as no loss is infinite. Outcomes beyond the part's reach are left out."""
     s, reach, variance = int(part["sensitivity"]), int(part["reach"]), float(Fraction(part["sigma_squared"]))
     x = np.arange(-reach, reach + s + 1.0)
     log_size = -0.5 * x * x / variance
@@ -358,7 +360,7 @@ class SmoothForm(Form):
         log_weights = np.log((half * weights).ravel())
         log_terms = [log_weights + self.log_f(x, z, side) for side in self.sides]
         if self.has_atoms:
-            ends = np.array([-self.e0, self.e0])[1 if self.split_at_zero else 0 :]
+            ends = np.array([self.e0] if self.split_at_zero else [-self.e0, self.e0])
             log_mass = np.where(ends < 0.0, 0.0, -self.e0) - math.log(2.0)
             log_terms += [log_mass + self.log_f(ends, z, side) - self.log_base(ends) for side in self.sides]
         return float(log_sum(np.concatenate(log_terms)))
@@ -367,7 +369,7 @@ class SmoothForm(Form):
 
     def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
         """Return the bound of item 4 for one run, and the plan of its cells without the cap, which depends on y. log_moment: log M(t)."""
-        low, high = self.span(t, 12.0)
+        low, high = self.span(t, 12.0)  # the density beyond, below e^-12 of its largest value, is counted as 0
         if self.normal:  # further to the side where the loss hardly moves
             low -= 2.0
         else:  # a rounded end must not lie beyond the largest loss
@@ -377,7 +379,7 @@ class SmoothForm(Form):
         speed = self.drift(x) + (self.drift(-x) if self.two_sided else 0.0)
         lengths = np.abs(np.diff(self.loss(x, 1.0)))
         log_densities = [self.log_f(x, t, side) - np.log(speed) - log_moment for side in self.sides]  # of the loss
-        heights = np.stack([np.exp(np.minimum(each[1:], each[:-1]) - MARGIN) for each in log_densities])
+        heights = np.stack([np.exp(np.minimum(log_density[1:], log_density[:-1]) - MARGIN) for log_density in log_densities])
         if not heights.max() > 0.0:  # no density that a double can hold
             return (lambda y: (np.zeros_like(y), np.ones_like(y))), plan
         caps = np.geomspace(heights.max() * 1e-9, heights.max(), CAPS)
@@ -400,11 +402,11 @@ class SmoothForm(Form):
         """
         low, high = self._panel_ends(accuracies)
         panels: list[list[str]] = []
-        left, place = low, None
+        left, place = low, None  # place: index in WIDTHS of the last panel's width
         while left < high:
             near = None if place is None else slice(max(place - NEAR_WIDTHS, 0), place + NEAR_WIDTHS)
             width, best_r = self._widest(accuracies, left, high, WIDTHS[near]) if near else (0.0, 0.0)
-            if width == 0.0:
+            if width == 0.0:  # none of the near widths is accurate enough
                 width, best_r = self._widest(accuracies, left, high, WIDTHS)
             if width == 0.0 or len(panels) * ORDER > MOST_FREQUENCIES:
                 raise NoPlan("an integral would take too many nodes")
@@ -416,7 +418,7 @@ class SmoothForm(Form):
 
     def _widest(self, accuracies: Sequence[Accuracy], left: float, high: float, widths: Array) -> tuple[float, float]:
         """Return the width of the widest panel from `left` on that is accurate enough, and the r of its ellipse; zeros without one."""
-        width, r = (each.ravel() for each in np.meshgrid(widths, ELLIPSES))
+        width, r = (values.ravel() for values in np.meshgrid(widths, ELLIPSES))  # every combination
         right = np.minimum(left + width, high)
         fits = right > left
         for at in accuracies:
@@ -433,6 +435,7 @@ class SmoothForm(Form):
         low, high = math.inf, -math.inf
         for z, _, log_error in accuracies:
             first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)  # e^-25 below the error
+            # Beyond the ends, log f also falls by at least 1 for each unit of x: the slope -x of the normal density outweighs the others.
             a, b = self.powers(z, self.sides[0])
             rises = [max(power, 0.0) * self.records * self.slope + 1.0 for power in (a, b)]  # of log f, at the most
             falls = [max(-power, 0.0) * float(self.drift(np.array([x]))[0]) for power, x in ((a, first), (b, -last))]
@@ -458,7 +461,7 @@ class SmoothForm(Form):
         for power, smallest, largest in ((a, first, last), (b, -last, -first))[: 2 if self.two_sided else 1]:
             log_size = log_size + (power * self.log_m(largest) if power >= 0 else power * (self.log_m(smallest) + log_cosine))
             with np.errstate(over="ignore"):
-                sine_bound = np.expm1(np.minimum(self.log_m(largest) - self.log_weights[0], 700.0)) * np.sin(turn)
+                sine_bound = np.expm1(np.minimum(self.log_m(largest) - self.log_weights[0], MAX_EXPONENT)) * np.sin(turn)
             angle = angle + np.minimum(sine_bound, turn)
         log_error = log_size + at.y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * np.log(r)
         return np.where(small & (d > 0), log_error, np.inf)
@@ -504,7 +507,7 @@ def place_of_minimum(function: Callable[[float], float], low: float, high: float
     c, d = b - golden * (b - a), a + golden * (b - a)
     fc, fd = function(math.exp(c)), function(math.exp(d))
     for _ in range(steps):
-        if fc <= fd or not math.isfinite(fd):
+        if fc <= fd or not math.isfinite(fd):  # a large order may overflow
             b, d, fd = d, c, fc
             c = b - golden * (b - a)
             fc = function(math.exp(c))
@@ -554,7 +557,8 @@ def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> flo
 class Room(NamedTuple):
     """The share of delta by which a proof may err.
 
-    log_delta: log of the delta to prove, without infinite losses. share: the relative distance between it and the accountants' number.
+    log_delta: log of the delta to prove, without infinite losses. share: the relative distance between it and the accountants' number; 0
+        leaves each error the least slack.
     pad: share of the usual pad.
     """
 
@@ -598,7 +602,7 @@ def cheapest_contour(forms: Sequence[Form], target: ProofTarget) -> ContourPlan:
     """
     log_moment, room = log_moment_of(forms), target.room
     saddle = _saddle(log_moment, target.epsilon)
-    pads = [(0.0, room.without_share())]
+    pads = [(0.0, room.without_share())]  # without a pad, each error gets the least slack
     if room.share > 0.0:  # item 7: a pad m^2 raises delta by about the share m^2 t (t+1) / 2
         pads.append((rounded(2.0 * PAD_OF_ROOM * room.pad * room.share / (saddle * (saddle + 1.0))), room))
     plans, reasons = [], []
@@ -698,6 +702,7 @@ def frequency_spacing(log_moment: LogMoment, epsilon: float, t: float, log_slack
         log_c = log_chernoff(log_moment, s, epsilon) if s > 0.0 else 0.0
         return 2.0 * math.pi * abs(t - s) / max(log_c - log_slack + LOG_HALF, 1.0)
 
+    # Any orders on both sides of t serve; those of these grids that allow the largest distance are used.
     below = max([0.0, *(t * np.linspace(0.02, 0.98, 25))], key=largest_distance)
     above = max(t * (1.0 + np.geomspace(0.02, 30.0, 40)), key=largest_distance)
     h = rounded(0.999 * min(largest_distance(below), largest_distance(above)))
@@ -709,8 +714,8 @@ def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[F
 
     The level is the lowest of those tried whose error is allowed. Return None if no loss exceeds a level, or if every error is too large.
     """
-    for extra in np.geomspace(0.02, 3.0, 24):
-        cut = [_cut_above(form, epsilon + max(epsilon, LEAST_LEVEL) * extra) for form in forms]
+    for multiple in np.geomspace(0.02, 3.0, 24):
+        cut = [_cut_above(form, epsilon + max(epsilon, LEAST_LEVEL) * multiple) for form in forms]
         if all(form.cut is None for form in cut):
             return None
         order = place_of_minimum(partial(log_big_run_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
@@ -722,7 +727,7 @@ def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[F
 def _cut_above(form: Form, level: float) -> Form:
     """Return the part cut at about the x where its loss exceeds `level`; the part itself if the checker knows no cut of it there."""
     if isinstance(form, SmoothForm) and form.normal and form.sides == (1.0,):
-        x = np.linspace(-5.0, 60.0 + 3.0 * form.records * form.slope, 20001)
+        x = np.linspace(-5.0, 60.0 + 3.0 * form.records * form.slope, 20001)  # the loss rises in x
         above = np.flatnonzero(form.loss(x, 1.0) > level)
         if len(above):
             return form.with_cut(rounded(float(x[above[0]])))
@@ -743,10 +748,10 @@ def log_big_run_error(forms: Sequence[Form], epsilon: float, v: float) -> float:
             else:
                 log_q = float(log_ndtr(-form.cut))
             loss_at_cut = float(form.loss(np.array([form.cut]), 1.0)[0])
-            log_growth += form.count * math.exp(min(log_q - v * loss_at_cut - log_n, 700.0))
+            log_growth += form.count * math.exp(min(log_q - v * loss_at_cut - log_n, MAX_EXPONENT))
     if log_growth == 0.0:
         return -math.inf
-    log_excess = math.log(math.expm1(log_growth)) if log_growth < 700.0 else log_growth
+    log_excess = math.log(math.expm1(log_growth)) if log_growth < MAX_EXPONENT else log_growth
     return (1.0 + v) * epsilon + log_none + log_excess
 
 

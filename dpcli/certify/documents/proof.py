@@ -103,7 +103,8 @@ def _plans(claims: list[dict[str, Any]]) -> Table:
         for direction, plan in claim["proofs"].items():
             frequencies, nodes = str(plan.get("frequencies", "")), str(_nodes(plan) or "")
             rows.append((claim["bound"], direction, plan["method"], frequencies, nodes, str(plan["bits"])))
-    return Table("proofs", columns, tuple(rows), frozenset({3, 4, 5}))
+    numeric = frozenset(map(columns.index, ("frequencies", "nodes", "bits")))
+    return Table("proofs", columns, tuple(rows), numeric)
 
 
 def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipeline | None) -> Document:
@@ -122,20 +123,20 @@ def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipel
     except CannotCertify as error:
         reason = str(error).removeprefix(f"{path}: not proved: ")
         return Document(str(error), data | {"reason": reason, "exit_code": FAILED}, "fail", exit_code=FAILED)
-    assumed = [f"certificate: sha256:{digest}"]
+    notes = [f"certificate: sha256:{digest}"]
     own_file = certificate.get("file")
     if pipeline is not None and isinstance(own_file, dict) and own_file.get("sha256") != pipeline.sha256:
-        assumed.append(
+        notes.append(
             f"{pipeline.path} has other bytes than the file that was proved (sha256 {str(pipeline.sha256)[:12]}, not "
             f"{str(own_file.get('sha256'))[:12]}), and the same mechanisms"
         )
-    assumed.append("assumed: the stated pairs dominate the mechanisms, which is what the next lines are about")
-    assumed += [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
-    assumed += [f"about: {json.dumps(certificate.get(key))}" for key in ("statement", "file")]
-    assumed += [f"part: {json.dumps(part)}" for part in certificate["parts"]]
-    for place, own in enumerate(certificate.get("alternatives") or (), 1):
-        assumed += [f"part of alternative {place}: {json.dumps(part)}" for part in own]
-    return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=tuple(assumed))
+    notes.append("assumed: the stated pairs dominate the mechanisms, which is what the next lines are about")
+    notes += [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
+    notes += [f"about: {json.dumps(certificate.get(key))}" for key in ("statement", "file")]
+    notes += [f"part: {json.dumps(part)}" for part in certificate["parts"]]
+    for place, alternative in enumerate(certificate.get("alternatives") or (), 1):
+        notes += [f"part of alternative {place}: {json.dumps(part)}" for part in alternative]
+    return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=tuple(notes))
 
 
 def _bits(claim: dict[str, Any]) -> int:
