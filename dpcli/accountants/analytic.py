@@ -46,14 +46,16 @@ class AnalyticProfile(PrivacyProfile):
         if mu == 0.0:
             return Bound(0.0, 0.0, {"mu": 0.0})
         require_positive(delta, "a Gaussian mechanism")
-        upper, lower = gaussian_epsilon(mu * (1.0 + MU_ROUNDING), delta)[1], gaussian_epsilon(mu * (1.0 - MU_ROUNDING), delta)[0]
+        _, upper = gaussian_epsilon(mu * (1.0 + MU_ROUNDING), delta)
+        lower, _ = gaussian_epsilon(mu * (1.0 - MU_ROUNDING), delta)
         return Bound(upper, lower, {"mu": mu})
 
     def delta(self, epsilon: float) -> Bound:
         mu = self.mu()
         if mu == 0.0:
             return Bound(0.0, 0.0, {"mu": 0.0})
-        upper, lower = gaussian_delta(mu * (1.0 + MU_ROUNDING), epsilon)[1], gaussian_delta(mu * (1.0 - MU_ROUNDING), epsilon)[0]
+        _, upper = gaussian_delta(mu * (1.0 + MU_ROUNDING), epsilon)
+        lower, _ = gaussian_delta(mu * (1.0 - MU_ROUNDING), epsilon)
         return Bound(upper, lower, {"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:

@@ -167,7 +167,8 @@ class Failing(PrivacyProfile):
         """Return the delta that is left for the rest, rounded down if sign is -1, and up if it is 1; 0 or less if none is left."""
         left = delta - self.failure * (1.0 - sign * self.rounding)
         outward = 1.0 + sign * math.copysign(2.0 * self.rounding, left)
-        return min(left * outward / max(math.exp(self.log_kept), 1e-300), 1.0 - 2.0**-53)
+        below_one = 1.0 - 2.0**-53  # profiles take deltas below 1
+        return min(left * outward / max(math.exp(self.log_kept), 1e-300), below_one)
 
     def with_failure(self, delta: Real, sign: int) -> Real:
         """Return the delta of the whole from that of the rest, a number or an array, rounded down if sign is -1, and up if it is 1."""
@@ -232,13 +233,13 @@ class Accountant:
     sound: whether its epsilon is an upper bound. An unsound accountant never passes a gate, spends budget or becomes the headline.
     adaptive: whether it stays valid if later mechanisms are chosen from earlier outputs (a privacy filter).
     heavy: whether its work grows with the difficulty of the question. If it is refused, other accountants answer.
-    fallback: whether a question to it may always cost QUESTION cells, whatever was spent before. So a file of thousands of different steps
-        still gets a number, and a file of hard steps gets a tight one.
+    fallback: whether a question to it may always cost QUESTION cells, the units of work of numerics/work.py, whatever was spent before. So
+        a file of thousands of different steps still gets a number, and a file of hard steps gets a tight one.
     finite: whether it needs losses without atoms at infinity. The probability that a stated delta reveals everything is then set aside
         before its theorem is applied to the rest, and added afterwards (`Failing`).
     stepwise: whether it asks every step for its epsilon many times. If little work is left, accountants that read one curve come first.
-    cells: estimates the cells (numerics/work.py) of one question about that many different mechanisms. Once the headline is settled,
-        only accountants that are cheap by this estimate are asked. It was measured once and is fixed, so that machines agree.
+    cells: estimates the cells of one question about a given number of different mechanisms. Once the headline is settled, only accountants
+        that are cheap by this estimate are asked. It was measured once and is fixed, so that machines agree.
     """
 
     name: str
@@ -255,7 +256,7 @@ class Accountant:
 
     def profile(self, steps: Steps) -> PrivacyProfile:
         """Return the profile of a composition. If it has disjoint parts, this is the largest profile over the parts."""
-        if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):
+        if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):  # each mechanism is its own only case
             return self.composed(steps)
         cases = compositions(steps)
         return WorstCase(tuple(self.composed(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
@@ -274,10 +275,11 @@ class Accountant:
 
         A heavy accountant leaves RESERVED cells to the others. The others may use `share` of the cells left, but at least `least`.
         """
-        reserved = 0.0
         if self.heavy:
-            least, reserved, share = 0.0, RESERVED, 1.0
-        with allowance(QUESTION, QUESTION if self.fallback else least, reserved, share):
+            least, share = 0.0, 1.0
+        if self.fallback:
+            least = QUESTION
+        with allowance(QUESTION, least, reserved=RESERVED if self.heavy else 0.0, share=share):
             yield
 
 
@@ -288,13 +290,12 @@ def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
     the search only looks for a good one. A delta with a lower bound is returned as it is. Raises NotRepresentable if the profile refuses
     and no pair implies a delta below 1.
     """
-
     from dpcli.numerics.closed.trade_off import implied_deltas  # imported only if a delta is asked for
 
-    def implied(exponents: Array) -> Array:
+    def implied(exponents: Array) -> Array:  # the delta at `epsilon` that the profile's pair at each delta e^-exponent implies
         deltas = np.exp(-exponents)
         epsilons = np.array([_epsilon_or_inf(profile, delta) for delta in deltas.tolist()])
-        return implied_deltas(epsilons, deltas, np.array([epsilon]))[:, 0]
+        return implied_deltas(epsilons, deltas, np.array([epsilon])).ravel()
 
     own, refused = Bound(1.0), None
     try:
@@ -303,7 +304,7 @@ def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
         refused = error
     if own.lower is not None:
         return own
-    least = minimise_unimodal(implied, max(-math.log(own.upper), 1.0), ratio=2.0, rounds=1)[1]
+    _, least = minimise_unimodal(implied, max(-math.log(own.upper), 1.0), ratio=2.0, rounds=1)  # begins at the profile's own delta
     if refused and not least < 1.0:
         raise refused
     return own if own.upper <= least else Bound(least)
@@ -358,7 +359,7 @@ def rho_of(steps: Steps) -> float:
 
 def merged(steps: Steps) -> Steps:
     """Return the steps with equal mechanisms joined and their counts added, in an order that does not depend on the order of `steps`."""
-    return _merged(tuple(steps))
+    return _merged(tuple(steps))  # a tuple, since the cache needs a hashable argument
 
 
 @shared(16)

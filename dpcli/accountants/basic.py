@@ -22,7 +22,7 @@ class BasicProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         steps = merged(self.steps)
-        # `Composed.approx_dp` returns inf where there is no answer. These two raise NotRepresentable, which says why.
+        # `Composed.approx_dp` returns inf where there is no answer. The next two raise NotRepresentable then, which says why.
         require_approx_dp(steps)
         split_delta(steps, delta, by_step=True)
         return Bound(Composed(steps).approx_dp(delta))  # an exactly rounded sum of upper bounds
@@ -30,7 +30,7 @@ class BasicProfile(PrivacyProfile):
     def shares(self, delta: float) -> tuple[float, ...]:
         deltas = split_delta(self.steps, delta, by_step=True)
         parts = [count * mechanism.approx_dp(d) for (mechanism, count), d in zip(self.steps, deltas, strict=True)]
-        return normalised([0.0 if math.isinf(part) else part for part in parts])
+        return normalised([0.0 if math.isinf(part) else part for part in parts])  # an infinite sum has no shares
 
 
 ACCOUNTANT = Accountant(

@@ -43,7 +43,7 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     computable losses.
     """
     parts = merged(flattened(steps))
-    parts = tuple(part for part in parts if part[0] != Free()) or parts[:1]
+    parts = tuple(step for step in parts if step[0] != Free()) or parts[:1]  # one is kept if all are free
     losses_of_parts: list[tuple[tuple[PrivacyLoss, ...], int]] = []
     without_pair: list[tuple[Mechanism, int]] = []
     for mechanism, count in parts:

@@ -68,10 +68,10 @@ class ExactProfile(PrivacyProfile):
     def _best(self, delta: float) -> tuple[float, float, float]:
         """Return (lower, upper, t): the larger lower bound of the two directions, the larger upper bound, and the tilt of the latter.
 
-        The tilt t is the real part of the contour (numerics/contour/integral.py).
+        The tilt t is the real part of the contour (numerics/contour/integral.py); it is NaN if no contour was needed.
 
-        The tilt is NaN if no contour was needed. Raises NotRepresentable if delta is not in (0, 0.5], if the loss is infinite with a larger
-        probability than delta, or if the interval is wider than WIDE.
+        Raises NotRepresentable if delta is not in (0, 0.5], if the loss is infinite with a larger probability than delta, or if the
+        interval is wider than WIDE.
         """
         require_positive(delta, "the contour integral")
         if delta > 0.5:
@@ -140,7 +140,7 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> EpsilonBounds | 
             return None
         top = int(np.argmax(outcomes.log_ratio))
         ratio, reference = float(outcomes.log_ratio[top]), float(outcomes.log_reference[top])
-        if not all(piece.largest <= ratio + 1e-14 * abs(ratio) for piece in outcomes.pieces):
+        if not all(piece.largest <= ratio + 1e-14 * abs(ratio) for piece in outcomes.pieces):  # pieces: densities of the pair
             return None
         largest, log_probability = largest + count * ratio, log_probability + count * (ratio + reference)
         # An atom's loss may be a difference of two logarithms, which loses digits. With pieces (Laplace noise) it is accurate.
@@ -219,7 +219,8 @@ def delta_on(losses: Losses, epsilon: float) -> tuple[float, float]:
     chernoff = log_chernoff(losses, epsilon)
     if len(losses) <= FEW_PARTS:
         chernoff = max(min(chernoff, _log(total_variation_of(losses))), LOG_LEAST)
-    low, high = log_delta_between(losses, epsilon, min(chernoff - 2.0, MAX_LOG_DELTA))
+    log_target = min(chernoff - 2.0, MAX_LOG_DELTA)  # below Chernoff's bound, which is above delta
+    low, high = log_delta_between(losses, epsilon, log_target)
     high = chernoff if math.isnan(high) else min(high, chernoff)
     return 0.0 if math.isnan(low) else math.exp(min(low, high)), _exp_up(high)
 

@@ -41,7 +41,7 @@ class GdpProfile(PrivacyProfile):
     """The privacy profile of one Gaussian with mu = sqrt(sum of count mu_i^2).
 
     It is exact if all mechanisms are unsampled Gaussians. Otherwise it is an approximation, whose epsilon can be TOO SMALL. Of the bounds
-    on the Gaussian's own numbers, which differ by rounding only, the upper ones ([1]) are used.
+    on the Gaussian's own numbers, which differ by rounding only, the upper ones are used.
     """
 
     steps: Steps
@@ -58,11 +58,13 @@ class GdpProfile(PrivacyProfile):
         if mu == 0.0:
             return Bound(0.0, detail={"mu": 0.0})
         require_positive(delta, "Gaussian DP")
-        return Bound(gaussian_epsilon(mu, delta)[1], detail={"mu": mu})
+        _, upper = gaussian_epsilon(mu, delta)
+        return Bound(upper, detail={"mu": mu})
 
     def delta(self, epsilon: float) -> Bound:
         mu = self.mu()
-        return Bound(gaussian_delta(mu, epsilon)[1] if mu > 0.0 else 0.0, detail={"mu": mu})
+        _, upper = gaussian_delta(mu, epsilon) if mu > 0.0 else (0.0, 0.0)
+        return Bound(upper, detail={"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return mu_shares(self.steps, mu_of)

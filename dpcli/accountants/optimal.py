@@ -52,7 +52,7 @@ class OptimalProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         steps = merged(self.steps)
-        if delta <= 0.0:
+        if delta <= 0.0:  # there, the composition of randomised responses costs the sum of their epsilons
             return Bound(Composed(steps).approx_dp(0.0))
         split = self._split(steps, delta)
         value, plain = optimal_epsilon(split.groups, split.slack), Composed(steps).approx_dp(delta)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Soundness: relative rounding of a CGF, z times the divergence of order 1 + z, at an order near 1.
 ROUNDED = 1e-15
-# With more different steps, each order costs more work, so the search over orders starts at fewer places.
+# With more different steps, each order costs more work. So fewer places are tried first; a place stands for an order (numerics/orders.py).
 SEVERAL = 8  # most different steps for which the search starts at FINE_PLACES
 MANY = 500  # most different steps for which it starts at DEFAULT_PLACES; for more it starts at FEW_PLACES
 
@@ -64,7 +64,7 @@ class RdpProfile(PrivacyProfile):
         """
         require_positive(delta, "RDP")
         steps, log_delta = merged(self.steps), math.log(delta)
-        curve, grain = renyi_curve(steps), 1
+        curve, grain = renyi_curve(steps), 1  # grain: the distance between places at which the search stops
         if len(steps) <= SEVERAL:
             first = FINE_PLACES
         elif len(steps) <= MANY:

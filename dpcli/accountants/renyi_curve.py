@@ -38,7 +38,7 @@ class RenyiCurve:
             with np.errstate(all="ignore"):  # an overflow is inf, and a NaN becomes inf below; both are upper bounds
                 for (_, count), curve in zip(self.steps, renyi_curves(self.steps, missing), strict=True):
                     total = total + count * curve
-                total = total * (1.0 + 1e-15 * (2 + len(self.steps) ** 0.5))
+                total = total * (1.0 + 1e-15 * (2 + len(self.steps) ** 0.5))  # for the rounding of the sum
             self.divergences.update(zip(missing.tolist(), np.where(np.isnan(total), np.inf, total).tolist(), strict=True))
         return np.array([self.divergences[float(order)] for order in orders])
 
