@@ -59,7 +59,7 @@ class Group(Mechanism):
             log_part = 0.5 * (low + high)
             epsilon = self.inner.approx_dp(math.exp(log_part))
             growth = log_expm1(k * epsilon) - log_expm1(epsilon) if epsilon > 0.0 else math.log(k)
-            if log_part + growth <= math.log(delta) - 1e-12:
+            if log_part + growth <= math.log(delta) - 1e-12:  # 1e-12 is for the rounding of the logarithms
                 low, best = log_part, min(best, multiple(k, epsilon))
             else:
                 high = log_part

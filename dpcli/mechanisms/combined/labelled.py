@@ -74,7 +74,7 @@ class Labelled(Mechanism):
             middle = 0.5 * (low + high)
             often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)  # rounded down
             often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
-            rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
+            rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))  # `approx_dp` takes deltas below 1
             best = min(best, max(often_epsilon, rare_epsilon))
             if often_epsilon > rare_epsilon:
                 high = middle

@@ -107,7 +107,7 @@ class CorrelatedSpec(Spec):
 
         For several records, and for the two versions of a replaced record, the sensitivities are added, which is an upper bound.
         """
-        noise = self._noise(_norm(replace(self, noise_multiplier=1.0)))
+        noise = self._noise(_norm(replace(self, noise_multiplier=1.0)))  # the norm, which is cached, does not depend on the noise
         return noise.resolve(neighbours) if noise else NoPrivacy(math.inf)
 
     def _noise(self, norm: float) -> GaussianSpec | None:
@@ -150,7 +150,7 @@ class TurnsSpec(CorrelatedSpec):
         """Return the number of bands, and the largest norm of a column, rounded up."""
         raise NotImplementedError
 
-    def reached(self) -> bool:
+    def has_equal_columns(self) -> bool:
         """Return whether every column of the first group has the largest norm."""
         return True
 
@@ -183,7 +183,7 @@ class TurnsSpec(CorrelatedSpec):
             return NoPrivacy(math.inf), 1
         one_unit = Neighbours(neighbours.adjacency, neighbours.contributions)
         turn = noise.poisson(float(rate * groups), one_unit)
-        turn = turn if self.reached() else turn.unclaimed()
+        turn = turn if self.has_equal_columns() else turn.unclaimed()
         if neighbours.group == 1:
             return turn, self.turns
         return grouped(Composed(((turn, self.turns),)), neighbours.group), 1
@@ -289,7 +289,7 @@ class ToeplitzSpec(TurnsSpec):
         norm = float(column[0]) if len(column) == 1 else toeplitz_sensitivity(column, self.iterations, 1, 1)
         return min(len(column), self.iterations), norm
 
-    def reached(self) -> bool:
+    def has_equal_columns(self) -> bool:
         """Return whether the last column of the first group is not cut off at the end of the run."""
         return (self.turns - 1) * self.min_separation + min(len(self.column()), self.iterations) <= self.iterations
 
@@ -368,7 +368,7 @@ class BandedSpec(TurnsSpec):
             yield "bands", expected, f"{self.bands}"
 
     def band(self) -> tuple[int, float]:
-        return self.bands, 1.0 if self.bands == 1 else 1.0 + 1e-12
+        return self.bands, 1.0 if self.bands == 1 else 1.0 + 1e-12  # more than the error of a computed column's length
 
     def encoded_norm(self) -> float:
         """Return sqrt(m), where m = min(max_participations, ceil(iterations / min_separation)) is the largest number of participations.
@@ -393,7 +393,7 @@ def _powers(base: float, count: int) -> Array:
 
     base: from 0 to 1.
     """
-    if base in (0.0, 1.0):
+    if base in (0.0, 1.0):  # of 0, only 0^0 = 1 does not underflow
         return np.ones(count if base else min(count, 1))
     slope = math.log(base)  # below e^-745, a float is 0
     return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))

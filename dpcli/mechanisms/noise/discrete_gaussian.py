@@ -162,7 +162,7 @@ class DiscreteGaussianSpec(Spec):
         if self.sensitivity is not None and not self.priced_as_vector(group):
             return on_integer(self.sigma, self.sensitivity * group)
         no_shift_fits = self.moved < 1.0 and self.moved**2 + NORM_TOLERANCE < 1.0  # the least shift of integers has norm 1
-        if self.moved * group > LARGEST_NORM or no_shift_fits:
+        if self.moved * group > LARGEST_NORM or no_shift_fits:  # no shifts are listed, and the norm alone is priced
             square = stated(self.moved) ** 2
             norm_squared = max(square, Fraction(math.floor(square + Fraction(NORM_TOLERANCE)))) * group**2
             return _by_norm(self.sigma, norm_squared) or Zcdp(_rho(norm_squared, self.sigma))
@@ -284,12 +284,12 @@ class NearlyGaussian(Mechanism):
     The factors 1 + e^-92 are far below rounding, even in 10^18 steps. rho and the Renyi curve are those of Canonne, Kamath, Steinke 2020,
     arXiv:2004.00010, Theorem 14.
 
-    norm_squared: |v|^2. reached: whether the keys allow a shift of this norm.
+    norm_squared: |v|^2. is_possible: whether the keys allow a shift of this norm.
     """
 
     sigma: float
     norm_squared: Fraction
-    reached: bool
+    is_possible: bool
 
     def _ratio(self, variance: int) -> float:
         """Return |v| over the noise's standard deviation if `variance` is added to that of the discrete noise; at least SMALLEST_RATIO."""
@@ -316,7 +316,7 @@ class NearlyGaussian(Mechanism):
     def witness(self, order: float) -> Mechanism | None:
         """Return the Gaussian whose cost is a lower bound, which is a post-processing of the release; None if it is too weak to compute."""
         ratio = self._ratio(ROUNDING_VARIANCE) * (1.0 - 1e-15)
-        return Gaussian(ratio) if self.reached and ratio > SMALLEST_RATIO else None
+        return Gaussian(ratio) if self.is_possible and ratio > SMALLEST_RATIO else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,8 +454,8 @@ def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
     unit = 0.5 / sigma**2
     if len(pairs) == 1:
         ((losses, log_p),) = pairs
-        reached = log_p > -np.inf
-        losses, log_p = losses[reached] * unit, log_p[reached]
+        is_possible = log_p > -np.inf
+        losses, log_p = losses[is_possible] * unit, log_p[is_possible]
         log_q = log_p - losses
     else:
         log_q, losses = largest_pair(unit, pairs)
@@ -463,9 +463,12 @@ def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
 
 
 def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
-    """Return losses in units of 1 / (2 sigma^2), symmetric around 0, and their log masses under P."""
+    """Return losses in units of 1 / (2 sigma^2), symmetric around 0, and their log masses under P.
+
+    With v = g u and the greatest common divisor g, the loss is a function of m = u . X, the noise along u: g (g |u|^2 + 2 m).
+    """
     divisor = math.gcd(*shift)
-    direction = tuple(x // divisor for x in shift)
+    direction = tuple(x // divisor for x in shift)  # u
     norm = _squared(direction)
     reach = reach_of(sigma, norm)
     log_mass = log_masses(sigma, direction, reach + divisor * norm)
@@ -476,16 +479,16 @@ def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
 def on_integer(sigma: float, sensitivity: int) -> Mechanism:
     """Return the mechanism for one integer that moves by `sensitivity`."""
     if sigma > MOST_SUMMED_SIGMA:
-        return NearlyGaussian(sigma, Fraction(sensitivity) ** 2, reached=True)
+        return NearlyGaussian(sigma, Fraction(sensitivity) ** 2, is_possible=True)
     return DiscreteGaussian(sigma, sensitivity)
 
 
-def _by_norm(sigma: float, norm_squared: Fraction, *, reached: bool = False) -> NearlyGaussian | None:
+def _by_norm(sigma: float, norm_squared: Fraction, *, is_possible: bool = False) -> NearlyGaussian | None:
     """Return the mechanism for shifts of which only the largest norm is used; None if sigma is too small for it.
 
-    reached: as for `NearlyGaussian`.
+    is_possible: whether the keys allow a shift of this norm.
     """
-    return NearlyGaussian(sigma, norm_squared, reached) if sigma >= LEAST_NEARLY_SIGMA else None
+    return NearlyGaussian(sigma, norm_squared, is_possible) if sigma >= LEAST_NEARLY_SIGMA else None
 
 
 def vector_of(sigma: float, norms: Norms) -> Mechanism:
@@ -500,12 +503,12 @@ def vector_of(sigma: float, norms: Norms) -> Mechanism:
         shifts = largest_shifts(norms.squared, norms.most, norms.total, norms.dimension)
     except TooManyShifts:
         return _by_norm(sigma, Fraction(norms.squared)) or rho_only
-    different = {_distribution(sigma, shift): shift for shift in shifts}
-    by_norm = _by_norm(sigma, Fraction(max(map(_squared, shifts))), reached=True)
+    different = {_distribution(sigma, shift): shift for shift in shifts}  # one shift for each distribution of v . X
+    by_norm = _by_norm(sigma, Fraction(max(map(_squared, shifts))), is_possible=True)
     divisor, norm = _norm_of(shifts[0])
     is_wide = by_norm is not None and sigma * math.sqrt(norm) > MOST_SUMMED_SIGMA
     if len(different) == 1 and not is_wide and is_discrete_gaussian(sigma, norm, len(shifts[0])):
-        return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
+        return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)  # less noise costs more
     if is_wide or len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
         return by_norm or rho_only
     return DiscreteGaussianVector(sigma, tuple(sorted(different.values())))
@@ -525,7 +528,7 @@ def _norm_of(shift: Shift) -> tuple[int, int]:
 def _distribution(sigma: float, shift: Shift) -> Shift:
     """Return a key that is equal for shifts v with the same distribution of v . X."""
     divisor, norm = _norm_of(shift)
-    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)
+    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)  # 0, as no divisor is 0
 
 
 def _cells(sigma: float, shift: Shift) -> float:

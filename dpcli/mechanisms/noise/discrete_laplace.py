@@ -106,7 +106,7 @@ class DiscreteLaplace(Mechanism):
         def excess(epsilon: float) -> float:
             x = min(math.floor(0.5 * (epsilon / a + s)) + 1, s)
             exact = 1.0 - (math.exp(-(s - x + 1) * a) + math.exp(min(epsilon - x * a, 0.0))) / (1.0 + math.exp(-a))
-            return exact + 4e-16 - delta
+            return exact + 4e-16 - delta  # 4e-16 covers the rounding of `exact`
 
         if excess(0.0) <= 0.0:
             return 0.0
@@ -123,8 +123,8 @@ class DiscreteLaplace(Mechanism):
         if s == 1:
             return (TwoPointLoss(self.epsilon),)
         if s > MAX_ATOMS:
-            several = math.ceil(s / MAX_ATOMS)
-            return DiscreteLaplace(self.scale / several, math.ceil(s / several)).losses()
+            c = math.ceil(s / MAX_ATOMS)  # moves by c are counted
+            return DiscreteLaplace(self.scale / c, math.ceil(s / c)).losses()
         log_end, log_middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
         reference = [log_end, *(log_middle - x * a for x in range(1, s)), log_end - s * a]
         return (AtomicLoss(tuple(reference), tuple((2 * x - s) * a for x in range(s + 1))),)

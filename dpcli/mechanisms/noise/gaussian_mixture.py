@@ -168,11 +168,11 @@ class GaussianMixtureSpec(Spec):
         """Return the mechanism on a Poisson sample. A record that is not in the sample contributes 0, a further outcome of its draw."""
         weights_of_one = {shift: _product(rate, weight) for shift, weight in self._weights().items()}
         total = repeated(weights_of_one, neighbours.records)
-        if not total:
+        if not total:  # no draw moves the sum
             return Free()
         if max(total) > LARGEST_RATIO:
             return NoPrivacy(max(total))
-        if len(total) == 1 and math.fsum(total.values()) == 1.0:
+        if len(total) == 1 and math.fsum(total.values()) == 1.0:  # nothing is random but the noise
             mechanism: Mechanism = Gaussian(max(total) * (2.0 if neighbours.replaces else 1.0))
         else:
             mixture = mixture_of(total)
@@ -286,16 +286,17 @@ def _sum_of_draws(a: Weights, b: Weights) -> Weights:
 def _coarse(weights: Weights) -> Weights:
     """Return at most MAX_SHIFTS shifts, rounded up. Shifts that differ by rounding are merged first, and then others if necessary."""
     if len(weights) > MAX_SHIFTS:
-        apart: Weights = {}
-        largest = math.inf
+        merged: Weights = {}
+        largest = math.inf  # of the shifts that count as equal
         for shift in sorted(weights, reverse=True):
             if shift < largest * (1.0 - EQUAL_DISTANCE):
                 largest = shift
-            apart[largest] = apart.get(largest, 0.0) + weights[shift]
-        weights = apart
+            merged[largest] = merged.get(largest, 0.0) + weights[shift]
+        weights = merged
     if len(weights) <= MAX_SHIFTS:
         return weights
-    unit, coarse = max(weights) / MAX_SHIFTS, dict[float, float]()
+    unit = max(weights) / MAX_SHIFTS
+    coarse: Weights = {}
     for shift, weight in weights.items():
         rounded = math.ceil(shift / unit) * unit * (1.0 + 1e-15)
         coarse[rounded] = coarse.get(rounded, 0.0) + weight
@@ -308,5 +309,5 @@ def mixture_of(weights: Weights) -> Mixture:
 
     shifts, stated = zip(*sorted(weights.items()), strict=True)
     total = math.fsum(stated)
-    log_rest = math.log1p(-total) if 1.0 - total > 1e-15 else -math.inf
+    log_rest = math.log1p(-total) if 1.0 - total > 1e-15 else -math.inf  # a smaller rest is rounding
     return Mixture(log_rest, tuple(map(math.log, stated)), shifts, stated)

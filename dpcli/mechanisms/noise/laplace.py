@@ -185,7 +185,7 @@ class LaplaceLoss:
         from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
         e0 = self.epsilon
-        between = LossPiece(-e0, e0, -0.5 * e0 - math.log(4.0), -0.5)
+        between = LossPiece(-e0, e0, log_density=-0.5 * e0 - math.log(4.0), slope=-0.5)
         return Outcomes(np.array([0.0, -e0]) - math.log(2.0), np.array([-e0, e0]), (between,))
 
     def tails(self, at: Array) -> Tails:

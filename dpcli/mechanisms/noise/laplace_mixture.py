@@ -103,7 +103,8 @@ class LaplaceMixtureLoss(SampledLoss):
 
     def log_knots(self) -> Array:
         """Return log m at the shifts, with all digits where it is near 0, as an array of shape (shifts + 1,)."""
-        return _knots(self.mixture)[0]
+        log_knots, _ = _knots(self.mixture)
+        return log_knots
 
     @property
     def largest(self) -> float:
@@ -112,7 +113,8 @@ class LaplaceMixtureLoss(SampledLoss):
 
     def log_shares(self) -> Array:
         """Return for each shift but the last the log share of m that grows as e^{2y} from there on, as an array of shape (shifts,)."""
-        return _knots(self.mixture)[1]
+        _, log_shares = _knots(self.mixture)
+        return log_shares
 
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
@@ -131,7 +133,8 @@ class LaplaceMixtureLoss(SampledLoss):
         for i, (shift, next_shift) in enumerate(pairwise(self._shifts)):
             share, start = self._share(i)
             log_density = -2.0 * LOG_TWO - shift + 0.5 * start
-            pieces.append(LossPiece(start, start + 2.0 * (next_shift - shift), log_density, -0.5, share, sign, knots[i]))
+            end = start + 2.0 * (next_shift - shift)
+            pieces.append(LossPiece(start, end, log_density, slope=-0.5, rate=share, sign=sign, log_scale=knots[i]))
         return tuple(pieces)
 
     def _share(self, i: int) -> tuple[float, float]:

@@ -207,7 +207,7 @@ class CutLaplaceLoss(SampledLoss):
         e, log_total = self.epsilon, self._log_total()
         at = np.array([-e, e] if self.ends > 0.0 else [])
         log_ends = np.full(len(at), math.log(self.ends or 1.0) - log_total)
-        between = LossPiece(-e, e, -0.5 * e - math.log(2.0) - log_total, -0.5)
+        between = LossPiece(-e, e, log_density=-0.5 * e - math.log(2.0) - log_total, slope=-0.5)
         return Outcomes(log_ends - (at > 0.0) * e, at, (between,))
 
     def tails(self, at: Array) -> Tails:

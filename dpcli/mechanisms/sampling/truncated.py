@@ -232,6 +232,7 @@ def _step_if_cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) 
     """Return the mechanism that dominates a step whose sample is cut, and the log of the share of such steps that need be charged."""
     records, q = neighbours.records, float(rate)
     any_drawn = any_sampled(q, records)
+    # Step 4: s = B/(m+1) is B/(B+1) times the (B+1)/(m+1) that `_log_cut` averages. Step 5 needs all of the latter.
     log_share = math.log(most / (most + 1)) + 1e-15 if records == 1 else 0.0
     if neighbours.replaces:
         return PoissonReplaced(spec.resolve(neighbours), any_drawn), log_share
@@ -242,7 +243,7 @@ def _step_if_cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) 
         shift = inner.gdp()
     except NotRepresentable:
         return PoissonSampled(inner, any_drawn), log_share
-    if shift <= 0.0:
+    if shift <= 0.0:  # nothing moves, with or without a cut
         return inner, 0.0
     if records > 1 and spec.contribution_form:
         return sampled_gaussian(shift / records, q, records), 0.0
@@ -250,5 +251,6 @@ def _step_if_cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) 
         return sampled_gaussian(shift, any_drawn, 1), 0.0
     if most > SMALL_BOUND:  # a single shift has closed forms, and costs hardly more
         return sampled_gaussian(shift, q, 1), log_share
-    kept_rate = q * most / (most + 1)
-    return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: kept_rate})), 0.0
+    # E_B: a drawn record that is cut moves the sum by one contribution, half of `shift`, and a used one by two.
+    used_rate = q * most / (most + 1)
+    return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: used_rate})), 0.0
