@@ -107,7 +107,7 @@ def _pair(loss: CostlyLoss) -> ChordPair:
 def _cells(run: PrivacyLoss) -> tuple[Array, Array]:
     """Return the log masses under P and Q of cells of one run, by increasing loss, each split so that no mass exceeds LARGEST_MASS."""
     reaches = np.geomspace(1e-6, FURTHEST, REACHES)
-    # The cells reach to where the tail of P above, and that of Q below, is less than e^LOG_LEAST.
+    # The cells reach to where the tail of P above, and that of Q below, is less than e^LOG_LEAST, or to the last of `reaches`.
     high = float(reaches[np.argmax(np.append(run.tails(reaches).p_above[:-1] <= LOG_LEAST, True))])
     log_below = run.tails(-reaches[::-1]).q_below[::-1]
     low = float(reaches[np.argmax(np.append(log_below[:-1] <= LOG_LEAST, True))])

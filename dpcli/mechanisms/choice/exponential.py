@@ -181,7 +181,7 @@ class RangeLoss:
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
             low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < LARGEST_SERIES_ARGUMENT else np.zeros_like(a)
-            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0
+            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0  # below e^-600
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
         return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 
@@ -192,7 +192,8 @@ class RangeLoss:
         from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
         eps = self.epsilon
-        return Outcomes(np.zeros(0), np.zeros(0), (LossPiece(-eps, eps, 0.5 * eps - math.log(2.0) - log_expm1(eps), -0.5),))
+        between = LossPiece(-eps, eps, log_density=0.5 * eps - math.log(2.0) - log_expm1(eps), slope=-0.5)
+        return Outcomes(np.zeros(0), np.zeros(0), (between,))  # no atoms
 
     def tails(self, at: Array) -> Tails:
         """Return the tails.

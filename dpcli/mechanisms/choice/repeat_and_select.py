@@ -228,7 +228,8 @@ class RepeatAndSelect(Mechanism):
         log_delta = math.log(delta)
         best = Pure(pure).approx_dp(delta) if pure < math.inf else math.inf
         with suppress(NotRepresentable):
-            best = min(best, least_over_orders(lambda x: balle(1.0 + x, _cached_rdp(self, 1.0 + x), log_delta), SHORT)[1])
+            _, value = least_over_orders(lambda z: balle(1.0 + z, _cached_rdp(self, 1.0 + z), log_delta), grain=SHORT)
+            best = min(best, value)
         with suppress(NotRepresentable):
             best = min(best, SelectionLoss(quick_pair_losses(self.inner), self.trials, self, pure, self.inner).epsilon(log_delta))
         if math.isinf(best):
@@ -243,7 +244,7 @@ class RepeatAndSelect(Mechanism):
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         pure = self.pure()
-        if FURTHEST < pure < math.inf:
+        if FURTHEST < pure < math.inf:  # the pair on a grid cannot have losses that are finite and so large
             return Pure(pure).losses()
         return (SelectionLoss(own_pair_losses(self.inner), self.trials, self, pure, self.inner),)
 
@@ -266,7 +267,8 @@ class RepeatAndSelect(Mechanism):
             return None
         epsilons = np.linspace(0.0, largest, WITNESS_EPSILONS)
         rates = -np.diff(bound.log_heights(epsilons)) / np.diff(epsilons)
-        epsilon = float(epsilons[np.argmax(np.append(rates[:-1] >= WITNESS_RATE * (order - 1.0), True))])
+        is_steep = np.append(rates[:-1] >= WITNESS_RATE * (order - 1.0), True)  # at the last one in any case
+        epsilon = float(epsilons[np.argmax(is_steep)])
         removal, addition = losses[0], losses[-1]
         scores = [
             CostlySelection(removal, self.trials, epsilon, is_addition=False),
@@ -313,7 +315,7 @@ class NegativeBinomial:
         """Return an upper bound on E[K] (Papernot & Steinke 2022, Definition 1). It is less tight if eta log gamma is large."""
         log_gamma, odds = math.log(self.gamma), self._odds
         exponent = self.eta * log_gamma
-        if abs(exponent) < 1e-9:
+        if abs(exponent) < 1e-9:  # the first terms of a series, as the formula below is 0 / 0 at eta = 0
             return odds / -log_gamma * (1.0 - 0.5 * exponent) * (1.0 + SERIES_SLACK)
         slack = MEAN_FORMULA_SLACK + EXPONENT_SLACK * max(exponent, 0.0)
         return self.eta * odds / -math.expm1(exponent) * (1.0 + slack)
@@ -493,7 +495,7 @@ def _cost_at_best_order(inner: Mechanism, gamma: float) -> float:
 
     Every b gives a sound bound, so the search need not find the minimum. The limit at infinity is the pure epsilon.
     """
-    value = least_over_orders(lambda x: x / (1.0 + x) * _cached_rdp(inner, 1.0 + x) - math.log(gamma) / (1.0 + x), SHORT)[1]
+    _, value = least_over_orders(lambda z: z / (1.0 + z) * _cached_rdp(inner, 1.0 + z) - math.log(gamma) / (1.0 + z), grain=SHORT)
     return min(value, pure_epsilon(inner))
 
 
@@ -503,7 +505,8 @@ def _delta_of_run(inner: Mechanism, epsilon: float) -> float:
     epsilon *= 1.0 - 1e-14  # the callers compute epsilon as a logarithm, which may be rounded up
     if pure_epsilon(inner) <= epsilon:
         return 0.0
-    return math.exp(min(least_over_orders(lambda x: balle_delta(1.0 + x, _cached_rdp(inner, 1.0 + x), epsilon), SHORT)[1], 0.0))
+    _, log_delta = least_over_orders(lambda z: balle_delta(1.0 + z, _cached_rdp(inner, 1.0 + z), epsilon), grain=SHORT)
+    return math.exp(min(log_delta, 0.0))
 
 
 def _largest_mean(eta: float | None) -> float:
@@ -517,7 +520,11 @@ def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
     if table.gamma is not None:
         return NegativeBinomial(shape, table.gamma)
     mean = (table.mean or 1.0) * (1.0 + MEAN_SLACK)
-    log_gamma = bracket_root(lambda x: NegativeBinomial(shape, math.exp(x)).mean - mean, LOG_SMALLEST_GAMMA, -1e-12, rtol=1e-12)[0]
+
+    def excess(log_gamma: float) -> float:
+        return NegativeBinomial(shape, math.exp(log_gamma)).mean - mean
+
+    log_gamma, _ = bracket_root(excess, LOG_SMALLEST_GAMMA, -1e-12, rtol=1e-12)
     return NegativeBinomial(shape, math.exp(log_gamma))
 
 

@@ -225,8 +225,8 @@ def _chord_terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Arr
         ending_falls = falls / np.append(1.0, -np.expm1(-steps))  # minus y_j times the slope of the chord that ends at y_j
         beginning_falls = np.append(falls[1:] / np.expm1(steps), 0.0)  # minus y_j times the slope of the chord that begins there
         log_weights = np.log(np.maximum(ending_falls - beginning_falls, 0.0)) + ROUNDING
-    used = log_weights > -math.inf
-    return shifts[used], log_weights[used]
+    is_positive = log_weights > -math.inf
+    return shifts[is_positive], log_weights[is_positive]
 
 
 def _largest_line(log_rates: Array, log_ratios: Array, shift: float) -> float:
@@ -289,7 +289,8 @@ def log_all_runs(run: Mechanism, trials: TrialCounts, x: Array) -> Array:
         log_ratios = np.log(np.maximum(trials.next_ratio(k), 0.0))
     log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # f'(0) = E[K] f'(0) / f'(1)
     chances = np.exp(np.minimum(log_first + np.append(0.0, np.cumsum(log_ratios[:-1])), 0.0)) * (1.0 + ROUNDING_OF_CHANCES)
-    # P(K > MOST_RUNS) is at most a geometric series, as the ratio is monotone and so largest at an end. It is added to delta.
+    # P(K > MOST_RUNS) is at most a geometric series, as the ratio is monotone and so largest at MOST_RUNS or at infinity, for which 1e300
+    # stands. It is added to delta.
     largest_ratio = float(np.maximum(trials.next_ratio(np.array([MOST_RUNS, 1e300])), 0.0).max())
     least_fall = 1.0 - largest_ratio - ROUNDING_OF_RATIO
     beyond = float(chances[-1]) * largest_ratio / least_fall if least_fall > 0.0 else 1.0

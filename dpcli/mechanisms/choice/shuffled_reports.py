@@ -111,7 +111,7 @@ def _rho(loss: ClonesLoss) -> float:
     depths = np.maximum(slopes * z[:-1] - k[:-1], 0.0)
     at = np.clip((depths + np.sqrt(depths * (depths + slopes))) / slopes, z[:-1], z[1:])
     between = float(((slopes * at - depths) / (at * (at + 1.0))).max())
-    return max(first, between, loss.epsilon / (1.0 + float(z[-1]))) * (1.0 + 1e-9)
+    return max(first, between, loss.epsilon / (1.0 + float(z[-1]))) * (1.0 + 1e-9)  # 1e-9 is for rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Shuffled(Mechanism):
         pure = Pure(self.epsilon).approx_dp(delta)
         if delta <= 0.0 or pure == 0.0 or self._unamplified():
             return pure
-        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), min(pure, 1.0)))
+        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))
 
     def zcdp(self) -> float:
         """Return the smaller of rho of the pair and rho of the local epsilon."""
@@ -238,6 +238,7 @@ class ShuffledReportsSpec(StatedSpec):
 
     def stated(self) -> Shuffled:
         e0 = self.local_epsilon
+        # c of the module's docstring: e^-e0, or 2 / (e^e0 + 1)
         rate = math.exp(-e0) if self.randomizer == "any" else 2.0 * math.exp(-e0) / (1.0 + math.exp(-e0))
         return Shuffled(self.users, e0, min(rate * (1.0 - 1e-15), ALMOST_ALL), self.categories or 2)
 

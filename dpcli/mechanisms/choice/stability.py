@@ -126,8 +126,8 @@ class StabilityHistogramSpec(Spec):
             return noise_and_own_keys
         with suppress(NotRepresentable):
             (loss,) = noise.losses()
-            either = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
-            return ShownAndMoved((noise_and_own_keys, either))
+            own_or_moved = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
+            return ShownAndMoved((noise_and_own_keys, own_or_moved))
         return noise_and_own_keys  # the noise has no pair
 
     def _all_hidden(self, group: int) -> float:
@@ -281,7 +281,7 @@ class Shown(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Return 0 if `delta` is at least the probability of showing, and inf otherwise. Both are exact."""
-        covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)
+        covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)  # up to the rounding of a sum of deltas
         return 0.0 if covers_keys and not self.everything else math.inf
 
     def delta_floor(self) -> float:

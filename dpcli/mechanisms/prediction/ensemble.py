@@ -64,8 +64,8 @@ class EnsembleMixture(Mechanism):
 
     shards: number of models. rate: probability that a model takes part. radius: r.
     replaces: whether the changed shard's model is replaced by another one. Otherwise it is added or removed.
-    apart: whether h = 2r also for m = 0. This costs more, and is a bound for every larger number of shards too, because with more shards
-        the model is closer to the average.
+    bounds_more_shards: whether h = 2r also for m = 0. This costs more, and is a bound for every larger number of shards too, because with
+        more shards the model is closer to the average.
 
     Let u = 1 + t (e^h - 1) and d = 1 + t (e^-h - 1). Let w = 1 / (e^h + 1), which is the mass under A of x = e^h.
 
@@ -85,7 +85,7 @@ class EnsembleMixture(Mechanism):
     rate: float
     radius: float
     replaces: bool
-    apart: bool = False
+    bounds_more_shards: bool = False
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon: log of the maximum of (P(S) - delta) / Q(S) over sets S of the largest ratios. It is exact for the pair."""
@@ -115,7 +115,7 @@ class EnsembleMixture(Mechanism):
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
         x, y = np.array(CORNERS).T
-        step = np.stack((0.0 * up, up, down))[:, 1:]  # log(1 + t (x-1)), where log x is 0, h, -h
+        step = np.stack((0.0 * up, up, down))[:, 1:]  # log(1 + t (x-1)), where log x is 0, h, -h: rows 0, 1 and -1, as in CORNERS
         best = np.full((len(orders), self.shards - 1), -np.inf)
         with np.errstate(over="ignore"):
             for corners, masses in _triangles(float(h[-1])):
@@ -135,7 +135,7 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
     for corners in itertools.combinations(range(len(CORNERS)), 3):
         try:
             weights = np.linalg.solve(points[list(corners)].T, np.array([1.0, 0.0, 0.0]))
-        except np.linalg.LinAlgError:
+        except np.linalg.LinAlgError:  # the corners lie on one line
             continue
         if weights.min() > -1e-12:  # the mean lies in the triangle, up to rounding
             with np.errstate(divide="ignore"):
@@ -148,7 +148,7 @@ def _sampled_models(mixture: EnsembleMixture) -> tuple[Array, Array, Array]:
         raise NotRepresentable(TOO_LARGE_RADIUS)
     m = np.arange(float(mixture.shards))
     h = np.full(mixture.shards, 2.0)
-    if not mixture.apart:
+    if not mixture.bounds_more_shards:
         h[0] = 1.0
     return _log_weights(mixture.shards - 1, mixture.rate), mixture.rate / (m + 1.0), h * mixture.radius * (1.0 + RATIO_SLACK)
 
@@ -280,4 +280,4 @@ class EnsembleMixtureSpec(Spec):
             return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces=replaces), group)
         # Several shards are removed one after the other. The last one is removed from this number of shards.
         fewest = max(self.shards - group + 1, 1)
-        return grouped(EnsembleMixture(fewest, self.model_rate, self.radius, replaces=False, apart=True), group)
+        return grouped(EnsembleMixture(fewest, self.model_rate, self.radius, replaces=False, bounds_more_shards=True), group)

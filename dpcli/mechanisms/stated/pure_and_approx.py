@@ -68,7 +68,7 @@ class FreeLoss:
         return np.zeros_like(z)
 
     def tilted(self, t: float) -> TiltedNormal:
-        return TiltedNormal(0.0, 0.0, 0.0)
+        return TiltedNormal(cumulant=0.0, mean=0.0, variance=0.0)
 
     def tails(self, at: Array) -> Tails:
         """Return the tails of an atom of probability 1 at loss 0."""
