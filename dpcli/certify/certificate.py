@@ -25,6 +25,7 @@ from dpcli.base.rounding import DECIMALS, down, up
 from dpcli.base.values import dataclass
 from dpcli.certify import proof_search
 from dpcli.certify.certified_parts import CertifiedParts, certified_parts
+from dpcli.certify.floating_parts import NoPlan
 from dpcli.certify.proof_search import CurvePoint
 from dpcli.file.pipeline.model import Pipeline
 
@@ -95,7 +96,7 @@ def prove(
         try:
             claims.append(_lower_claim(statement, result, target, _known(result, result.lower)))
             lower = target
-        except (proof_search.NoPlan, checker.Unproved) as error:
+        except (NoPlan, checker.Unproved) as error:
             reasons.append(f"at least {target}: {error}")
     certificate = _certificate(pipeline, statement, claims, group_size)
     headline = up(result.upper, decimals)
@@ -113,7 +114,7 @@ def _prove_upper(statement: CertifiedParts, result: Account, decimals: int) -> t
     for value in _candidates(statement, result, decimals):
         try:
             return value, _upper_claim(statement, result, value, _known(result, result.upper)), reasons
-        except (proof_search.NoPlan, Unproved) as error:
+        except (NoPlan, Unproved) as error:
             reasons.append(f"{value}: {error}")
     raise NotRepresentable(reasons[-1])
 
@@ -169,11 +170,11 @@ def _lower_claim(statement: CertifiedParts, result: Account, value: str, known: 
     from dpcli.certify.checker import Unproved, cases_of
 
     claim = {"bound": "lower", **_texts(result, value)}
-    error: Exception = proof_search.NoPlan("no direction")
+    error: Exception = NoPlan("no direction")
     for key, case in cases_of(statement.stated()).items():
         try:
             return {**claim, "proofs": {key: _plan(case, claim, known)}}
-        except (proof_search.NoPlan, Unproved) as problem:
+        except (NoPlan, Unproved) as problem:
             error = problem
     raise error
 
