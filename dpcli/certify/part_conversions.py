@@ -25,19 +25,13 @@ from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec, TurnsSpec
-from dpcli.mechanisms.noise.discrete_gaussian import (
-    ROUNDING_VARIANCE,
-    DiscreteGaussian,
-    DiscreteGaussianSpec,
-    DiscreteGaussianVector,
-    NearlyGaussian,
-    Norms,
-)
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec, DiscreteGaussianVector, Norms
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixtureReplaced
+from dpcli.mechanisms.noise.nearly_gaussian import ROUNDING_VARIANCE, NearlyGaussian
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme
 from dpcli.mechanisms.spec import Spec

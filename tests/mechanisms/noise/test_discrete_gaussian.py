@@ -25,10 +25,10 @@ from dpcli.mechanisms.noise.discrete_gaussian import (
     MOST_SUMMED_SIGMA,
     DiscreteGaussianSpec,
     DiscreteGaussianVector,
-    NearlyGaussian,
     Norms,
     vector_of,
 )
+from dpcli.mechanisms.noise.nearly_gaussian import NearlyGaussian
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.integer_vectors import is_discrete_gaussian, largest_shifts, log_masses
 from tests.cases import fresh_random
