@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.accountants.base import merged
 from dpcli.accountants.directions import Losses, directions
-from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_single
+from dpcli.accountants.exact import CHERNOFF_EXCESS, MAX_LOG_DELTA, ExactProfile, delta_on, is_single
 from dpcli.accountants.pld import AIM, PldProfile, curve_at_delta, curve_at_epsilon
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
@@ -33,7 +33,6 @@ NARROW = 1e-7  # width of an interval on log delta at which no better contour is
 FIRST_GRID, LAST_GRID, STEP = math.log(0.1), -60.0, 5.0
 NEAR = 1.0  # the grid of the least epsilon replaces that of FIRST_GRID if its log delta is at most this far above
 CHANGED = 1.0  # change of log delta after which new intervals may be built
-EXCESS = 2.0  # a contour is built for a log delta that is this far below Chernoff's bound, which is above delta
 
 
 class _GridInterval:
@@ -64,7 +63,7 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
         chernoff = _chernoff(losses, epsilons)
 
         def build(i: int) -> Sequence[Interval]:
-            return _build_until_narrow(losses, min(float(chernoff[i]) - EXCESS, MAX_LOG_DELTA), float(epsilons[i]))
+            return _build_until_narrow(losses, min(float(chernoff[i]) - CHERNOFF_EXCESS, MAX_LOG_DELTA), float(epsilons[i]))
 
         return _bounds(build, epsilons, chernoff, log_floor)
 

@@ -40,6 +40,7 @@ NO_CONTOUR = "no contour certifies an interval closer than 1 %"
 # Accuracy.
 MAX_LOG_DELTA = math.log(0.5)  # logarithm of the largest delta for which a contour is built
 LOG_LEAST = -740.0  # logarithm of about the smallest delta that a floating-point number can hold
+CHERNOFF_EXCESS = 2.0  # a contour is built for a log delta this far below Chernoff's bound, which is above delta
 # Relative distance from the largest loss within which no contour is needed. Soundness too: it far exceeds the rounding of a probability.
 NEAR = 1e-9
 WIDE = 0.01  # relative width above which an interval is refused, because it is not exact
@@ -219,8 +220,7 @@ def delta_on(losses: Losses, epsilon: float) -> tuple[float, float]:
     chernoff = log_chernoff(losses, epsilon)
     if len(losses) <= FEW_PARTS:
         chernoff = max(min(chernoff, _log(total_variation_of(losses))), LOG_LEAST)
-    log_target = min(chernoff - 2.0, MAX_LOG_DELTA)  # below Chernoff's bound, which is above delta
-    low, high = log_delta_between(losses, epsilon, log_target)
+    low, high = log_delta_between(losses, epsilon, min(chernoff - CHERNOFF_EXCESS, MAX_LOG_DELTA))
     high = chernoff if math.isnan(high) else min(high, chernoff)
     return 0.0 if math.isnan(low) else math.exp(min(low, high)), _exp_up(high)
 

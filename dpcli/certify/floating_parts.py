@@ -1,12 +1,19 @@
 """The parts of a certificate in floating point, for the search that makes the plan of a proof (proof_search.py).
 
 A *part* of a certificate is the dominating pair (P, Q) of a mechanism as a JSON object, with the number of its runs. A `Form` is a part in
-one direction of the neighbouring relation. It has log M(z) = log E_P[e^{z L}] of one run, where L is the loss, and plans two things that
-checker.py computes later in ball arithmetic: the *cells* that carry the bound on the decay of |M(t + i y)|, and the *panels* on which an
-integral is computed (items 4 and 5 of its header). A run is *big* if its outcome x lies beyond the *cut* (item 6).
+one direction of the neighbouring relation. It has log M(z) = log E_P[e^{z L}] of one run, where L is the loss. For a sampled part, it also
+plans two things that checker.py computes later in ball arithmetic:
+
+* Decay (item 4 of the header of checker.py): |M(t + i y)| / M(t) <= 1 - INT rho + Var(rho) / y, for a step function rho below the density
+  of the loss under e^{t L} dP / M(t). The steps are *cells*, and none is higher than the *cap*.
+* Quadrature (item 5): M is an integral of f(x) = base(x) m_+(x)^a m_-(x)^b over *panels*. base is the density of x without sampling, m_+(x)
+  = SUM_j w_j e^{u_j(x)} is the likelihood ratio of the sample, and m_-(x) = m_+(-x). The error of a panel depends on the size of f on an
+  ellipse around it, whose half-axes are d (r +- 1/r) / 2 for a panel of half-length d.
+
+A run is *big* if its outcome x lies beyond the *cut*; M is then that of runs that are not big (item 6).
 
 Nothing here is trusted: the checker computes every number again, and a bad plan proves nothing. No code is shared with the accountants, so
-that their mistakes are not repeated here. Symbols such as M(z), m_+ and u_j are those of the header of checker.py.
+that their mistakes are not repeated here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,13 @@
 A certificate proves that delta(epsilon) of a pipeline is at most, or above, a number; checker.py verifies it in ball arithmetic along a
 *plan* that is part of the certificate. certificate.py calls `find_plan` with the *parts*, the dominating pairs of the mechanisms as JSON
 objects, and with the bound to prove. It returns the cheapest plan that it finds, or raises NoPlan. The search works in floating point and
-is not trusted: a bad plan proves nothing, and no plan proves a false claim. Symbols such as M(z), t and h, and numbered items, are those of
-the header of checker.py. No code is shared with the accountants, so that their mistakes are not repeated here.
+is not trusted: a bad plan proves nothing, and no plan proves a false claim. Numbered items are those of the header of checker.py. No code
+is shared with the accountants, so that their mistakes are not repeated here.
+
+M(z) = E_P[e^{z L}] is the moment of the loss L of all runs. Chernoff's bound (item 1) is delta(epsilon) <= C(s) at an order s >= 0. The
+contour (item 2) is the line z = t + i y. A sum T over the *frequencies* y = k h on this line is delta up to two errors. One comes from the
+distance h, and is bounded by Chernoff's bounds at an order s_1 below t and an order s_2 above it. The other comes from the frequencies
+that are left out (item 3).
 
 Words: a `Form` (floating_parts.py) is a part in floating point, which plans its own cells and panels: those carry the bound on the decay
 (item 4), these the quadrature (item 5). A run is *big* if its outcome lies beyond the *cut* (item 6). A *pad* is a small normal loss that

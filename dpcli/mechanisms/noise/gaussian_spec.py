@@ -10,7 +10,8 @@ needs the noise to be stated relative to C. With noise so stated, a group of rec
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
-mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
+mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
+the commands that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations

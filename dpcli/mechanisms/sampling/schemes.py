@@ -1,11 +1,12 @@
 """Sampling schemes, with one class for each value of `scheme` in the table `sampling = { scheme = ... }`.
 
 A scheme says how the records of one step are chosen. `problems` checks the keys, `exact_rate` gives the share of the records in a step as a
-fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants charge, with its count. A *pass* is a
-number of steps in which each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
+fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants charge, with its count. A *pass* is a number
+of steps in which each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
 *Amplification* means that a step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring
 cites and for the adjacencies that it names: everything else charges unsampled runs, or is refused. `premises` lists what must hold for the
-cost, each with a test that breaks it.
+cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli does not
+enforce, and the runs of a sweep may differ in one with `varies=True`.
 """
 
 from __future__ import annotations
