@@ -70,7 +70,7 @@ def split(steps: Steps, delta: float, share: float, *, by_step: bool, product: b
         raise NotRepresentable(
             f"the steps' own deltas add up to {used:.6g} and leave nothing of delta = {delta:g} for the composition"
         )
-    return DeltaSplit(groups, slack * (1.0 - 1e-14), by_step, share)
+    return DeltaSplit(groups, slack * (1.0 - 1e-14), by_step, share)  # the slack is rounded down
 
 
 def _needs_delta(steps: Steps) -> bool:
@@ -134,7 +134,7 @@ def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], f
 
 def classical_mean(epsilon: float) -> float:
     """Return eps (e^eps - 1), the bound of 2010 on the mean privacy loss of an eps-DP mechanism. Raises NotRepresentable on overflow."""
-    if epsilon > 700.0:
+    if epsilon > 700.0:  # e^epsilon may overflow
         raise NotRepresentable("one step's epsilon is above 700: advanced composition overflows there, and basic is smaller")
     return epsilon * math.expm1(epsilon)
 

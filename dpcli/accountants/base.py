@@ -74,7 +74,10 @@ class PrivacyProfile:
         low = LOG_TINY  # the trial value before, at which epsilon(delta) was too large
         for log_delta in LOG_DELTAS:
             if excess(log_delta) <= 0.0:
-                return Bound(math.exp(bracket_root(excess, low, log_delta, rtol=1e-12)[1] if low < log_delta else log_delta))
+                if low == log_delta:  # the first trial value
+                    return Bound(math.exp(log_delta))
+                _, smallest = bracket_root(excess, low, log_delta, rtol=1e-12)
+                return Bound(math.exp(smallest))
             low = log_delta
         return Bound(1.0)
 

@@ -124,7 +124,7 @@ def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses],
 
 def _chernoff(losses: Losses, epsilons: Array) -> Array:
     """Return Chernoff's upper bound on log delta at each epsilon; it is at most 0, and 0 if the CGF is nowhere finite."""
-    z = np.geomspace(1e-3, 1e6, 181)[:, None]
+    z = np.geomspace(1e-3, 1e6, 181)[:, None]  # every order gives a bound
     with np.errstate(all="ignore"):
         exponents = total_cgf(losses, z[:, 0])[:, None] - z * epsilons + log_hockey(z)
         return np.asarray(np.where(np.isnan(exponents), 0.0, exponents).min(axis=0).clip(max=0.0))

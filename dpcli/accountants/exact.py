@@ -83,7 +83,7 @@ class ExactProfile(PrivacyProfile):
         for losses in others:
             # If the first epsilon is 0, `ends_of` shows by the total variation distance that the other is 0 too, without any CGF.
             other = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
-            if other is not None:
+            if other is not None:  # None: the epsilon of this direction is no larger than that of the first
                 ends.append(ends_of(losses, math.log(delta)) if other is UNKNOWN else other)
         lower = max(direction.lower for direction in ends)
         worse = max(ends, key=lambda direction: direction.upper)
@@ -192,7 +192,7 @@ def _is_total_variation_within(losses: Losses, log_delta: float) -> bool:
 def total_variation_of(losses: Losses) -> float:
     """Return an upper bound on delta(0): the sum of the steps' total variation distances, or 1 if one of them is unknown."""
     with suppress(NotRepresentable):
-        return min(math.fsum(n * total_variation(loss) for loss, n in losses) * (1.0 + 1e-14), 1.0)
+        return min(math.fsum(n * total_variation(loss) for loss, n in losses) * (1.0 + 1e-14), 1.0)  # rounded up
     return 1.0
 
 

@@ -158,7 +158,7 @@ class PldProfile(PrivacyProfile):
                 points -= cost
                 side.plan_next(curve, attempt, self.tolerance, point)
         lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
-        if lower > upper * (1.0 + 1e-9):
+        if lower > upper * (1.0 + 1e-9):  # by more than rounding
             raise InternalError(
                 f"the grid's bounds contradict each other ({lower!r} above {upper!r}): this is a bug in dpcli, and no number"
             )
@@ -252,13 +252,14 @@ def curve_at_delta(losses: Losses, log_delta: float, width: float, effort: Effor
     from dpcli.numerics.grid.survey import best_tilt
 
     surveys = _surveys(losses, log_delta + effort.log_rare)
-    infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(view.log_infinite), 1.0 - 1e-16)) for view, n in surveys))
+    # The probability that some loss is infinite, and its share of delta. The cap of 1 - 1e-16 keeps the logarithm finite.
+    infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16)) for survey, n in surveys))
     share = math.exp(math.log(infinite) - log_delta) if infinite > 0.0 else 0.0
     if share >= 1.0:
         raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
     log_finite = log_delta + math.log1p(-share)
-    tilt, reference = best_tilt(surveys, log_finite)
-    return _curve(losses, surveys, tilt, log_finite, width * max(reference, SMALL_SHARE / tilt), effort)
+    tilt, chernoff_epsilon = best_tilt(surveys, log_finite)
+    return _curve(losses, surveys, tilt, log_finite, width * max(chernoff_epsilon, SMALL_SHARE / tilt), effort)
 
 
 @remembered(16)
@@ -297,7 +298,7 @@ def _curve(
     from dpcli.numerics.grid.composed_losses import GridTarget, compose_on_grid, plan_grid
     from dpcli.numerics.grid.survey import GridPart, common_unit
 
-    parts = [GridPart(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
+    parts = [GridPart(loss, survey, count) for (loss, count), (survey, _) in zip(losses, surveys, strict=True)]
     log_rare = log_delta + effort.log_rare - math.log(len(losses))
     with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
         # Some losses are multiples of a common unit, such as those of discrete noise. The planner then chooses the spacing to suit it.

@@ -64,7 +64,10 @@ class Accuracy(NamedTuple):
 
 
 def decimal_text(value: float, digits: int = 6) -> str:
-    """Return a decimal text of a number. The checker reads it exactly, so the search goes on with the number that the text states."""
+    """Return a decimal text of a number, with few digits to keep certificates short.
+
+    The checker reads it exactly, so the search goes on with the number that the text states.
+    """
     return f"{value:.{digits}g}"
 
 
@@ -332,7 +335,7 @@ class SmoothForm(Form):
             x = np.linspace(low, high, FINE)
             return float(log_sum(self.log_f(x, z, self.sides[0]))) + math.log(x[1] - x[0])
         nodes, weights = GAUSS
-        edges = np.linspace(low, high, 41)
+        edges = np.linspace(low, high, 41)  # of 40 panels
         half = 0.5 * np.diff(edges)[:, None]
         x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
         log_weights = np.log((half * weights).ravel())

@@ -64,6 +64,7 @@ PER_FREQUENCY = 60  # further work of the checker for one frequency and part, in
 MOST_LATTICE = 400_000  # losses of a composition that are added up one by one; the checker refuses more than 500,000
 LOG_ROUGH = 3.0  # an integral that bounds a small term may err by e^-3 of its value
 LOG_CHERNOFF = 24.0  # the integrals of Chernoff's bound may err by e^-24 of their value
+DIGITS, CHERNOFF_DIGITS = 8, 12  # decimal digits of orders and distances in a plan, and of the order of Chernoff's bound
 FACTORS = (1.0, 1.5, 2.5)  # multiples of the saddle point; those above 1 are tried only where runs are cut
 LEAST_ORDER, MOST_ORDER = 1e-3, 1e6  # orders of Chernoff's bound that are searched
 LEAST_LEVEL = 0.05  # the level at which runs are cut is above epsilon by a multiple of epsilon, or of this if epsilon is smaller
@@ -120,12 +121,12 @@ def log_chernoff(log_moment: LogMoment, s: float, epsilon: float) -> float:
 def chernoff(forms: Sequence[Form], epsilon: float, log_room: float) -> Plan | None:
     """Return the plan of a proof by Chernoff's bound that delta is at most e^log_room; None if the bound is larger."""
     log_moment = log_moment_of(forms)
-    s = rounded(place_of_minimum(lambda s: log_chernoff(log_moment, s, epsilon), LEAST_ORDER, MOST_ORDER), 12)
+    s = rounded(place_of_minimum(lambda s: log_chernoff(log_moment, s, epsilon), LEAST_ORDER, MOST_ORDER), CHERNOFF_DIGITS)
     if not log_chernoff(log_moment, s, epsilon) <= log_room - MARGIN:
         return None
     plans = [form.quadrature([Accuracy(s, 0.0, form.log_moment(s) - math.log(form.count) - LOG_CHERNOFF)]) for form in forms]
     bits = 80 + math.ceil(math.log2(max(form.count for form in forms)))  # the width of a ball grows with the number of runs
-    return {"method": "chernoff", "s": decimal_text(s, 12), "parts": plans, "bits": bits}
+    return {"method": "chernoff", "s": decimal_text(s, CHERNOFF_DIGITS), "parts": plans, "bits": bits}
 
 
 def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> float:
@@ -198,7 +199,9 @@ def cheapest_contour(forms: Sequence[Form], target: ProofTarget) -> ContourPlan:
     for pad, allowed in pads:
         for factor in FACTORS[:1] if target.jump_order is None else FACTORS:
             try:
-                plans.append(contour_through(rounded(saddle * factor, 8), forms, target._replace(room=allowed), log_moment, pad))
+                plans.append(
+                    contour_through(rounded(saddle * factor, DIGITS), forms, target._replace(room=allowed), log_moment, pad)
+                )
             except NoPlan as error:
                 reasons.append(error)
         if plans and min(candidate.work for candidate in plans) <= CHEAP:
@@ -249,14 +252,21 @@ def contour_through(t: float, forms: Sequence[Form], target: ProofTarget, log_mo
     work = float(count) * (nodes + PER_FREQUENCY * len(forms))
     if work > MOST_WORK:
         raise NoPlan(f"it would take {count} frequencies and {nodes} nodes")
+    # 40 bits beyond those that separate the largest term from the slack, and those that errors of many runs take up.
     bits = 40 + (log_largest - log_slack) / math.log(2.0) + math.log2(max(form.count for form in forms))
-    total: Plan = {"method": "contour", "t": decimal_text(t, 8), "h": decimal_text(h, 8), "frequencies": count, "parts": plans}
+    total: Plan = {
+        "method": "contour",
+        "t": decimal_text(t, DIGITS),
+        "h": decimal_text(h, DIGITS),
+        "frequencies": count,
+        "parts": plans,
+    }
     if pad:
         total["pad"] = decimal_text(pad)
     if not target.upper:
-        total |= {"s1": decimal_text(s1, 8), "s2": decimal_text(s2, 8)}
+        total |= {"s1": decimal_text(s1, DIGITS), "s2": decimal_text(s2, DIGITS)}
     if target.jump_order is not None:
-        total |= {"jump_order": decimal_text(target.jump_order, 8)}
+        total |= {"jump_order": decimal_text(target.jump_order, DIGITS)}
     return ContourPlan(total | {"bits": max(64, math.ceil(bits))}, work)
 
 
@@ -295,7 +305,7 @@ def frequency_spacing(log_moment: LogMoment, epsilon: float, t: float, log_slack
     below = max([0.0, *(t * np.linspace(0.02, 0.98, 25))], key=largest_distance)
     above = max(t * (1.0 + np.geomspace(0.02, 30.0, 40)), key=largest_distance)
     h = rounded(0.999 * min(largest_distance(below), largest_distance(above)))
-    return h, rounded(below, 8), rounded(above, 8)
+    return h, rounded(below, DIGITS), rounded(above, DIGITS)
 
 
 def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[Form], float] | None:
@@ -309,7 +319,7 @@ def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[F
             return None
         order = place_of_minimum(partial(log_big_run_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
         if log_big_run_error(cut, epsilon, order) <= room.log_slack - LOG_HALF:
-            return cut, rounded(order, 8)
+            return cut, rounded(order, DIGITS)
     return None
 
 
@@ -414,7 +424,7 @@ def _find_plan(
 def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: CurvePoint) -> float:
     """Return about the log of `delta` over the true delta at `epsilon`: near `known`, delta falls as e^{-t epsilon}."""
     t = _saddle(log_moment_of(forms), epsilon, 25)
-    return math.log(delta / max(known.delta, 1e-300)) + t * (epsilon - known.epsilon)
+    return math.log(delta / max(known.delta, 1e-300)) + t * (epsilon - known.epsilon)  # a known delta may be 0
 
 
 def _contour_plan(forms: Sequence[Form], target: ProofTarget) -> Plan:

@@ -52,7 +52,7 @@ class RandomizedResponse(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Return the eps' with p - e^eps' (1-p)/(k-1) = delta, which is eps + log(1 - delta/p). No digits are lost with many categories."""
-        lost = delta * (1.0 + (self.categories - 1) * math.exp(-self.epsilon)) * (1.0 - 2e-15)
+        lost = delta * (1.0 + (self.categories - 1) * math.exp(-self.epsilon)) * (1.0 - 2e-15)  # delta / p, rounded down
         return max(0.0, self.epsilon + math.log1p(-lost)) if lost < 1.0 else 0.0
 
     def zcdp(self) -> float:
@@ -95,7 +95,7 @@ class BlankedResponse(Mechanism):
         k, (log_true, log_false) = self.categories, self._log_ratios()
         epsilons = [0.0]
         for largest_loss, inverse_mass in ((log_true, 1.0 + (k - 1) * math.exp(-self.epsilon)), (-log_false, k / (k - 1))):
-            lost = delta * inverse_mass * (1.0 - 2e-15)
+            lost = delta * inverse_mass * (1.0 - 2e-15)  # delta / m, rounded down
             if lost < 1.0:
                 log_kept = math.log1p(-lost)
                 epsilons.append(largest_loss + log_kept + 1e-15 * (largest_loss - log_kept))

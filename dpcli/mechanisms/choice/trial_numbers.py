@@ -330,7 +330,7 @@ def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
     def excess(log_gamma: float) -> float:
         return NegativeBinomial(shape, math.exp(log_gamma)).mean - mean
 
-    log_gamma, _ = bracket_root(excess, LOG_SMALLEST_GAMMA, -1e-12, rtol=1e-12)
+    log_gamma, _ = bracket_root(excess, LOG_SMALLEST_GAMMA, -1e-12, rtol=1e-12)  # up to a gamma just below 1
     return NegativeBinomial(shape, math.exp(log_gamma))
 
 

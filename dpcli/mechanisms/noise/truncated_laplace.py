@@ -180,7 +180,7 @@ class CutLaplace(Mechanism):
         e, small = self.epsilon, math.exp(-self.epsilon)
         between = e * (1.0 + small) + 2.0 * math.expm1(-e) if e > FEW_DIGITS else e**3 / 6.0  # which is an upper bound
         mean = (between - self.ends * e * math.expm1(-e)) / self._total()
-        return min(mean * (1.0 + 1e-8) + sys.float_info.min, Pure(e).zcdp())
+        return min(mean * (1.0 + 1e-8) + sys.float_info.min, Pure(e).zcdp())  # 1e-8: for the digits that `between` loses
 
     def attained(self) -> bool:
         return True

@@ -207,7 +207,7 @@ class FiniteOutcomes:
         start = int(np.searchsorted(self.losses, epsilon, side="right"))  # the first outcome whose loss exceeds epsilon
         spend(0.3 * (len(self.losses) - start))
         terms = self.log_p[start:] + np.log(-np.expm1(epsilon - self.losses[start:]))
-        top = float(terms.max(initial=-1e300))
+        top = float(terms.max(initial=-1e300))  # finite if there are no terms
         total = float(np.exp(terms - top).sum())
         return top + math.log(total) + 1e-12 if total > 0.0 else -math.inf
 
@@ -399,6 +399,6 @@ def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
         return 0.0
 
     def excess(epsilon: float) -> float:
-        return math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0
+        return math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0  # cut off before it overflows
 
     return bracket_root(excess, 0.0, float(pair.losses[-2]))[1]

@@ -296,5 +296,5 @@ def _grid(low: int, high: int, number: int) -> Array:
 
     The z of one octave are exactly twice those of the octave before, so that curves that evaluate doubled orders find them in their caches.
     """
-    mantissas = np.round(2.0 ** (np.arange(number) / number) * 2.0**20) / 2.0**20
+    mantissas = np.round(2.0 ** (np.arange(number) / number) * 2.0**20) / 2.0**20  # few digits, so that 1 + z is exact
     return np.asarray(1.0 + (2.0 ** np.arange(low, high)[:, None] * mantissas).ravel())
