@@ -381,6 +381,7 @@ class SmoothPart:
                 log_size += exponent * (self.log_m(largest) if exponent >= 0 else self.log_m(smallest) + log_cosine)
                 sine_bound = (self.sums(largest)[0] / self.weights[0] - 1) * turn.sin()
                 angle += sine_bound.min(turn)
+            # At the order z + i v, |f| has the further factor |e^{i v L}| <= e^{y angle}.
             total += 8 * d * (log_size + y * angle).exp() * r ** (-2 * order) / (1 - 1 / r)
         if self.normal:
             total += self.outside(panels[0][0], -1, z)
@@ -404,6 +405,7 @@ class SmoothPart:
 
     def moments_on_line(self, t: arb, h: arb, count: int, plan: Json) -> list[acb]:
         error = arb(0, self.error(t, h * count, plan).upper())
+        # At k = 0 the value is real, and so is its error.
         return [value + acb(error, error if k else 0) for k, value in enumerate(sums_on_line(self.nodes(t, plan), h, count))]
 
     def decay_bound(self, t: arb, y: arb, plan: Json) -> arb:
@@ -613,6 +615,7 @@ class CheckedParts:
         half = pad / 2
         values, log_scale = self.scaled_moments(t, h, count)
         total = density = arb(0)  # sums of G and of G z (z+1), both of them over `size`
+        # `padded` is M(z) e^{pad z (z+1) / 2 - z eps} over `size`. The factor of 2 counts the frequency -k, whose terms are conjugate.
         for k, value in enumerate(values):
             y = k * h
             padded = value * acb(-half * y * y, y * (half * (2 * t + 1) - epsilon)).exp() * (1 if k == 0 else 2)

@@ -45,6 +45,8 @@ class SampledGaussian(Mechanism):
     The group's records are sampled independently, so the sum moves by j mu with a binomial probability. Collinear contributions of full
     norm are the worst case (Choquette-Choo et al. 2023, arXiv:2310.15526: mixture-of-Gaussians mechanisms are dominated by their scalar
     norms). They attain the pair.
+
+    pair: class of the mixture. Its `stretch` is the largest distance of a shift under P from one under Q, in units of the largest shift.
     """
 
     pair: ClassVar[type[GaussianMixture]] = GaussianMixture

@@ -183,17 +183,19 @@ class LastIterateSpec(Spec):
 
     def _with_drawn_batches(self, neighbours: Neighbours) -> Mechanism:
         """Return the cheaper of all sampled steps, and of the last ones after a Gaussian. Raises InputError as sampling does."""
-        bounds = [Composed(((self._sampled_step(1.0, neighbours), self.iterations),))]
+        all_steps = Composed(((self._sampled_step(1.0, neighbours), self.iterations),))
         mu = neighbours.contribution_bounds / self.noise_multiplier
+        if mu > LARGEST_RATIO:  # the noise protects nothing
+            return all_steps
         opposite = neighbours.replaces and self.drawn == "poisson"  # a record's versions may move a sum in opposite directions
         rate, width = float(self.inclusion or 1.0), self._width(neighbours)
-        if mu > LARGEST_RATIO:  # the noise protects nothing
-            return bounds[0]
         hidden = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite=opposite)
-        if hidden is not None:
-            last = self._sampled_step(math.sqrt(1.0 - hidden.share) * (1.0 - 1e-15), neighbours)
-            bounds.append(Composed(((with_noise(Gaussian, hidden.mu).unclaimed(), 1), (last, hidden.steps))))
-        return LeastOf(tuple(bounds))
+        if hidden is None:
+            return LeastOf((all_steps,))
+        # One Gaussian, which takes a share of the noise's variance, stands for all steps before the last ones.
+        last_step = self._sampled_step(math.sqrt(1.0 - hidden.share) * (1.0 - 1e-15), neighbours)
+        earlier_steps = with_noise(Gaussian, hidden.mu).unclaimed()
+        return LeastOf((all_steps, Composed(((earlier_steps, 1), (last_step, hidden.steps)))))
 
     def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:
         """Return one step with noise multiplied by `factor`, on the batch that it draws."""
