@@ -147,7 +147,8 @@ def sharp_mean(epsilon: float) -> float:
 def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float]) -> float:
     """Return the sum of the mean losses + sqrt(2 log(1/slack) sum eps^2), by the Azuma-Hoeffding inequality, rounded up.
 
-    It is inf if a step's epsilon is, and only the sum of the mean losses if `slack` is 1 or more. Raises NotRepresentable as `mean` does.
+    It is inf if a step's epsilon is, and only the sum of the mean losses if `slack` is 1 or more. Raises NotRepresentable if `mean` does,
+    because it would overflow.
     """
     largest = max((e for e, _, _ in groups), default=0.0) or 1.0
     if math.isinf(largest):

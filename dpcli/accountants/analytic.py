@@ -25,7 +25,7 @@ def composed_mu(steps: Steps, view: Callable[[Mechanism], float]) -> float:
 
 
 def mu_shares(steps: Steps, view: Callable[[Mechanism], float]) -> tuple[float, ...]:
-    """Return each step's share of the sum of squares of mu, with `view` as for `composed_mu`. Raises as `composed_mu` does."""
+    """Return each step's share of the sum of squares of the mu that `view` returns. Raises NotRepresentable if a mechanism has none."""
     mus = views(steps, view)
     largest = max(mus, default=0.0) or 1.0  # relative to the largest, not all squares underflow
     return normalised([count * (mu / largest) ** 2 for (_, count), mu in zip(steps, mus, strict=True)])
@@ -38,7 +38,7 @@ class AnalyticProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        """Return mu of the composition, with rounding errors below MU_ROUNDING. Raises as `composed_mu` does."""
+        """Return mu of the composition, with rounding errors below MU_ROUNDING. Raises NotRepresentable if a mechanism has no mu."""
         return composed_mu(merged(self.steps), lambda mechanism: mechanism.gdp())
 
     def epsilon(self, delta: float) -> Bound:

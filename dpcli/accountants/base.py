@@ -126,8 +126,8 @@ class WorstCase(PrivacyProfile):
         return self.profiles
 
     def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
-        each = seconds / len(self.profiles)
-        tuned = tuple(profile.tuned(tolerance, each) for profile in self.profiles)
+        seconds_each = seconds / len(self.profiles)
+        tuned = tuple(profile.tuned(tolerance, seconds_each) for profile in self.profiles)
         if all(new is old for new, old in zip(tuned, self.profiles, strict=True)):
             return self  # with its answers, which need not be computed again
         return WorstCase(tuned, self.sizes)
@@ -300,17 +300,18 @@ def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
         epsilons = np.array([_epsilon_or_inf(profile, delta) for delta in deltas.tolist()])
         return implied_deltas(epsilons, deltas, np.array([epsilon])).ravel()
 
-    own, refused = Bound(1.0), None
+    own_bound, refused = Bound(1.0), None
     try:
-        own = profile.delta(epsilon)
+        own_bound = profile.delta(epsilon)
     except NotRepresentable as error:
         refused = error
-    if own.lower is not None:
-        return own
-    _, least = minimise_unimodal(implied, max(-math.log(own.upper), 1.0), ratio=2.0, rounds=1)  # begins at the profile's own delta
-    if refused and not least < 1.0:
+    if own_bound.lower is not None:
+        return own_bound
+    start = max(-math.log(own_bound.upper), 1.0)
+    _, least_implied = minimise_unimodal(implied, start, ratio=2.0, rounds=1)
+    if refused and not least_implied < 1.0:
         raise refused
-    return own if own.upper <= least else Bound(least)
+    return own_bound if own_bound.upper <= least_implied else Bound(least_implied)
 
 
 def _epsilon_or_inf(profile: PrivacyProfile, delta: float) -> float:
@@ -344,7 +345,7 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
 
 
 def require_approx_dp(steps: Steps) -> None:
-    """Raise NotRepresentable as `views` does if a step has no (epsilon, delta)."""
+    """Raise NotRepresentable if a step has no (epsilon, delta), with the reason of the first one."""
     views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))
 
 

@@ -29,7 +29,7 @@ def parts_of(mechanism: Mechanism, count: int) -> Steps:
 
 
 def flattened(steps: Steps) -> Steps:
-    """Return the steps with each composed mechanism replaced by its parts, as by `parts_of`."""
+    """Return the steps with each composed mechanism replaced by its parts, times its count."""
     return tuple(part for mechanism, count in steps for part in parts_of(mechanism, count))
 
 

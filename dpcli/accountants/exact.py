@@ -82,9 +82,9 @@ class ExactProfile(PrivacyProfile):
             ends = [ends_of(first, math.log(delta))]
         for losses in others:
             # If the first epsilon is 0, `ends_of` shows by the total variation distance that the other is 0 too, without any CGF.
-            other = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
-            if other is not None:  # None: the epsilon of this direction is no larger than that of the first
-                ends.append(ends_of(losses, math.log(delta)) if other is UNKNOWN else other)
+            bounds = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
+            if bounds is not None:  # None: the epsilon of this direction is no larger than that of the first
+                ends.append(ends_of(losses, math.log(delta)) if bounds is UNKNOWN else bounds)
         lower = max(direction.lower for direction in ends)
         worse = max(ends, key=lambda direction: direction.upper)
         upper = worse.upper

@@ -212,7 +212,9 @@ class _Side:
         self.last = curve.coarse and all_points
 
     def plan_next(self, curve: GridCurve, attempt: int, tolerance: float, point: Callable[[float], tuple[float, float]]) -> None:
-        """Set the accuracy of the next grid from what the last curve has shown. point: as in `PldProfile._refine`.
+        """Set the accuracy of the next grid from what the last curve has shown.
+
+        point: returns the (epsilon, log delta) at which the quantity that is bounded has a given value.
 
         A curve is `covered` if the mass outside of its window is bounded. If not, the bounds say nothing, and a coarser grid has room for a
         longer window.

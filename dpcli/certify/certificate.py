@@ -66,7 +66,8 @@ def prove(
     """Prove the headline of a pipeline, as it is printed, or the first of a few larger bounds for which a proof is found.
 
     Args:
-        delta, epsilon, group_size: As for `dpcli.account`.
+        delta, epsilon: At most one is given, and the other one is proved. Without them, epsilon is proved at the file's delta.
+        group_size: Number of units of privacy that change together.
         decimals: Decimal places of the bounds that are proved.
 
     Returns:
@@ -77,7 +78,7 @@ def prove(
             the work that is allowed.
         InternalError: the proved upper bound is below the accountants' lower bound (the message has both numbers), or `certified_parts`
             raises it.
-        InputError: as for `dpcli.account`.
+        InputError: the file cannot be priced with these arguments, as `dpcli.account` says.
     """
     from dpcli.certify import checker
 
@@ -240,17 +241,19 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     group_size = stated.get("group_size") if isinstance(stated, dict) else None
     if type(group_size) is not int or group_size < 1:
         raise AnotherFile(f"expected a group size of at least 1, found {group_size!r}")
-    own = certified_parts(pipeline, group_size)
+    of_file = certified_parts(pipeline, group_size)
     expected = {
         "statement": _statement(pipeline, group_size),
-        "assumes": list(own.assumptions),
+        "assumes": list(of_file.assumptions),
         "alternatives": None,
-        **own.stated(),
+        **of_file.stated(),
     }
     for key, value in expected.items():
         if certificate.get(key) != value:
             raise AnotherFile(_first_difference(key, certificate.get(key), value))
-    if not own.attained and any(not isinstance(claim, dict) or claim.get("bound") != "upper" for claim in certificate["claims"]):
+    if not of_file.attained and any(
+        not isinstance(claim, dict) or claim.get("bound") != "upper" for claim in certificate["claims"]
+    ):
         raise AnotherFile("the certificate has a lower bound of pairs that the mechanisms of the file need not attain")
 
 

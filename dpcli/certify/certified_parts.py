@@ -76,7 +76,7 @@ def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
         NotRepresentable: the checker knows no pair of a mechanism, the file is adaptive, nothing in it costs anything, or it has more than
             MOST_PARTS parts or MOST_ALTERNATIVES alternatives.
         InternalError: the accountants use a smaller number than the one that the file states.
-        InputError: as for `resolve`.
+        InputError: `resolve` refuses an entry of the file.
     """
     privacy = pipeline.privacy
     if privacy.adaptive:
@@ -157,12 +157,13 @@ class _Conversion:
     def parts(self, lines: Iterable[BillLine]) -> Counted:
         """Return the parts of some lines, without those that cost nothing.
 
-        Raises NotRepresentable if the checker has no pair for a mechanism, and InternalError as `certified_parts` does.
+        Raises NotRepresentable if the checker has no pair for a mechanism, and InternalError if the accountants use a smaller number than
+        the file states.
         """
         return _merged(((tuple(part.items()), count),) for part, count in self._convert(lines))
 
     def _convert(self, lines: Iterable[BillLine]) -> Iterator[tuple[Part, int]]:
-        """Yield the part of each mechanism of some lines, and its count. Raises as `parts` does."""
+        """Yield the part of each mechanism of some lines, and its count. It raises what `parts` lists."""
         for line, mechanism, count in _mechanisms(self.entries, lines):
             self.attained = self.attained and mechanism.attained() and not is_rounded_up(line)
             plain = without_dominated(mechanism)

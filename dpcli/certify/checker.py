@@ -504,7 +504,10 @@ def two_points(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
 
 
 def discrete_laplace(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
-    """Return as `two_points`. The outcomes below 0 have one loss and are one answer; so are those from the sensitivity on."""
+    """Return (P, Q) of each answer, and twice 0: no loss is infinite, and no mass is left out.
+
+    The outcomes below 0 have one loss and are one answer; so are those from the sensitivity on.
+    """
     a, s = 1 / number(part["scale"]), int(part["sensitivity"])
     demand(a > 0 and 0 < s <= 10_000, "a sensitivity of 1 to 10,000")
     r = (-a).exp()
@@ -514,7 +517,10 @@ def discrete_laplace(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
 
 
 def discrete_gaussian(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
-    """Return as `two_points`, for x from -reach to reach + sensitivity. A geometric sum bounds the mass beyond."""
+    """Return (P, Q) of each x from -reach to reach + sensitivity, 0 as no loss is infinite, and a bound on the mass beyond.
+
+    The bound is a geometric sum.
+    """
     variance, s, reach = number(part["sigma_squared"]), int(part["sensitivity"]), int(part["reach"])
     demand(variance > 0 and s > 0 and reach > 0 and s + reach <= 200_000, "a reach of at most 200,000")
     size = [(-(arb(x) ** 2) / (2 * variance)).exp() for x in range(reach + s + 1)]

@@ -238,6 +238,7 @@ class SmoothForm(Form):
         has_atoms: Whether there are atoms at both ends, as Laplace noise has.
         records: Largest number k of records in the sample.
         two_sided: Whether Q is the mirror image of a mixture P, since records are replaced.
+        split_at_zero: Whether the part is Laplace noise of a replaced record, whose loss has another form on each side of 0.
         sides: 1; or -1 if P and Q are exchanged, since records are added; both for Laplace noise of a replaced record.
         log_scale: log m_+(-e0) for Laplace noise of a replaced record, else 0.
         slope: Slope of u_1(x).

@@ -159,7 +159,8 @@ def _mu_squared(line: BillLine, neighbours: Neighbours, mu: float) -> tuple[Frac
 def _squared_norm_of(line: BillLine) -> SquaredNorm | None:
     """Return the squared sensitivity of the line's matrix mechanism: that of one turn if groups of the records take turns, else of a run.
 
-    In a turn a record takes part in one step, so that its sensitivity is that of one column of the encoder. None as for `squared_norm`.
+    In a turn a record takes part in one step, so that its sensitivity is that of one column of the encoder. None for another mechanism, or
+    if the exact number is not known (`squared_norm`).
     """
     turn, spec = _in_turns(line), only_spec(line)
     if turn is not None:
@@ -295,7 +296,7 @@ def _convert_nearly_gaussian(mechanism: NearlyGaussian, line: BillLine, neighbou
 def _convert_sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
     """Convert a mechanism on a sample whose pair follows from that of the mechanism.
 
-    Raises NotRepresentable if several records change together, if the checker has no such pair, or as `_rate` does.
+    Raises NotRepresentable if several records change together, if the checker has no such pair, or if the exact rate is not known (`_rate`).
     """
     if neighbours.records > 1:
         raise NotRepresentable(f'"{line.name}": certify knows one record on a sample of this mechanism')

@@ -388,7 +388,7 @@ def find_plan(
 def _find_plan(
     parts: Sequence[Json], direction: str, epsilon: float, delta: float, *, upper: bool, known: CurvePoint | None, pad: float
 ) -> Plan:
-    """Return the plan as `find_plan` does. At extremes, errors of floating-point computations are raised as they are.
+    """Return the plan of the cheapest method that applies. At extremes, errors of floating-point computations are raised as they are.
 
     Closed forms come first, then Chernoff's bound if it proves an upper bound, then finite sums, and last the contour.
     """

@@ -68,7 +68,10 @@ def noisy_maximum(epsilon: float, *, laplace: bool = False) -> Mechanism:
 
 @dataclass(frozen=True, slots=True)
 class NoisyMaximum(LeastOf):
-    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores. laplace: as for `noisy_maximum`."""
+    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores.
+
+    laplace: whether the noise is Lap(1), and not Exp(1).
+    """
 
     epsilon: float
     laplace: bool

@@ -63,8 +63,8 @@ class RandomizedResponse(Mechanism):
 
     def losses(self) -> tuple[AtomicLoss]:
         _require_digits(self.epsilon)
-        own, other = self._log_probabilities()
-        return (AtomicLoss((own, other), (-self.epsilon, self.epsilon), (other, own)),)
+        log_true, log_false = self._log_probabilities()
+        return (AtomicLoss((log_true, log_false), (-self.epsilon, self.epsilon), (log_false, log_true)),)
 
 
 @dataclass(frozen=True, slots=True)

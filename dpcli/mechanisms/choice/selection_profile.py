@@ -131,11 +131,14 @@ class SelectionLoss:
     inner: Mechanism
 
     def cgf(self, z: Array) -> Array:
-        """Return the CGF of the pair, log E_P[e^{z L}]. Raises NotRepresentable as `_finite` does."""
+        """Return the CGF of the pair, log E_P[e^{z L}]. Raises NotRepresentable if the pure epsilon exceeds FURTHEST."""
         return self._finite().cgf(z)
 
     def tilted(self, t: float) -> Tilted:
-        """Return the loss under P times e^{t L}, normalised (numerics/contour/tilted.py). Raises NotRepresentable as `_finite` does."""
+        """Return the loss under P times e^{t L}, normalised (numerics/contour/tilted.py).
+
+        Raises NotRepresentable if the pure epsilon exceeds FURTHEST.
+        """
         return self._finite().tilted(t)
 
     def tails(self, at: Array) -> Tails:

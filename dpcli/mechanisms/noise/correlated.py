@@ -104,7 +104,7 @@ class CorrelatedSpec(Spec):
         raise NotImplementedError
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Return one Gaussian at the sensitivity of the whole stream (top of this file).
+        """Return one Gaussian at the sensitivity of the whole encoded stream, which costs as much as the run.
 
         For several records, and for the two versions of a replaced record, the sensitivities are added, which is an upper bound.
         """

@@ -151,12 +151,12 @@ class LastIterateSpec(Spec):
             yield "learning_rate", expected, repr(self.learning_rate)
         if self.strong_convexity > self.smoothness:
             yield "strong_convexity", f"at most smoothness = {self.smoothness!r}", repr(self.strong_convexity)
-        for key, other in STATED_TOGETHER.items():
+        for key, second_key in STATED_TOGETHER.items():
             value = getattr(self, key)
-            if value is None and getattr(self, other) is not None:
-                yield key, f"{key}, which {other} needs", "none"
-            elif value is not None and getattr(self, other) is None:
-                yield key, f"none without {other}", repr(value)
+            if value is None and getattr(self, second_key) is not None:
+                yield key, f"{key}, which {second_key} needs", "none"
+            elif value is not None and getattr(self, second_key) is None:
+                yield key, f"none without {second_key}", repr(value)
         if self.drawn is not None and self.batches > 1:
             yield "batches", "1 with drawn, as each step draws its batch", str(self.batches)
 

@@ -108,8 +108,8 @@ def _shown(a: float, moved: int, bound: int) -> float:
 def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanism:
     """Return the mechanism of one whole number that moves by s = `moved`, with noise of at most b = `bound`.
 
-    Let f(x) be the probability of the noise x, and r = e^{-1 / scale}. log f is concave, so that a move by s dominates every smaller one,
-    as for `truncated_laplace`.
+    Let f(x) be the probability of the noise x, and r = e^{-1 / scale}. log f is concave, so that a move by s dominates every smaller one:
+    the best tests between f(x) and f(x - s) are thresholds, whose power grows with s (`truncated_laplace` has the proof).
 
     f(x) and f(x - s) are positive for s - b <= x <= b alone. So each law has the same probability d outside, where the other is 0, and the
     pair reveals everything with probability d. Given that x is inside, the losses are (2 x - s) / scale for 0 <= x <= s, and all of x <= 0

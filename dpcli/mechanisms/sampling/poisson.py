@@ -347,7 +347,7 @@ class SampledRemoveLoss(SampledLoss):
 class SampledAddLoss(SampledLoss):
     """The loss L' = -log(1 - q + q e^-L) of the pair (P, (1-q) P + q Q), for the pair (P, Q) of `inner`.
 
-    The pair dominates the addition of a record, by the same theorem as for `SampledRemoveLoss`.
+    The pair dominates the addition of a record (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11).
     """
 
     inner: PrivacyLoss

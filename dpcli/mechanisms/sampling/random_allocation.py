@@ -229,7 +229,7 @@ def sum_of_ratios(step: HasTails, bins: int) -> Spread | None:
 
 @shared(32)
 def _spread_of_ratio(step: HasTails) -> Spread | None:
-    """Return the distribution of Y; None as in `sum_of_ratios`."""
+    """Return the distribution of Y; None if Y varies too little or too much."""
     return spread_of(step.tails)
 
 
@@ -246,7 +246,7 @@ def _sum_of_two_to_the(step: HasTails, k: int) -> Spread:
 
 @shared(32)
 def pair_of_pass(step: HasTails, bins: int) -> FiniteOutcomes | None:
-    """Return the pair with the ratio R, in the "remove" direction; None as in `sum_of_ratios`."""
+    """Return the pair with the ratio R, in the "remove" direction; None if Y varies too little or too much."""
     total = sum_of_ratios(step, bins)
     if total is None:
         return None

@@ -239,7 +239,10 @@ def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
 
 
 def log_heights_of_copies(mechanism: Mechanism, counts: list[int], x: Array) -> Iterator[Array]:
-    """Yield, for each count, upper bounds on log delta at x >= 0 of this many runs of a mechanism. Raises as its `rdp` does."""
+    """Yield, for each count, upper bounds on log delta at x >= 0 of this many runs of a mechanism.
+
+    Raises NotRepresentable if the mechanism has no Renyi curve.
+    """
     loss = RenyiPairLoss(((mechanism, 1),))
     orders = _grid(*OCTAVES_OF_COPIES, FINE_OF_COPIES)
     divergences, of_order_two = loss.curve(orders), float(loss.curve(np.array([2.0]))[0])
