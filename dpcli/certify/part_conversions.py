@@ -296,7 +296,7 @@ def _convert_nearly_gaussian(mechanism: NearlyGaussian, line: BillLine, neighbou
 def _convert_sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
     """Convert a mechanism on a sample whose pair follows from that of the mechanism.
 
-    Raises NotRepresentable if several records change together, if the checker has no such pair, or if the exact rate is not known (`_rate`).
+    Raises NotRepresentable if several records change together, if the checker has no such pair, or if `_rate` finds no exact rate.
     """
     if neighbours.records > 1:
         raise NotRepresentable(f'"{line.name}": certify knows one record on a sample of this mechanism')
