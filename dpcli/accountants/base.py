@@ -20,7 +20,7 @@ from dataclasses import field
 from typing import TypeVar
 
 from dpcli.base.errors import InternalError, NotRepresentable
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism

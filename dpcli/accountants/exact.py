@@ -19,7 +19,7 @@ from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, mer
 from dpcli.accountants.directions import Losses, directions, smallest_bound
 from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
@@ -232,7 +232,8 @@ def _exp_up(x: float) -> float:
 
 def log_chernoff(losses: Losses, epsilon: float) -> float:
     """Return Chernoff's upper bound on log delta(epsilon). It is at most 0."""
-    return min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
+    _, least = minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)  # over the orders z
+    return min(least, 0.0)
 
 
 ACCOUNTANT = Accountant(

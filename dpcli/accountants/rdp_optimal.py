@@ -56,7 +56,8 @@ class OptimalRdpProfile(PrivacyProfile):
         low, high = max(log_most - DEEPER, LOG_LEAST), log_most
         while low > LOG_LEAST and excess(low) <= 0.0:
             low, high = max(low - DEEPER, LOG_LEAST), low
-        return Bound(math.exp(bracket_root(excess, low, high, rtol=RTOL)[1]))
+        _, log_delta = bracket_root(excess, low, high, rtol=RTOL)
+        return Bound(math.exp(log_delta))
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return renyi_shares(self.steps, self._best(delta)[0])

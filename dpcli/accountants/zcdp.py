@@ -19,7 +19,7 @@ from dpcli.accountants.base import (
     step_totals,
     views,
 )
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 

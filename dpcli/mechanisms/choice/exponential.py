@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import SCORES, Premises
-from dpcli.base.stated import squared
+from dpcli.base.stated import squared  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import CurveLoss, Mechanism, PrivacyLoss
 from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
@@ -31,7 +31,7 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedRange, sinhc_slope
 from dpcli.numerics.grid.choice_curve import ChoiceCurve, choice_curve
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import shared

@@ -42,7 +42,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.exponential import MOST_WITNESS, ExponentialChoice
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO  # limits of sensitivity over noise
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Pure

@@ -26,13 +26,13 @@ from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, SelectionLoss, 
 from dpcli.mechanisms.choice.trial_numbers import Trials, TrialsTable, cached_rdp
 from dpcli.mechanisms.mechanism import Dominated, Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO  # limits of sensitivity over noise
 from dpcli.mechanisms.sampling.poisson import pure_epsilon
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle
-from dpcli.numerics.grid.hockey_stick import FURTHEST
+from dpcli.numerics.grid.hockey_stick import FURTHEST  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.orders import SHORT, least_over_orders
 
 LADDER_RUNGS = 7  # orders that are tried for a bound at one order: this one and larger ones, each twice as far above 1; accuracy

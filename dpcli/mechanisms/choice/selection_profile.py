@@ -42,11 +42,11 @@ from typing import TYPE_CHECKING, Protocol
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
+from dpcli.mechanisms.noise.additive import SMALLEST_RATIO  # of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import GaussianLoss
 from dpcli.mechanisms.stated.renyi import RenyiPairLoss, log_heights_of_copies, renyi_log_heights
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, log_deltas
@@ -175,7 +175,8 @@ class SelectionLoss:
             high *= 2.0
             if high > MAX_EPSILON:
                 return math.inf
-        return bracket_root(excess, 0.0, high, rtol=1e-12)[1]
+        _, upper = bracket_root(excess, 0.0, high, rtol=1e-12)
+        return upper
 
 
 def own_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:

@@ -44,7 +44,7 @@ from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.numerics.arrays import np
 from dpcli.numerics.grid.clones import clone_pair, counted_pair
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import single_epsilon_upper
 from dpcli.numerics.work import shared
 

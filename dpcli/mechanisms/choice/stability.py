@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
-from dpcli.base.stated import multiple, quotient, squared
+from dpcli.base.stated import multiple, quotient, squared  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, SumLoss
 from dpcli.mechanisms.combined.group import grouped
@@ -39,7 +39,7 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import Key
 from dpcli.base.premise import SECRET, Premises, moves
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours

@@ -11,7 +11,7 @@ import math
 from contextlib import suppress
 
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.stated import multiple
+from dpcli.base.stated import multiple  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np

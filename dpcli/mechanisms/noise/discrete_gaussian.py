@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import COUNT, POSITIVE, Key
 from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.base.stated import quotient, squared, stated
+from dpcli.base.stated import quotient, squared, stated  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
@@ -201,7 +201,10 @@ class DiscreteGaussian(Mechanism):
         if _moves_far(self.sigma, self.sensitivity):
             return bound
         excess = self._excess(delta)
-        return 0.0 if excess(0.0) <= 0.0 else min(bound, bracket_root(excess, 0.0, bound)[1])
+        if excess(0.0) <= 0.0:
+            return 0.0
+        _, upper = bracket_root(excess, 0.0, bound)
+        return min(bound, upper)
 
     def _excess(self, delta: float) -> Callable[[float], float]:
         """Return the function eps -> delta(eps) / delta - 1, rounded up."""

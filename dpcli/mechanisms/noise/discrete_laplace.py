@@ -17,11 +17,11 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, POSITIVE, Key
 from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.base.stated import quotient
+from dpcli.base.stated import quotient  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # LARGEST_RATIO: of sensitivity over noise
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
@@ -111,7 +111,8 @@ class DiscreteLaplace(Mechanism):
 
         if excess(0.0) <= 0.0:
             return 0.0
-        return min(bracket_root(excess, 0.0, self.epsilon)[1] * (1.0 + 2e-15), self.epsilon)  # the factor covers rounding
+        _, upper = bracket_root(excess, 0.0, self.epsilon)
+        return min(upper * (1.0 + 2e-15), self.epsilon)  # the factor covers rounding
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dpcli.base.stated import squared
+from dpcli.base.stated import squared  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array

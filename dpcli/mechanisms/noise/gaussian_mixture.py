@@ -5,6 +5,9 @@ probabilities). The pair is then a mixture of Gaussians, which costs at most as 
 mixture of the sum of their draws. The losses are in normal_mixture.py. `GaussianMixture` is also the pair of DP-SGD on Poisson samples
 (gaussian_spec.py), where a record contributes 0 or its whole bound.
 
+`Mixture` (numerics/mixture.py) holds the shifts and weights. Its `reach` is the largest shift, `single` says whether there is only one
+positive shift, and `log_rest` is the log weight at shift 0.
+
 If a mixture has too many shifts, or weights too small for a float, weight moves to larger shifts, never to smaller ones. The bounds then
 only grow, and `_rounds_up` takes back the claim that they are attained.
 
@@ -28,7 +31,7 @@ from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # _RATIO: of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free
@@ -52,7 +55,7 @@ def epsilon_of_pairs(losses: tuple[PrivacyLoss, ...], delta: float, bound: float
     """Return the epsilon at which the largest delta(eps) of the pairs falls to `delta`, rounded up. bound: an epsilon that holds anyway."""
     if delta <= 0.0:
         return math.inf
-    return min(bound, max(single_epsilon_upper(loss, math.log(delta), bound) for loss in losses))
+    return min(bound, max(single_epsilon_upper(loss, math.log(delta), near=bound) for loss in losses))
 
 
 @dataclass(frozen=True, slots=True)

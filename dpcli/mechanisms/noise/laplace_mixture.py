@@ -66,7 +66,7 @@ class LaplaceMixture(Mechanism):
         """Return epsilon, exact for the pairs up to rounding, and rounded up; at delta = 0, the largest loss."""
         if delta <= 0.0:
             return max(loss.largest for loss in self.losses()) * (1.0 + 1e-13)
-        return max(single_epsilon(loss, math.log(delta))[1] for loss in self.losses())
+        return max(upper for _, upper in (single_epsilon(loss, math.log(delta)) for loss in self.losses()))
 
     def zcdp(self) -> float:
         raise NotRepresentable(NO_RHO)

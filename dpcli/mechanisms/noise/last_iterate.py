@@ -24,7 +24,7 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise  # LARGEST_RATIO: of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.poisson import fixed_size

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpcli.base.stated import stated, upward
+from dpcli.base.stated import stated, upward  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
+from dpcli.mechanisms.noise.additive import SMALLEST_RATIO  # of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.numerics.arrays import Array
 

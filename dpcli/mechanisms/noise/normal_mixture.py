@@ -2,7 +2,9 @@
 
 `MixtureRemoveLoss`, `MixtureAddLoss` and `MixtureReplaceLoss` are the privacy losses L = log r, r = dP/dQ, of a record that is removed,
 added or replaced. `GaussianMixture` (gaussian_mixture.py) returns them; DP-SGD is the case of one shift, with the sampling rate as its
-weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py).
+weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py). Of a mixture, `reach` is the
+largest shift, `single` says whether there is only one positive shift, and `log_rest` is the log weight at shift 0; `log_ratio` returns
+log m at x, `outcome` the x at a value of log m, and `log_mean` the log of E[e^{k x}] under m N(0, 1).
 
 Accountants ask a loss for `cgf`, an upper bound on K(z) = log E_P[e^{z L}]; for `tails`, its tail probabilities under P and Q; and for
 `tilted`, the loss under P times e^{t L}, normalised, whose characteristic function the contour method integrates (numerics/contour).
@@ -229,7 +231,7 @@ class MixtureAddLoss(MixtureLoss):
 
         return single_row(ShiftedAdd, self.mixture, MAX_REACH)
 
-    def line(self, x: Line) -> tuple[Line, Line]:
+    def line(self, x: Line) -> tuple[Line, Line]:  # Q is the mixture here
         ratio = self.mixture.log_ratio(x)
         return log_normal(x) + ratio, -ratio
 
@@ -273,7 +275,7 @@ class MixtureReplaceLoss(MixtureLoss):
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
-        """Return the loss divided as by `MixtureRemoveLoss.cut`.
+        """Return the loss divided into a small and a big part, which begin at the same multiples of `level` as in `MixtureRemoveLoss.cut`.
 
         Above the real line, the power of 1/m(-x) grows by about z times the rate times half the square of the angle, which limits the
         strip. At the largest order that matters, z = TILT / level, the angle below lets it grow by e^6.

@@ -20,10 +20,10 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.base.stated import quotient
+from dpcli.base.stated import quotient  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # LARGEST_RATIO: of sensitivity over noise
 from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS
 from dpcli.mechanisms.noise.truncated_laplace import LEAST_DELTA, REDRAWN, ROUNDING, TruncatedSpec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
@@ -159,7 +159,7 @@ class CutDiscreteLaplace(Mechanism):
     def approx_dp(self, delta: float) -> float:
         if delta <= 0.0:
             return self.epsilon
-        return min(single_epsilon_upper(self.losses()[0], math.log(delta), self.epsilon), self.epsilon)
+        return min(single_epsilon_upper(self.losses()[0], math.log(delta), near=self.epsilon), self.epsilon)
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()

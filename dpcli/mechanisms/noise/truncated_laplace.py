@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import InputError
 from dpcli.base.fields import OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
-from dpcli.base.stated import multiple, quotient
+from dpcli.base.stated import multiple, quotient  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # _RATIO: of sensitivity over noise
 from dpcli.mechanisms.sampling.poisson import SampledLoss, with_ends
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import MayFail, Pure

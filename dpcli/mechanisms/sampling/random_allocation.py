@@ -393,7 +393,8 @@ class AllocatedReplace(Allocated):
 
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
     """Return epsilon of a pair at delta, rounded up; inf if delta is at most 0, or below the curve at the largest finite loss."""
-    if delta <= 0.0 or pair.log_delta(float(pair.losses[-2])) > math.log(delta):
+    largest = float(pair.losses[-2])  # the largest finite loss
+    if delta <= 0.0 or pair.log_delta(largest) > math.log(delta):
         return math.inf
     if pair.log_delta(0.0) <= math.log(delta):
         return 0.0
@@ -401,4 +402,5 @@ def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
     def excess(epsilon: float) -> float:
         return math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0  # cut off before it overflows
 
-    return bracket_root(excess, 0.0, float(pair.losses[-2]))[1]
+    _, upper = bracket_root(excess, 0.0, largest)
+    return upper

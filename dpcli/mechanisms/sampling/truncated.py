@@ -167,7 +167,7 @@ class CutSample(Mechanism):
         """Return epsilon from the tails of the pairs; at delta = 0, the largest loss."""
         if delta <= 0.0:
             return max(mechanism.approx_dp(0.0) + abs(log_p - log_q) for mechanism, log_p, log_q in self.parts)
-        return max(single_epsilon_upper(loss, math.log(delta), 1.0) for loss in self.losses())
+        return max(single_epsilon_upper(loss, math.log(delta), near=1.0) for loss in self.losses())
 
     def delta_floor(self) -> float:
         return math.fsum(math.exp(max(log_p, log_q)) * mechanism.delta_floor() for mechanism, log_p, log_q in self.parts)

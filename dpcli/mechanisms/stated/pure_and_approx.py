@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
 from dpcli.base.premise import Premises, of_mechanism
-from dpcli.base.stated import multiple
+from dpcli.base.stated import multiple  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours

@@ -21,17 +21,17 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO  # limits of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.pure_and_approx import StatedPure, approx
 from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import shared, spend
 

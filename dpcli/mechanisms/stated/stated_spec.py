@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
 from dpcli.base.premise import SECRET, STATED, Premises
-from dpcli.base.stated import multiple
+from dpcli.base.stated import multiple  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.group import grouped
 from dpcli.mechanisms.mechanism import Mechanism
