@@ -216,7 +216,7 @@ def _chord_terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Arr
     """
     log_rates, log_ratios = _edge_of_events(run, trials)
     largest_shift = float(log_ratios.max()) * (1.0 + ROUNDING) + ROUNDING  # where G ends
-    near = min(max(largest_shift, LEAST_NEAR), MOST_NEAR)
+    near = min(max(largest_shift, LEAST_NEAR), MOST_NEAR)  # the log y_j are equally spaced from minus this on
     below = -np.geomspace(-LOG_LEAST_SHIFT, near, SHIFTS_BELOW, endpoint=False)
     shifts = np.append(below, np.linspace(-near, min(largest_shift, FAR_SHIFT), SHIFTS - SHIFTS_BELOW))
     if largest_shift > FAR_SHIFT:
@@ -248,6 +248,7 @@ def _edge_of_events(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[
     """
     epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
     deltas = np.minimum(np.exp(log_run_profile(run, epsilons)), 1.0)
+    # Lines z = slope w + height; the last one is z = 1.
     slopes = np.concatenate((np.exp(epsilons), np.exp(-epsilons), [0.0]))
     heights = np.concatenate((deltas, -np.expm1(-epsilons) + deltas * np.exp(-epsilons), [1.0]))
     if np.isnan(heights).any():
@@ -255,8 +256,9 @@ def _edge_of_events(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[
     w = _probabilities(epsilons, deltas, trials)
     left, right = w[:-1], w[1:]
     middle = 0.5 * (left + right)
-    line = np.array([int(np.argmin(slopes * w_middle + heights)) for w_middle in middle.tolist()])
+    line = np.array([int(np.argmin(slopes * w_middle + heights)) for w_middle in middle.tolist()])  # the lowest, for each cell
     z_left, z_middle, z_right = (slopes[line] * ends + heights[line] for ends in (left, middle, right))
+    # Over its value at z_middle, the tangent of f'(1 - z) there is 1 + rise at z_left, and 1 - fall at z_right.
     rate = trials.depth_slope(z_middle)
     straight = rate * (z_right - z_middle) < STRAIGHT
     rise, fall = (np.where(straight, rate * np.abs(z - z_middle), 0.0) for z in (z_left, z_right))

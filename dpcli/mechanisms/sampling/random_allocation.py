@@ -346,14 +346,14 @@ class AllocatedAdd(Allocated):
         losses, log_p, log_q = pair.losses[1:-1], pair.log_p[1:-1], pair.log_q[1:-1]
         log_zero, log_excess_mean = float(pair.log_q[0]), float(pair.log_p[-1])  # Q-mass of R = 0, and P-mass of R = inf
         points, mass = np.exp(losses), np.exp(log_q)
-        # E[(s - R)+]
+        # E[(s - R)+] at every point s but the lowest
         shortfalls = points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(log_zero) * points[1:]
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             below = float((shortfalls / (points[1:] - points[0])).min())  # a bound on P(R < r)
-            log_below = min(0.0, math.log(max(below, 1e-300)) + 1e-9)
+            log_below = min(0.0, math.log(max(below, 1e-300)) + 1e-9)  # 1e-9 is for rounding
             t = float(self.bins)
             log_difference = 0.5 * (t * self.inner.cgf(2.0 * z / t) + log_below)
-            tangent = log_zero - z * losses[0] + np.log1p(z)
+            tangent = log_zero - z * losses[0] + np.log1p(z)  # at R = 0 the tangent of R^-z at r is r^-z (1 + z)
             base_cgf = atomic_cgf(z, log_p[None, :], -losses[None, :])
             log_excess = np.where(base_cgf > 0.0, log_expm1_array(base_cgf), -np.inf)
             extra = np.logaddexp(np.logaddexp(log_difference, tangent), log_excess_mean + np.log1p(z))
