@@ -2,8 +2,8 @@
 
 A certificate states the *parts*, the dominating pairs of the pipeline's mechanisms with exact numbers (certified_parts.py), and *claims*:
 an epsilon and its delta as decimal texts, and whether this is an upper or a lower bound. A proof follows a *plan*, such as where a contour
-lies; an upper bound has one for each direction of the neighbouring relation, and a lower bound for one of them. proof_search.py finds plans
-in floating point, and checker.py computes along them in ball arithmetic. Only what the checker proves is kept.
+lies. An upper bound has a plan for each direction of the neighbouring relation, and a lower bound for one of them. proof_search.py finds
+plans in floating point, and checker.py computes along them in ball arithmetic. Only what the checker proves is kept.
 
 `prove` makes a certificate for `dpcli certify`, which prints it or writes it to a file. `require_about` checks that a certificate is about
 a pipeline, for `dpcli certify --check` and for the commands that name a certificate (named_certificate.py).

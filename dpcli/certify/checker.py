@@ -16,9 +16,9 @@ mechanisms is assumed; the certificate cites the theorems. The privacy loss L is
 
     delta(eps) = E_P[(1 - e^{eps - L})+].
 
-If the certificate has alternatives, a unit of privacy is in one of them only, and delta is the largest over the alternatives of the
-delta of all parts and that alternative (McSherry 2009, Theorem 4). An upper bound then needs a proof for each alternative, and a lower
-bound a proof for one.
+A certificate may have alternatives: further lists of parts, of which a unit of privacy is in one only. Each of them composes with `parts`,
+and delta is the largest of the resulting deltas (McSherry 2009, Theorem 4). An upper bound then needs a proof for each alternative, and a
+lower bound a proof for one.
 
 How it is proved. M(z) = E_P e^{z L} is the product of the M_i(z)^{n_i}.
 
@@ -65,7 +65,8 @@ from typing import Any, NamedTuple
 from flint import acb, acb_mat, arb, arb_poly, ctx, fmpq
 
 Json = dict[str, Any]
-MOST = 2_000_000  # most nodes, frequencies or terms of one proof; it limits time and memory, as do other limits on sizes below
+# Most nodes, frequencies or terms of one proof. It limits time and memory, as do other sizes below: none of them makes a proof false.
+MOST_TERMS = 2_000_000
 
 
 class Unproved(Exception):
@@ -321,7 +322,7 @@ class SmoothPart:
     def panels(self, plan: Json) -> list[tuple[arb, arb, arb]]:
         """Return (left, right, r) of each panel; r belongs to the ellipse around it."""
         order, left, result = int(plan["order"]), number(plan["low"]) if self.normal else -self.e0, []
-        demand(1 < order <= 200 and order * len(plan["panels"]) <= MOST, "a rule of 2 to 200 nodes")
+        demand(1 < order <= 200 and order * len(plan["panels"]) <= MOST_TERMS, "a rule of 2 to 200 nodes")
         for edge, ellipse in plan["panels"]:
             right, r = number(edge), number(ellipse)
             demand(left < right and r > 1, "panels in order")
@@ -412,7 +413,7 @@ class SmoothPart:
         """Return the bound of item 4 on |M(t + i v)| / M(t) for all v >= y."""
         low, high, count = number(plan["first"]), number(plan["last"]), int(plan["cells"])
         cap = number(plan["cap"])  # of the step function; a lower cap makes its variation smaller
-        demand(0 < count <= MOST and low < high and cap > 0, "cells in order")
+        demand(0 < count <= MOST_TERMS and low < high and cap > 0, "cells in order")
         if not self.normal:
             demand(max(-Fraction(plan["first"]), Fraction(plan["last"])) <= self.largest, "cells where there is a density")
         if "cut" in plan:
@@ -479,7 +480,7 @@ def sums_on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
     """
     width = int(count**0.5) + 1
     rows = -(-(count + 1) // width)
-    demand(width * len(nodes) <= 10 * MOST, "few enough nodes and frequencies")
+    demand(width * len(nodes) <= 10 * MOST_TERMS, "few enough nodes and frequencies")
 
     def phases(step: arb, size: int) -> list[list[acb]]:
         return [[acb(0, k * step * loss).exp() for _, loss in nodes] for k in range(size)]
@@ -615,7 +616,7 @@ class CheckedParts:
     def contour(self, epsilon: arb, plan: Json) -> tuple[arb, arb]:
         """Return bounds on delta if no run is big, by items 2, 3 and 7. Without s1 and s2 in the plan, the lower one is -inf."""
         t, h, count = number(plan["t"]), number(plan["h"]), int(plan["frequencies"])
-        demand(t > 0 and h > 0 and 0 < count <= MOST, "a line to the right of 0")
+        demand(t > 0 and h > 0 and 0 < count <= MOST_TERMS, "a line to the right of 0")
         pad = number(plan.get("pad", 0))  # m^2 of item 7
         demand(pad >= 0, "a pad of at least 0")
         half = pad / 2
@@ -704,7 +705,7 @@ def two_point_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb,
         if ratio < arb("0.99") and term / (1 - ratio) < total * arb(2) ** -(ctx.prec // 2):
             total += arb(0).union(term / (1 - ratio))  # the ratios fall, so a geometric sum bounds the rest
             break
-        demand(k - first < MOST, "few enough terms")
+        demand(k - first < MOST_TERMS, "few enough terms")
     return total, total
 
 
@@ -722,7 +723,7 @@ def lattice_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, a
     losses = [loss for _, loss in part.atoms]
     step = losses[1] - losses[0]
     demand(step > 0 and all((later - loss).overlaps(step) for loss, later in pairwise(losses)), "evenly spaced losses")
-    demand(n * len(losses) <= MOST // 4, "few enough losses")
+    demand(n * len(losses) <= MOST_TERMS // 4, "few enough losses")
     coefficients = (arb_poly([p for p, _ in part.atoms]) ** n).coeffs()
     total = arb(0)
     for k, mass in enumerate(coefficients):

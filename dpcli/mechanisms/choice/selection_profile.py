@@ -1,9 +1,9 @@
 """The privacy profile of a selection, which releases the best of a random number of runs, from the profile of one run.
 
 The *profile* of a mechanism, also called its curve, is delta as a function of epsilon; its values are *heights*. `RepeatAndSelect`
-(repeat_and_select.py) passes the privacy losses of one run and the distribution of the number of runs to `SelectionLoss`, and gets upper
-bounds on the selection's profile, and a pair (P, Q) of distributions that has them as its profile, for accountants that compose pairs. All
-bounds are rounded up.
+(repeat_and_select.py) passes the privacy losses of one run and the distribution of the number of runs to `SelectionLoss`. It gets upper
+bounds on the selection's profile. For accountants that compose pairs, it also gets a pair (P, Q) of distributions with these bounds as its
+profile. All bounds are rounded up.
 
 Let K be the number of runs, and f its generating function. Let Q and Q' be the laws of one run on neighbouring data. The best output has at
 y the density Q(y) f'(X), where X is uniform between Q(< y) and Q(<= y). Ties are broken by a uniform number with the same law for both

@@ -4,8 +4,9 @@
 sample. Other types whose noise is Gaussian use `sampled_gaussian` too.
 
 mu is one record's contribution over the standard deviation of the noise. Under add-remove the pair of a sampled step is ((1 - q) N(0, 1) +
-q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions; under replace-one both sides are mixtures with opposite shifts, which
-needs the noise to be stated relative to C. With noise so stated, a group of records is a mixture over how many of them were drawn.
+q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions. Under replace-one both sides are mixtures with opposite shifts, for which
+the noise must be stated relative to C, the bound on one record's contribution. With noise so stated, a group of records is a mixture over
+how many of them were drawn.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
