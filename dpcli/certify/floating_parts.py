@@ -1,8 +1,8 @@
 """The parts of a certificate in floating point, for the search that makes the plan of a proof (proof_search.py).
 
 A *part* of a certificate is the dominating pair (P, Q) of a mechanism as a JSON object, with the number of its runs. A `Form` is a part in
-one direction of the neighbouring relation. It has log M(z) = log E_P[e^{z L}] of one run, where L is the loss. For a sampled part, it also
-plans two things that checker.py computes later in ball arithmetic:
+one direction of the neighbouring relation. It has log M(z) = log E_P[e^{z L}] of one run, where L is the loss. For a sampled part
+with a density, it also plans two things that checker.py computes later in ball arithmetic:
 
 * Decay (item 4 of the header of checker.py): |M(t + i y)| / M(t) <= 1 - INT rho + Var(rho) / y, for a step function rho below the density
   of the loss under e^{t L} dP / M(t). The steps are *cells*, and none is higher than the *cap*.

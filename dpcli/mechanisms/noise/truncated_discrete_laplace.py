@@ -121,7 +121,7 @@ def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanis
     a = 1.0 / scale
     if 2 * bound < moved:
         return NoPrivacy(moved / bound)
-    first = max(moved - bound, 0)  # the least x inside that counts by itself
+    first = max(moved - bound, 0)  # the least x inside, if bound < moved
     if bound >= moved:
         delta = _shown(a, moved, bound)
     else:
