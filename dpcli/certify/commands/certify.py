@@ -112,10 +112,11 @@ def _proved(file: str, delta: float | None, epsilon: float | None, group_size: i
     data = read_bytes(file)
     pipeline = parse(data, file)
     try:
-        with working():
+        with working():  # prints a notice if it takes long
             result = prove(pipeline, delta, epsilon, group_size, digits)
     except NotRepresentable as error:
         raise CannotCertify(f"{file}: not proved: {error}") from None
     if write is not None:
         write_file(write, text_of(result.certificate))
-    return proved(result, judge(pipeline, data, {"--delta": delta}), write)
+    findings = judge(pipeline, data, {"--delta": delta})  # of the lint rules
+    return proved(result, findings, write)

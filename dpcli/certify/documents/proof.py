@@ -29,7 +29,7 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     diagnostics: what lint rules find in the file. An error among them makes the exit code 1.
     path: path of the written certificate; None if none was written.
     """
-    account = proof.account
+    account = proof.account  # the accountants' result: it bounds `quantity`, epsilon or delta, where the other one is `at`
     claims = proof.certificate["claims"]
     digest = digest_of(text_of(proof.certificate))
     proved_bound = proof.epsilon if account.quantity == "epsilon" else proof.delta
@@ -62,9 +62,9 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     return Document(
         first_line,
         data,
-        "fail" if is_over else "pass",
-        (_plans(claims),),
-        tuple(notes),
+        verdict="fail" if is_over else "pass",
+        tables=(_plans(claims),),
+        notes=tuple(notes),
         total=proved_bound,
         findings=tuple(finding(diagnostic) for diagnostic in diagnostics),
         exit_code=exit_code,
@@ -122,7 +122,7 @@ def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipel
         sentences = proved_sentences(path, certificate)
     except CannotCertify as error:
         reason = str(error).removeprefix(f"{path}: not proved: ")
-        return Document(str(error), data | {"reason": reason, "exit_code": FAILED}, "fail", exit_code=FAILED)
+        return Document(str(error), data | {"reason": reason, "exit_code": FAILED}, verdict="fail", exit_code=FAILED)
     notes = [f"certificate: sha256:{digest}"]
     own_file = certificate.get("file")
     if pipeline is not None and isinstance(own_file, dict) and own_file.get("sha256") != pipeline.sha256:
@@ -136,7 +136,7 @@ def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipel
     notes += [f"part: {json.dumps(part)}" for part in certificate["parts"]]
     for place, alternative in enumerate(certificate.get("alternatives") or (), 1):
         notes += [f"part of alternative {place}: {json.dumps(part)}" for part in alternative]
-    return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=tuple(notes))
+    return Document("; ".join(sentences), data | {"proved": sentences}, verdict="pass", notes=tuple(notes))
 
 
 def _bits(claim: dict[str, Any]) -> int:
