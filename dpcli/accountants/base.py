@@ -356,25 +356,25 @@ def step_totals(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]
 
 def rho_of(steps: Steps) -> float:
     """Return the sum of the rho (zCDP) of all runs, rounded up. Raises NotRepresentable if a mechanism has no rho."""
-    steps = merged(steps)
+    steps = join_equal_steps(steps)
     rhos = views(steps, lambda mechanism: mechanism.zcdp())
     return total((count, rho) for (_, count), rho in zip(steps, rhos, strict=True))
 
 
-def merged(steps: Steps) -> Steps:
+def join_equal_steps(steps: Steps) -> Steps:
     """Return the steps with equal mechanisms joined and their counts added, in an order that does not depend on the order of `steps`."""
-    return _merged(tuple(steps))  # a tuple, since the cache needs a hashable argument
+    return _join_equal_steps(tuple(steps))  # a tuple, since the cache needs a hashable argument
 
 
 @shared(16)
-def _merged(steps: Steps) -> Steps:
+def _join_equal_steps(steps: Steps) -> Steps:
     counts: dict[Mechanism, int] = {}
     for mechanism, count in steps:
         counts[mechanism] = counts.get(mechanism, 0) + count
     return tuple(sorted(counts.items(), key=lambda item: (repr(item[0]), item[1])))
 
 
-def normalised(parts: list[float]) -> tuple[float, ...]:
+def shares_of(parts: list[float]) -> tuple[float, ...]:
     """Return the parts divided by their sum, or zeros if the sum is 0."""
     total = math.fsum(parts)
     return tuple(part / total if total > 0.0 else 0.0 for part in parts)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dpcli.accountants.base import merged
+from dpcli.accountants.base import join_equal_steps
 from dpcli.accountants.directions import Losses, directions
 from dpcli.accountants.exact import CHERNOFF_EXCESS, MAX_LOG_DELTA, ExactProfile, delta_on, is_single
 from dpcli.accountants.pld import AIM, PldProfile, curve_at_delta, curve_at_epsilon
@@ -115,7 +115,7 @@ def _grids(profile: PldProfile, losses: Losses, least_epsilon: float, log_floor:
 
 def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return the larger of the two directions' bounds, which `side` returns for the losses of each direction."""
-    sides = directions(merged(tuple(steps)))  # type: ignore[arg-type]
+    sides = directions(join_equal_steps(tuple(steps)))  # type: ignore[arg-type]
     if any(len(losses) > MAX_PARTS for losses in sides):
         raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long for a whole curve")
     bounds = [side(losses) for losses in sides]

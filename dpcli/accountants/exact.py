@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive
 from dpcli.accountants.directions import Losses, directions, smallest_bound
 from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.base.errors import NotRepresentable
@@ -34,7 +34,7 @@ from dpcli.numerics.contour.certified import (
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.tails import single_epsilon, single_log_delta, total_variation
-from dpcli.numerics.work import allowance, remembered
+from dpcli.numerics.work import allowance, remembered  # remembered: a cache that charges an answer each time
 
 NO_CONTOUR = "no contour certifies an interval closer than 1 %"
 # Accuracy.
@@ -96,7 +96,7 @@ class ExactProfile(PrivacyProfile):
 
     def _sides(self) -> tuple[Losses, ...]:
         """Return the losses of each direction. Raises NotRepresentable if there are more than MAX_PARTS."""
-        sides = directions(merged(self.steps))
+        sides = directions(join_equal_steps(self.steps))
         if len(sides[0]) > MAX_PARTS:
             raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long")
         return sides
@@ -241,7 +241,7 @@ ACCOUNTANT = Accountant(
     title="contour integral, certified",
     source="Alghamdi et al. 2022, arXiv:2208.09595; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10; proof: dpcli explain accountants",
     compose=ExactProfile,
-    heavy=True,
-    finite=True,
-    cells=lambda parts: 1e5 + 5e4 * parts,
+    heavy=True,  # its work grows with the difficulty of the question
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 1e5 + 5e4 * parts,  # estimated work for this many different mechanisms
 )

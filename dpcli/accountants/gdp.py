@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from dpcli.accountants.analytic import composed_mu, mu_shares
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
@@ -48,7 +48,7 @@ class GdpProfile(PrivacyProfile):
 
     def mu(self) -> float:
         """Return mu of the composition. Raises NotRepresentable if it is infinite."""
-        mu = composed_mu(merged(self.steps), mu_of)
+        mu = composed_mu(join_equal_steps(self.steps), mu_of)
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")
         return mu
@@ -77,5 +77,5 @@ ACCOUNTANT = Accountant(
     compose=GdpProfile,
     sound=False,
     finite=True,  # chi^2 needs a loss that is never infinite; the base class sets stated deltas aside
-    cells=lambda parts: 2e3 * parts,
+    cells=lambda parts: 2e3 * parts,  # estimated work for this many different mechanisms
 )

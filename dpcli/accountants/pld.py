@@ -20,13 +20,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive, shares_of
 from dpcli.accountants.directions import Losses, directions, smallest_bound
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import foresee, remembered, shared
+from dpcli.numerics.work import foresee, remembered, shared  # limits on work, and caches
 
 if TYPE_CHECKING:  # the modules of the grid are imported only when a grid is made, because many commands need none
     from dpcli.numerics.grid.grid_curve import GridCurve
@@ -138,7 +138,7 @@ class PldProfile(PrivacyProfile):
         points = self.effort.points
         sides = [
             _Side(losses, GLIMPSE if k else AIM * self.tolerance, LOG_NEGLIGIBLE)
-            for k, losses in enumerate(directions(merged(self.steps)))
+            for k, losses in enumerate(directions(join_equal_steps(self.steps)))
         ]
         for attempt in range(REFINEMENTS):
             lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
@@ -170,7 +170,7 @@ class PldProfile(PrivacyProfile):
 
         sides = [tuple((surveyed(loss), n) for loss, n in side) for side in directions(self.steps)]
         tilt = np.array([max(best_tilt(side, math.log(delta))[0] for side in sides)])
-        return normalised([_exponent(mechanism, count, tilt) for mechanism, count in self.steps])
+        return shares_of([_exponent(mechanism, count, tilt) for mechanism, count in self.steps])
 
 
 def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
@@ -315,7 +315,7 @@ ACCOUNTANT = Accountant(
     title="privacy-loss distribution",
     source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; proof: dpcli explain accountants",
     compose=PldProfile,
-    heavy=True,
-    fallback=True,
-    cells=lambda parts: 2e6 + 2e5 * parts,
+    heavy=True,  # its work grows with the difficulty of the question
+    fallback=True,  # it may always spend the work of one question
+    cells=lambda parts: 2e6 + 2e5 * parts,  # estimated work for this many different mechanisms
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
@@ -46,7 +46,7 @@ class RdpProfile(PrivacyProfile):
         return Bound(value, detail={"order": order})
 
     def delta(self, epsilon: float) -> Bound:
-        curve = renyi_curve(merged(self.steps))
+        curve = renyi_curve(join_equal_steps(self.steps))
 
         def log_delta_at(z: Array) -> Array:
             divergence = curve.at(1.0 + z)
@@ -63,7 +63,7 @@ class RdpProfile(PrivacyProfile):
         Raises NotRepresentable if delta is 0 or if the divergence is infinite at every order.
         """
         require_positive(delta, "RDP")
-        steps, log_delta = merged(self.steps), math.log(delta)
+        steps, log_delta = join_equal_steps(self.steps), math.log(delta)
         curve, grain = renyi_curve(steps), 1  # grain: the distance between places at which the search stops
         if len(steps) <= SEVERAL:
             first = FINE_PLACES
@@ -85,15 +85,15 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (balle)",
     source="Mironov 2017, arXiv:1702.07476; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21",
     compose=lambda steps: RdpProfile(steps, balle, balle_delta),
-    fallback=True,
-    finite=True,
-    cells=lambda parts: 3e4 * parts,
+    fallback=True,  # it may always spend the work of one question
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 3e4 * parts,  # estimated work for this many different mechanisms
 )
 CLASSIC = Accountant(
     name="rdp-classic",
     title="Renyi DP (classic)",
     source="Mironov 2017, arXiv:1702.07476, Propositions 1 and 3",
     compose=lambda steps: RdpProfile(steps, classic, classic_delta),
-    finite=True,
-    cells=lambda parts: 5e4 * parts,
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 5e4 * parts,  # estimated work for this many different mechanisms
 )

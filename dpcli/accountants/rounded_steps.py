@@ -23,7 +23,7 @@ from dpcli.accountants.base import Steps
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 # Accuracy and speed: any rounding gives an upper and a lower bound.
 MOST_SAMPLED = 500  # most different sampled Gaussians after the rounding

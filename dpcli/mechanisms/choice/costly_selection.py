@@ -32,7 +32,7 @@ from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.grid.hockey_stick import FURTHEST, INFLATED, ChordPair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.tails import cells_between
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 # Every order of the cells is some score, so these three affect only how costly the chosen score is, and the time. In the example above,
 # half or twice as many cells or cuts, and half or four times the largest mass, change epsilon by at most 0.002.

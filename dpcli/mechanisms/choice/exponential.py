@@ -34,7 +34,7 @@ from dpcli.numerics.grid.choice_curve import ChoiceCurve, choice_curve
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
 from dpcli.numerics.tails import Tails
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes

@@ -50,7 +50,7 @@ from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, log_deltas
-from dpcli.numerics.work import allowance, shared
+from dpcli.numerics.work import allowance, shared  # a limit on work, and a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted

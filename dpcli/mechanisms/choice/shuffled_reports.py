@@ -46,7 +46,7 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.grid.clones import clone_pair, counted_pair
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import single_epsilon_upper
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 MOST_USERS = 10**10  # soundness: up to this number, the rounding of binomial probabilities is covered (numerics/grid/clones.py)
 USERS = Constraint("a whole number from 1 to 10^10", lambda x: 1 <= x <= MOST_USERS, (("minimum", 1), ("maximum", MOST_USERS)))

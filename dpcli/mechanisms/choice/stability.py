@@ -41,7 +41,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import Tails, log_deltas
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 NO_RENYI = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
 # Rounding, on the safe side.

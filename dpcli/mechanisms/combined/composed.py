@@ -33,7 +33,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_sum
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted

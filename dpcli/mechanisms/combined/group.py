@@ -16,7 +16,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, which is limited
 
 HALVINGS = 48  # steps of the bisection for the delta of one change; the result is an upper bound after any of them (accuracy)
 WORK = 700.0  # units of work of this bisection (numerics/work.py)

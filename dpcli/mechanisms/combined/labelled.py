@@ -27,7 +27,7 @@ from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.tails import Tails, mixed
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, which is limited
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted

@@ -50,7 +50,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 # Memory: the column of a Toeplitz encoder of 10^7 numbers takes 80 MB.
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))

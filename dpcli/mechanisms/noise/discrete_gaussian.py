@@ -48,7 +48,7 @@ from dpcli.numerics.closed.integer_vectors import (
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, which is limited
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.stated.atoms import AtomicLoss

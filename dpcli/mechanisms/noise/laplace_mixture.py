@@ -43,7 +43,7 @@ from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, joined, with_
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.mixture import Mixture, unmix
 from dpcli.numerics.tails import Tails, mixed, single_epsilon
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import LossPiece, Outcomes

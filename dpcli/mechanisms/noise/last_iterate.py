@@ -30,7 +30,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.poisson import fixed_size
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 # Keys, each with another key: both are stated, or neither is.
 STATED_TOGETHER = {"lipschitz": "diameter", "divisor": "diameter", "inclusion": "drawn"}

@@ -40,7 +40,7 @@ from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.orders import least_rho
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
 # The largest number of shards. The sum of so many probabilities, as multiples of 2^-50, fits into 64 bits (predict/pmixed/projection.py).
 MAX_SHARDS = 4096

@@ -28,7 +28,7 @@ from dpcli.numerics.arrays import Array, BoolArray, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
 from dpcli.numerics.mixture import unmix
 from dpcli.numerics.tails import Tails, mixed
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes

@@ -43,7 +43,7 @@ from dpcli.numerics.grid.spread import Spread, average_moments, spread_of, sum_o
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import HasTails, Tails, atom_tails
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted

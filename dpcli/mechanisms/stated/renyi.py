@@ -33,7 +33,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import Tails
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
 # Accuracy and speed: every order and every grid of losses gives an upper bound.
 POINTS = 2048  # points of the grid of losses
