@@ -260,11 +260,11 @@ class Accountant:
     def profile(self, steps: Steps) -> PrivacyProfile:
         """Return the profile of a composition. If it has disjoint parts, this is the largest profile over the parts."""
         if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):  # each mechanism is its own only case
-            return self.composed(steps)
+            return self.profile_of_composition(steps)
         cases = compositions(steps)
-        return WorstCase(tuple(self.composed(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
+        return WorstCase(tuple(self.profile_of_composition(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
 
-    def composed(self, steps: Steps) -> PrivacyProfile:
+    def profile_of_composition(self, steps: Steps) -> PrivacyProfile:
         """Return the profile of a composition without disjoint parts."""
         if self.finite:
             rest, log_kept = split_failures(steps)

@@ -27,7 +27,7 @@ from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.stated import multiple, quotient, squared  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, SumLoss
-from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.combined.group import for_group
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
@@ -217,7 +217,7 @@ class ProposeTestReleaseSpec(StatedSpec):
         log_delta = math.log(self.delta) + (changes - 1) * self.epsilon
         group_delta = math.exp(min(log_delta, 0.0)) * (1.0 + DELTA_SLACK)
         if changes == 1 or group_delta >= 1.0:
-            return grouped(one_change, changes)
+            return for_group(one_change, changes)
         return approx(multiple(changes, self.epsilon), group_delta).unclaimed()
 
 

@@ -1,8 +1,8 @@
 """Group privacy: the cost of several changes at once by the group theorems, for mechanisms without a better bound.
 
 A guarantee for one change implies a worse one for k changes: neighbours of neighbours. Types that know how k records move their output
-(Gaussian, Laplace, ...) resolve the larger change themselves, which is tighter; `grouped` is for the others, such as stated guarantees. All
-bounds are upper bounds, and `Group` does not claim to attain them.
+(Gaussian, Laplace, ...) resolve the larger change themselves, which is tighter; `for_group` is for the others, such as stated guarantees.
+All bounds are upper bounds, and `Group` does not claim to attain them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORK = 700.0  # units of work of this bisection (numerics/work.py)
 LOG_LEAST_DELTA = -744.0  # logarithm of the least delta that is tried; e^-744 is one of the least positive floats
 
 
-def grouped(inner: Mechanism, size: int) -> Mechanism:
+def for_group(inner: Mechanism, size: int) -> Mechanism:
     """Return the mechanism of `inner` for `size` changes at once. With size 2, an add-remove guarantee becomes one for replace-one."""
     return inner if size == 1 else Group(inner, size)
 

@@ -42,7 +42,7 @@ from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
-from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.combined.group import for_group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import NoPrivacy
@@ -187,7 +187,7 @@ class TurnsSpec(CorrelatedSpec):
         turn = turn if self.has_equal_columns() else turn.unclaimed()
         if neighbours.group == 1:
             return turn, self.turns
-        return grouped(Composed(((turn, self.turns),)), neighbours.group), 1
+        return for_group(Composed(((turn, self.turns),)), neighbours.group), 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,7 +171,7 @@ class GaussianMixtureSpec(Spec):
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Return the mechanism on a Poisson sample. A record that is not in the sample contributes 0, a further outcome of its draw."""
         weights_of_one = {shift: _product(rate, weight) for shift, weight in self._weights().items()}
-        total = repeated(weights_of_one, neighbours.records)
+        total = weights_of_sum(weights_of_one, neighbours.records)
         if not total:  # no draw moves the sum
             return Free()
         if max(total) > LARGEST_RATIO:
@@ -228,7 +228,7 @@ def _product(p: float, q: float) -> float:
     return max(p * q, SMALLEST_WEIGHT) if p > 0.0 and q > 0.0 else 0.0
 
 
-def repeated(single: Weights, records: int) -> Weights:
+def weights_of_sum(single: Weights, records: int) -> Weights:
     """Return the weights of the sum of `records` independent draws.
 
     In a group of more than MAX_RECORDS, each draw that is not 0 counts as the largest one, which gives an upper bound by the theorem of

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, joined, with_ends
+from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, join_tails, with_ends
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.mixture import Mixture, unmix
 from dpcli.numerics.tails import Tails, mixed, single_epsilon
@@ -233,7 +233,7 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
     def tails(self, at: Array) -> Tails:
         """Return the tails from 0 on, and their mirror image below 0."""
         split = int(np.searchsorted(at, 0.0))
-        return joined(self._upper_tails(-at[:split][::-1]).mirrored(), self._upper_tails(at[split:]))
+        return join_tails(self._upper_tails(-at[:split][::-1]).mirrored(), self._upper_tails(at[split:]))
 
     def _upper_tails(self, at: Array) -> Tails:
         y = self.removal.outcome(at + self._log_scale)

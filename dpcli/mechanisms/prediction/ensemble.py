@@ -31,7 +31,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, RATE, Constraint, Key
 from dpcli.base.premise import DRAWN, SECRET, Premises, moves
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.combined.group import for_group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.spec import CostEvidence, Spec
@@ -278,7 +278,7 @@ class EnsembleMixtureSpec(Spec):
         replaces = self.change == "replace-shard" or neighbours.adjacency is not Adjacency.ADD_REMOVE
         group = neighbours.group
         if replaces or group == 1:
-            return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces=replaces), group)
+            return for_group(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces=replaces), group)
         # Several shards are removed one after the other. The last one is removed from this number of shards.
         fewest = max(self.shards - group + 1, 1)
-        return grouped(EnsembleMixture(fewest, self.model_rate, self.radius, replaces=False, bounds_more_shards=True), group)
+        return for_group(EnsembleMixture(fewest, self.model_rate, self.radius, replaces=False, bounds_more_shards=True), group)

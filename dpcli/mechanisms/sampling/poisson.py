@@ -254,7 +254,7 @@ def blend(rate: float, without: Array, present: Array) -> Array:
     return mixed([math.log1p(-rate), math.log(rate)], [without, present])
 
 
-def joined(first: Tails, second: Tails) -> Tails:
+def join_tails(first: Tails, second: Tails) -> Tails:
     """Return the tails at the losses of `first` and then at the losses of `second`."""
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
 
@@ -402,4 +402,4 @@ class SampledReplaceLoss(SampledLoss):
         """Return the tails of (S, Q) from 0 on, and their mirror image below 0."""
         self._check()
         split = int(np.searchsorted(at, 0.0))
-        return joined(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))
+        return join_tails(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))

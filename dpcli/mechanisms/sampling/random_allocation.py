@@ -1,6 +1,6 @@
 """Random allocation (balls in bins): in each pass of t steps, a record takes part in one step, which is drawn uniformly and kept secret.
 
-The scheme "balls-in-bins" (schemes.py) calls `allocated`, and charges the mechanism that it returns, with its count, for each pass. An
+The scheme "balls-in-bins" (schemes.py) calls `cost_of_pass`, and charges the mechanism that it returns, with its count, for each pass. An
 attacker does not know the record's step, so a pass costs less than one step without sampling: this is its amplification. (P, Q) is a pair
 of distributions that dominates one step.
 
@@ -59,7 +59,7 @@ UNPROVEN = (
 )
 
 
-def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+def cost_of_pass(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
     """Return the cost of one pass of t = `steps` steps, in k = `participations` of which each record takes part, as (mechanism, count).
 
     For k > 1, split the steps at random into k blocks of floor(t/k) or floor(t/k) + 1 steps, and draw one step from each block. This is a

@@ -193,9 +193,9 @@ class Poisson(Batched):
             sampled, count = spec.poisson_run(rate, neighbours)
             steps *= count
         else:
-            from dpcli.mechanisms.sampling.truncated import truncated
+            from dpcli.mechanisms.sampling.truncated import on_cut_sample
 
-            sampled = truncated(spec, rate, neighbours, runs.dataset_size, self.max_batch_size)
+            sampled = on_cut_sample(spec, rate, neighbours, runs.dataset_size, self.max_batch_size)
         return sampled.unclaimed() if self.states_two_rates(runs.dataset_size) else sampled, steps
 
 
@@ -367,13 +367,13 @@ class BallsInBins(OncePerEpoch):
         yield from Batched.problems(self, dataset_size)
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        from dpcli.mechanisms.sampling.random_allocation import allocated
+        from dpcli.mechanisms.sampling.random_allocation import cost_of_pass
 
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
         steps = int(self.participations / rate)  # rounded down, because a pass with fewer steps hides a record less and costs more
         passes = runs.steps_at(None) if runs.steps is None else ceil(Fraction(runs.steps, steps))
-        mechanism, count = allocated(spec, steps, self.participations, neighbours)
+        mechanism, count = cost_of_pass(spec, steps, self.participations, neighbours)
         return mechanism if self.attains_charge(runs, neighbours) else mechanism.unclaimed(), count * passes
 
     def attains_charge(self, runs: Runs, neighbours: Neighbours) -> bool:

@@ -1,6 +1,6 @@
 """Poisson samples of bounded size: a sample with more than B records is cut to B of them, chosen uniformly.
 
-The scheme "poisson" (schemes.py) calls `truncated` if a file states max_batch_size, and charges the mechanism that it returns for each
+The scheme "poisson" (schemes.py) calls `on_cut_sample` if a file states max_batch_size, and charges the mechanism that it returns for each
 step. A cut makes other records matter: if a changing record is used, it may take the place of another one.
 
 k records change, R is the Poisson sample of the n others, and q is the rate. Two couplings of the cut sample with and without the changing
@@ -41,7 +41,7 @@ FEW_OTHERS = 64
 SMALL_BOUND = 32
 
 
-def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
+def on_cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
     """Return `spec` on a Poisson sample of rate q in (0, 1], of which at most B = `most` records, chosen uniformly, are used.
 
     The number n of other records is at most dataset_size, or dataset_size - k if both datasets have that many records.
