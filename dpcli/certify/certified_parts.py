@@ -88,7 +88,7 @@ def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     divided = [line for line in lines if _is_divided(line)]
     alternatives = _choices([[conversion.parts(branch) for branch in _branches(line)] for line in divided])
     if len(alternatives) == 1:  # there is nothing to choose, so these parts compose with the others
-        common, alternatives = _merged((common, *alternatives)), []
+        common, alternatives = _join((common, *alternatives)), []
     if not common and not alternatives:
         raise NotRepresentable("nothing costs anything: epsilon is 0, and there is nothing to prove")
     part_count = len(common) + sum(map(len, alternatives))
@@ -113,11 +113,11 @@ def _choices(divisions: list[list[Counted]]) -> list[Counted]:
     """
     if math.prod(map(len, divisions)) > MOST_ALTERNATIVES:
         raise NotRepresentable(f"more than {MOST_ALTERNATIVES} choices of one part from each division of the data")
-    different = list(dict.fromkeys(map(_merged, itertools.product(*divisions))))
+    different = list(dict.fromkeys(map(_join, itertools.product(*divisions))))
     return [choice for choice in different if choice] or different
 
 
-def _merged(lists: Iterable[Counted]) -> Counted:
+def _join(lists: Iterable[Counted]) -> Counted:
     """Return all parts of several lists. The counts of equal parts add up."""
     counts: dict[tuple[tuple[str, Any], ...], int] = {}
     for counted in lists:
@@ -160,7 +160,7 @@ class _Conversion:
         Raises NotRepresentable if the checker has no pair for a mechanism, and InternalError if the accountants use a smaller number than
         the file states.
         """
-        return _merged(((tuple(part.items()), count),) for part, count in self._convert(lines))
+        return _join(((tuple(part.items()), count),) for part, count in self._convert(lines))
 
     def _convert(self, lines: Iterable[BillLine]) -> Iterator[tuple[Part, int]]:
         """Yield the part of each mechanism of some lines, and its count. It raises what `parts` lists."""
@@ -171,14 +171,14 @@ class _Conversion:
                 continue
             convert = CONVERSIONS.get(type(plain))
             if convert is None:
-                raise NotRepresentable(f'"{line.name}": certify has no pair for {_described(line, self.neighbours)}')
+                raise NotRepresentable(f'"{line.name}": certify has no pair for {_description(line, self.neighbours)}')
             part, assumed = convert(plain, line, self.neighbours, self.dataset_size)
             self.assumptions |= dict.fromkeys(assumed)
             self.attained = self.attained and not any(isinstance(assumption, AsComputed) for assumption in assumed)
             yield part, count
 
 
-def _described(line: BillLine, neighbours: Neighbours) -> str:
+def _description(line: BillLine, neighbours: Neighbours) -> str:
     """Return a refused mechanism in words: its type, its sampling, and the number of records if it is above 1."""
     entry = line.entries[0]
     words = [f"mechanisms of type {entry.type}"]
@@ -194,7 +194,7 @@ def _described(line: BillLine, neighbours: Neighbours) -> str:
 def _mechanisms(entries: Mapping[str, Entry], lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
     """Yield each line with its mechanism and count. A mechanism on a sample of all records is replaced by the one without sampling."""
     for line in lines:
-        yield from _members(entries, line, _unsampled(line.mechanism), line.count)
+        yield from _members(entries, line, _without_sampling_of_all(line.mechanism), line.count)
 
 
 def _members(
@@ -213,7 +213,7 @@ def _members(
         yield from ((line, part, runs) for part, runs in parts_of(mechanism, count))
 
 
-def _unsampled(mechanism: Mechanism) -> Mechanism:
+def _without_sampling_of_all(mechanism: Mechanism) -> Mechanism:
     """Drop sampling at rate 1: everyone is in every sample, so the plain pair is exact."""
     plain = without_dominated(mechanism)
     if not isinstance(plain, PoissonSampled) or plain.rate != 1.0:

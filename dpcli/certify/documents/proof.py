@@ -1,4 +1,4 @@
-"""Documents of `dpcli certify`: what was proved of a file (`proved`), and what a certificate proves (`checked`).
+"""Documents of `dpcli certify`: what was proved of a file (`document_of_proof`), and what a certificate proves (`document_of_check`).
 
 A *document* holds what a command prints: the first line, notes, tables and the JSON object, with a verdict and an exit code; it is shown in
 the format that the user asked for. The *headline* of a file is the bound that the accountants print. A *claim* of a certificate is an upper
@@ -23,7 +23,7 @@ from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 FAILED = 1  # exit code if a certificate proves nothing, or if a budget is exceeded
 
 
-def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) -> Document:
+def document_of_proof(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) -> Document:
     """Return the document of a proof. The verdict is "fail" if the proved epsilon, or the account, exceeds the budget of the file.
 
     diagnostics: what lint rules find in the file. An error among them makes the exit code 1.
@@ -107,7 +107,7 @@ def _plans(claims: list[dict[str, Any]]) -> Table:
     return Table("proofs", columns, tuple(rows), numeric)
 
 
-def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipeline | None) -> Document:
+def document_of_check(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipeline | None) -> Document:
     """Check a certificate and return the document that says what it proves. If it proves nothing, the verdict is "fail", with the reason.
 
     digest: SHA-256 of the certificate's file.

@@ -81,7 +81,7 @@ class CountLoss(CurveLoss):
     direction: int
 
     def pair(self) -> ChordPair:
-        return _counted(self.users, self.epsilon, self.categories)[self.direction]
+        return _count_pairs(self.users, self.epsilon, self.categories)[self.direction]
 
 
 @shared(16)
@@ -91,7 +91,7 @@ def _clones(loss: ClonesLoss) -> ChordPair:
 
 
 @shared(16)
-def _counted(users: int, epsilon: float, categories: int) -> tuple[ChordPair, ChordPair]:
+def _count_pairs(users: int, epsilon: float, categories: int) -> tuple[ChordPair, ChordPair]:
     """Return `counted_pair`, cached."""
     return counted_pair(users, epsilon, categories)
 
@@ -150,17 +150,17 @@ class Shuffled(Mechanism):
     def approx_dp(self, delta: float) -> float:
         """Return epsilon of the dominating pair, and at delta = 0 the local epsilon, as all reports may happen to be equal."""
         pure = Pure(self.epsilon).approx_dp(delta)
-        if delta <= 0.0 or pure == 0.0 or self._unamplified():
+        if delta <= 0.0 or pure == 0.0 or self._is_unamplified():
             return pure
         return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))
 
     def zcdp(self) -> float:
         """Return the smaller of rho of the pair and rho of the local epsilon."""
         pure = Pure(self.epsilon).zcdp()
-        return pure if self._unamplified() else min(pure, _rho(self._loss()))
+        return pure if self._is_unamplified() else min(pure, _rho(self._loss()))
 
     def losses(self) -> tuple[PrivacyLoss]:
-        return Pure(self.epsilon).losses() if self._unamplified() else (self._loss(),)
+        return Pure(self.epsilon).losses() if self._is_unamplified() else (self._loss(),)
 
     def witness(self, order: float) -> Mechanism | None:
         """Return the count of one category. It is a mechanism that the keys allow, at every order."""
@@ -169,7 +169,7 @@ class Shuffled(Mechanism):
     def _loss(self) -> ClonesLoss:
         return ClonesLoss(self.users, self.epsilon, self.rate)
 
-    def _unamplified(self) -> bool:
+    def _is_unamplified(self) -> bool:
         """Return whether the cost of a report alone is used: there is hardly a clone, or the local epsilon is tiny."""
         return (self.users - 1) * self.rate < FEWEST_CLONES or not self._on_grid()
 
