@@ -169,7 +169,7 @@ class _Conversion:
             plain = without_dominated(mechanism)
             if isinstance(plain, Free):
                 continue
-            convert = CONVERSIONS.get(type(plain))
+            convert = CONVERSIONS.get(type(plain))  # the exact class, since a subclass may have another pair
             if convert is None:
                 raise NotRepresentable(f'"{line.name}": certify has no pair for {_description(line, self.neighbours)}')
             part, assumed = convert(plain, line, self.neighbours, self.dataset_size)
@@ -214,7 +214,7 @@ def _members(
 
 
 def _without_sampling_of_all(mechanism: Mechanism) -> Mechanism:
-    """Drop sampling at rate 1: everyone is in every sample, so the plain pair is exact."""
+    """Drop sampling at rate 1: every record is in every sample, so the pair without sampling is exact."""
     plain = without_dominated(mechanism)
     if not isinstance(plain, PoissonSampled) or plain.rate != 1.0:
         return mechanism
