@@ -400,7 +400,7 @@ class SmoothForm(Form):
 
     def _widest(self, accuracies: Sequence[Accuracy], left: float, high: float, widths: Array) -> tuple[float, float]:
         """Return the width of the widest panel from `left` on that is accurate enough, and the r of its ellipse; zeros without one."""
-        width, r = (values.ravel() for values in np.meshgrid(widths, ELLIPSES))  # every combination
+        width, r = (grid.ravel() for grid in np.meshgrid(widths, ELLIPSES))  # every combination
         right = np.minimum(left + width, high)
         fits = right > left
         for at in accuracies:

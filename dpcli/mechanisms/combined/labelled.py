@@ -76,7 +76,7 @@ class Labelled(Mechanism):
             often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
             rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))  # `approx_dp` takes deltas below 1
             best = min(best, max(often_epsilon, rare_epsilon))
-            if often_epsilon > rare_epsilon:
+            if often_epsilon > rare_epsilon:  # `often` needs a larger part of delta
                 high = middle
             else:
                 low = middle
