@@ -10,11 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_approx_dp, require_positive
+from dpcli.accountants.base import (
+    Accountant,
+    Bound,
+    PrivacyProfile,
+    Steps,
+    join_equal_steps,
+    require_approx_dp,
+    require_positive,
+    shares_of,
+)
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, split_delta
-from dpcli.numerics.work import foresee, remaining, shared, spend
+from dpcli.numerics.work import foresee, remaining, shared, spend  # limits on work, and a cache
 
 # Accuracy and speed: every split of delta gives a sound value.
 ROUNDS = 11  # golden sections of the share; they locate it to 0.1 on the logit scale, and the optimum is flat there
@@ -70,7 +79,7 @@ def split(steps: Steps, delta: float, share: float, *, by_step: bool, product: b
         raise NotRepresentable(
             f"the steps' own deltas add up to {used:.6g} and leave nothing of delta = {delta:g} for the composition"
         )
-    return DeltaSplit(groups, slack * (1.0 - 1e-14), by_step, share)
+    return DeltaSplit(groups, slack * (1.0 - 1e-14), by_step, share)  # the slack is rounded down
 
 
 def _needs_delta(steps: Steps) -> bool:
@@ -134,7 +143,7 @@ def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], f
 
 def classical_mean(epsilon: float) -> float:
     """Return eps (e^eps - 1), the bound of 2010 on the mean privacy loss of an eps-DP mechanism. Raises NotRepresentable on overflow."""
-    if epsilon > 700.0:
+    if epsilon > 700.0:  # e^epsilon may overflow
         raise NotRepresentable("one step's epsilon is above 700: advanced composition overflows there, and basic is smaller")
     return epsilon * math.expm1(epsilon)
 
@@ -147,7 +156,8 @@ def sharp_mean(epsilon: float) -> float:
 def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float]) -> float:
     """Return the sum of the mean losses + sqrt(2 log(1/slack) sum eps^2), by the Azuma-Hoeffding inequality, rounded up.
 
-    It is inf if a step's epsilon is, and only the sum of the mean losses if `slack` is 1 or more. Raises NotRepresentable as `mean` does.
+    It is inf if a step's epsilon is, and only the sum of the mean losses if `slack` is 1 or more. Raises NotRepresentable if `mean` does,
+    because it would overflow.
     """
     largest = max((e for e, _, _ in groups), default=0.0) or 1.0
     if math.isinf(largest):
@@ -181,14 +191,14 @@ class AdvancedProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         require_positive(delta, "advanced composition")
-        steps = merged(self.steps)
+        steps = join_equal_steps(self.steps)
         value, split = advanced_split(steps, delta, product=self.product, mean=self.mean)
         plain = Composed(steps).approx_dp(delta) if self.product else math.inf  # the theorem's first branch, the sum of epsilons
         return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:
         _, split = advanced_split(self.steps, delta, product=self.product, mean=self.mean)
-        return normalised([n * e * e for e, _, n in split.groups])
+        return shares_of([n * e * e for e, _, n in split.groups])
 
 
 ACCOUNTANT = Accountant(
@@ -196,14 +206,14 @@ ACCOUNTANT = Accountant(
     title="advanced composition",
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorems 3.4 and 3.5 (Hoeffding branch)",
     compose=lambda steps: AdvancedProfile(steps, sharp_mean, product=True),
-    stepwise=True,
-    cells=lambda parts: 1e4 * parts,
+    stepwise=True,  # it asks every step for its epsilon many times
+    cells=lambda parts: 1e4 * parts,  # estimated work for this many different mechanisms
 )
 CLASSICAL = Accountant(
     name="advanced-classical",
     title="advanced composition, 2010",
     source="Dwork, Rothblum, Vadhan 2010; Dwork & Roth 2014, Theorem 3.20",
     compose=lambda steps: AdvancedProfile(steps, classical_mean, product=False),
-    stepwise=True,
-    cells=lambda parts: 1e4 * parts,
+    stepwise=True,  # it asks every step for its epsilon many times
+    cells=lambda parts: 1e4 * parts,  # estimated work for this many different mechanisms
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive, views
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive, shares_of, views
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon, gaussian_sum
@@ -25,10 +25,10 @@ def composed_mu(steps: Steps, view: Callable[[Mechanism], float]) -> float:
 
 
 def mu_shares(steps: Steps, view: Callable[[Mechanism], float]) -> tuple[float, ...]:
-    """Return each step's share of the sum of squares of mu, with `view` as for `composed_mu`. Raises as `composed_mu` does."""
+    """Return each step's share of the sum of squares of the mu that `view` returns. Raises NotRepresentable if a mechanism has none."""
     mus = views(steps, view)
     largest = max(mus, default=0.0) or 1.0  # relative to the largest, not all squares underflow
-    return normalised([count * (mu / largest) ** 2 for (_, count), mu in zip(steps, mus, strict=True)])
+    return shares_of([count * (mu / largest) ** 2 for (_, count), mu in zip(steps, mus, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,24 @@ class AnalyticProfile(PrivacyProfile):
     steps: Steps
 
     def mu(self) -> float:
-        """Return mu of the composition, with rounding errors below MU_ROUNDING. Raises as `composed_mu` does."""
-        return composed_mu(merged(self.steps), lambda mechanism: mechanism.gdp())
+        """Return mu of the composition, with rounding errors below MU_ROUNDING. Raises NotRepresentable if a mechanism has no mu."""
+        return composed_mu(join_equal_steps(self.steps), lambda mechanism: mechanism.gdp())
 
     def epsilon(self, delta: float) -> Bound:
         mu = self.mu()
         if mu == 0.0:
             return Bound(0.0, 0.0, {"mu": 0.0})
         require_positive(delta, "a Gaussian mechanism")
-        upper, lower = gaussian_epsilon(mu * (1.0 + MU_ROUNDING), delta)[1], gaussian_epsilon(mu * (1.0 - MU_ROUNDING), delta)[0]
+        _, upper = gaussian_epsilon(mu * (1.0 + MU_ROUNDING), delta)
+        lower, _ = gaussian_epsilon(mu * (1.0 - MU_ROUNDING), delta)
         return Bound(upper, lower, {"mu": mu})
 
     def delta(self, epsilon: float) -> Bound:
         mu = self.mu()
         if mu == 0.0:
             return Bound(0.0, 0.0, {"mu": 0.0})
-        upper, lower = gaussian_delta(mu * (1.0 + MU_ROUNDING), epsilon)[1], gaussian_delta(mu * (1.0 - MU_ROUNDING), epsilon)[0]
+        _, upper = gaussian_delta(mu * (1.0 + MU_ROUNDING), epsilon)
+        lower, _ = gaussian_delta(mu * (1.0 - MU_ROUNDING), epsilon)
         return Bound(upper, lower, {"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:
@@ -65,6 +67,6 @@ ACCOUNTANT = Accountant(
     title="analytic Gaussian",
     source="Balle & Wang 2018, arXiv:1805.06530, Theorem 8; composition Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2",
     compose=AnalyticProfile,
-    finite=True,
-    cells=lambda parts: 2e2 * parts,
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 2e2 * parts,  # estimated work for this many different mechanisms
 )

@@ -20,7 +20,7 @@ from dataclasses import field
 from typing import TypeVar
 
 from dpcli.base.errors import InternalError, NotRepresentable
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
@@ -74,7 +74,10 @@ class PrivacyProfile:
         low = LOG_TINY  # the trial value before, at which epsilon(delta) was too large
         for log_delta in LOG_DELTAS:
             if excess(log_delta) <= 0.0:
-                return Bound(math.exp(bracket_root(excess, low, log_delta, rtol=1e-12)[1] if low < log_delta else log_delta))
+                if low == log_delta:  # the first trial value
+                    return Bound(math.exp(log_delta))
+                _, smallest = bracket_root(excess, low, log_delta, rtol=1e-12)
+                return Bound(math.exp(smallest))
             low = log_delta
         return Bound(1.0)
 
@@ -123,8 +126,8 @@ class WorstCase(PrivacyProfile):
         return self.profiles
 
     def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
-        each = seconds / len(self.profiles)
-        tuned = tuple(profile.tuned(tolerance, each) for profile in self.profiles)
+        seconds_each = seconds / len(self.profiles)
+        tuned = tuple(profile.tuned(tolerance, seconds_each) for profile in self.profiles)
         if all(new is old for new, old in zip(tuned, self.profiles, strict=True)):
             return self  # with its answers, which need not be computed again
         return WorstCase(tuned, self.sizes)
@@ -167,7 +170,8 @@ class Failing(PrivacyProfile):
         """Return the delta that is left for the rest, rounded down if sign is -1, and up if it is 1; 0 or less if none is left."""
         left = delta - self.failure * (1.0 - sign * self.rounding)
         outward = 1.0 + sign * math.copysign(2.0 * self.rounding, left)
-        return min(left * outward / max(math.exp(self.log_kept), 1e-300), 1.0 - 2.0**-53)
+        below_one = 1.0 - 2.0**-53  # profiles take deltas below 1
+        return min(left * outward / max(math.exp(self.log_kept), 1e-300), below_one)
 
     def with_failure(self, delta: Real, sign: int) -> Real:
         """Return the delta of the whole from that of the rest, a number or an array, rounded down if sign is -1, and up if it is 1."""
@@ -232,13 +236,13 @@ class Accountant:
     sound: whether its epsilon is an upper bound. An unsound accountant never passes a gate, spends budget or becomes the headline.
     adaptive: whether it stays valid if later mechanisms are chosen from earlier outputs (a privacy filter).
     heavy: whether its work grows with the difficulty of the question. If it is refused, other accountants answer.
-    fallback: whether a question to it may always cost QUESTION cells, whatever was spent before. So a file of thousands of different steps
-        still gets a number, and a file of hard steps gets a tight one.
+    fallback: whether a question to it may always cost QUESTION cells, the units of work of numerics/work.py, whatever was spent before. So
+        a file of thousands of different steps still gets a number, and a file of hard steps gets a tight one.
     finite: whether it needs losses without atoms at infinity. The probability that a stated delta reveals everything is then set aside
         before its theorem is applied to the rest, and added afterwards (`Failing`).
     stepwise: whether it asks every step for its epsilon many times. If little work is left, accountants that read one curve come first.
-    cells: estimates the cells (numerics/work.py) of one question about that many different mechanisms. Once the headline is settled,
-        only accountants that are cheap by this estimate are asked. It was measured once and is fixed, so that machines agree.
+    cells: estimates the cells of one question about a given number of different mechanisms. Once the headline is settled, only accountants
+        that are cheap by this estimate are asked. It was measured once and is fixed, so that machines agree.
     """
 
     name: str
@@ -255,12 +259,12 @@ class Accountant:
 
     def profile(self, steps: Steps) -> PrivacyProfile:
         """Return the profile of a composition. If it has disjoint parts, this is the largest profile over the parts."""
-        if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):
-            return self.composed(steps)
+        if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):  # each mechanism is its own only case
+            return self.profile_of_composition(steps)
         cases = compositions(steps)
-        return WorstCase(tuple(self.composed(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
+        return WorstCase(tuple(self.profile_of_composition(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
 
-    def composed(self, steps: Steps) -> PrivacyProfile:
+    def profile_of_composition(self, steps: Steps) -> PrivacyProfile:
         """Return the profile of a composition without disjoint parts."""
         if self.finite:
             rest, log_kept = split_failures(steps)
@@ -274,10 +278,11 @@ class Accountant:
 
         A heavy accountant leaves RESERVED cells to the others. The others may use `share` of the cells left, but at least `least`.
         """
-        reserved = 0.0
         if self.heavy:
-            least, reserved, share = 0.0, RESERVED, 1.0
-        with allowance(QUESTION, QUESTION if self.fallback else least, reserved, share):
+            least, share = 0.0, 1.0
+        if self.fallback:
+            least = QUESTION
+        with allowance(QUESTION, least, reserved=RESERVED if self.heavy else 0.0, share=share):
             yield
 
 
@@ -288,25 +293,25 @@ def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
     the search only looks for a good one. A delta with a lower bound is returned as it is. Raises NotRepresentable if the profile refuses
     and no pair implies a delta below 1.
     """
-
     from dpcli.numerics.closed.trade_off import implied_deltas  # imported only if a delta is asked for
 
-    def implied(exponents: Array) -> Array:
+    def implied(exponents: Array) -> Array:  # the delta at `epsilon` that the profile's pair at each delta e^-exponent implies
         deltas = np.exp(-exponents)
         epsilons = np.array([_epsilon_or_inf(profile, delta) for delta in deltas.tolist()])
-        return implied_deltas(epsilons, deltas, np.array([epsilon]))[:, 0]
+        return implied_deltas(epsilons, deltas, np.array([epsilon])).ravel()
 
-    own, refused = Bound(1.0), None
+    own_bound, refused = Bound(1.0), None
     try:
-        own = profile.delta(epsilon)
+        own_bound = profile.delta(epsilon)
     except NotRepresentable as error:
         refused = error
-    if own.lower is not None:
-        return own
-    least = minimise_unimodal(implied, max(-math.log(own.upper), 1.0), ratio=2.0, rounds=1)[1]
-    if refused and not least < 1.0:
+    if own_bound.lower is not None:
+        return own_bound
+    start = max(-math.log(own_bound.upper), 1.0)
+    _, least_implied = minimise_unimodal(implied, start, ratio=2.0, rounds=1)
+    if refused and not least_implied < 1.0:
         raise refused
-    return own if own.upper <= least else Bound(least)
+    return own_bound if own_bound.upper <= least_implied else Bound(least_implied)
 
 
 def _epsilon_or_inf(profile: PrivacyProfile, delta: float) -> float:
@@ -340,7 +345,7 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
 
 
 def require_approx_dp(steps: Steps) -> None:
-    """Raise NotRepresentable as `views` does if a step has no (epsilon, delta)."""
+    """Raise NotRepresentable if a step has no (epsilon, delta), with the reason of the first one."""
     views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))
 
 
@@ -351,25 +356,25 @@ def step_totals(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]
 
 def rho_of(steps: Steps) -> float:
     """Return the sum of the rho (zCDP) of all runs, rounded up. Raises NotRepresentable if a mechanism has no rho."""
-    steps = merged(steps)
+    steps = join_equal_steps(steps)
     rhos = views(steps, lambda mechanism: mechanism.zcdp())
     return total((count, rho) for (_, count), rho in zip(steps, rhos, strict=True))
 
 
-def merged(steps: Steps) -> Steps:
+def join_equal_steps(steps: Steps) -> Steps:
     """Return the steps with equal mechanisms joined and their counts added, in an order that does not depend on the order of `steps`."""
-    return _merged(tuple(steps))
+    return _join_equal_steps(tuple(steps))  # a tuple, since the cache needs a hashable argument
 
 
 @shared(16)
-def _merged(steps: Steps) -> Steps:
+def _join_equal_steps(steps: Steps) -> Steps:
     counts: dict[Mechanism, int] = {}
     for mechanism, count in steps:
         counts[mechanism] = counts.get(mechanism, 0) + count
     return tuple(sorted(counts.items(), key=lambda item: (repr(item[0]), item[1])))
 
 
-def normalised(parts: list[float]) -> tuple[float, ...]:
+def shares_of(parts: list[float]) -> tuple[float, ...]:
     """Return the parts divided by their sum, or zeros if the sum is 0."""
     total = math.fsum(parts)
     return tuple(part / total if total > 0.0 else 0.0 for part in parts)

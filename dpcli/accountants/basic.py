@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_approx_dp
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_approx_dp, shares_of
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, split_delta
 
@@ -21,8 +21,8 @@ class BasicProfile(PrivacyProfile):
     steps: Steps
 
     def epsilon(self, delta: float) -> Bound:
-        steps = merged(self.steps)
-        # `Composed.approx_dp` returns inf where there is no answer. These two raise NotRepresentable, which says why.
+        steps = join_equal_steps(self.steps)
+        # `Composed.approx_dp` returns inf where there is no answer. The next two raise NotRepresentable then, which says why.
         require_approx_dp(steps)
         split_delta(steps, delta, by_step=True)
         return Bound(Composed(steps).approx_dp(delta))  # an exactly rounded sum of upper bounds
@@ -30,7 +30,7 @@ class BasicProfile(PrivacyProfile):
     def shares(self, delta: float) -> tuple[float, ...]:
         deltas = split_delta(self.steps, delta, by_step=True)
         parts = [count * mechanism.approx_dp(d) for (mechanism, count), d in zip(self.steps, deltas, strict=True)]
-        return normalised([0.0 if math.isinf(part) else part for part in parts])
+        return shares_of([0.0 if math.isinf(part) else part for part in parts])  # an infinite sum has no shares
 
 
 ACCOUNTANT = Accountant(
@@ -38,7 +38,7 @@ ACCOUNTANT = Accountant(
     title="basic composition",
     source="Dwork & Roth 2014, Theorem 3.16",
     compose=BasicProfile,
-    adaptive=True,
-    stepwise=True,
-    cells=lambda parts: 2e3 * parts,
+    adaptive=True,  # steps may be chosen from earlier outputs
+    stepwise=True,  # it asks every step for its epsilon many times
+    cells=lambda parts: 2e3 * parts,  # estimated work for this many different mechanisms
 )

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dpcli.accountants.base import merged
+from dpcli.accountants.base import join_equal_steps
 from dpcli.accountants.directions import Losses, directions
-from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_single
+from dpcli.accountants.exact import CHERNOFF_EXCESS, MAX_LOG_DELTA, ExactProfile, delta_on, is_single
 from dpcli.accountants.pld import AIM, PldProfile, curve_at_delta, curve_at_epsilon
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 # Accuracy and speed: the bounds hold for any of these values.
 MAX_PARTS = 200  # most different losses in one direction; more would take too long for a whole curve
 NARROW = 1e-7  # width of an interval on log delta at which no better contour is built
-GRIDS = (math.log(0.1), -60.0, -5.0)  # log delta that the grids are built for: first, end, step
-NEAR = 1.0  # the grid of the least epsilon replaces that of GRIDS[0] if its log delta is at most this far above
+# Grids are built for log delta from FIRST_GRID down to LAST_GRID, each STEP below the one before.
+FIRST_GRID, LAST_GRID, STEP = math.log(0.1), -60.0, 5.0
+NEAR = 1.0  # the grid of the least epsilon replaces that of FIRST_GRID if its log delta is at most this far above
 CHANGED = 1.0  # change of log delta after which new intervals may be built
 
 
@@ -62,7 +63,7 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
         chernoff = _chernoff(losses, epsilons)
 
         def build(i: int) -> Sequence[Interval]:
-            return _build_until_narrow(losses, min(float(chernoff[i]) - 2.0, MAX_LOG_DELTA), float(epsilons[i]))
+            return _build_until_narrow(losses, min(float(chernoff[i]) - CHERNOFF_EXCESS, MAX_LOG_DELTA), float(epsilons[i]))
 
         return _bounds(build, epsilons, chernoff, log_floor)
 
@@ -97,20 +98,24 @@ def _grids(profile: PldProfile, losses: Losses, least_epsilon: float, log_floor:
     width = AIM * profile.tolerance
     log_deltas: list[float] = []
     grids: list[Interval] = []
+    targets = np.arange(FIRST_GRID, max(log_floor, LAST_GRID), -STEP).tolist()
     with suppress(NotRepresentable):
-        grids.append(_GridInterval(curve_at_epsilon(losses, least_epsilon, width, profile.effort)[0]))
+        curve, _ = curve_at_epsilon(losses, least_epsilon, width, profile.effort)
+        grids.append(_GridInterval(curve))
         log_deltas.append(0.0)
-    covers_first = bool(grids) and grids[0].log_delta(least_epsilon)[1] < GRIDS[0] + NEAR
-    for log_delta in np.arange(GRIDS[0], max(log_floor, GRIDS[1]), GRIDS[2]).tolist()[covers_first:]:
+    if grids and grids[0].log_delta(least_epsilon)[1] < FIRST_GRID + NEAR:
+        targets = targets[1:]
+    for log_delta in targets:
         with suppress(NotRepresentable):
-            grids.append(_GridInterval(curve_at_delta(losses, log_delta, width, profile.effort)[0]))
+            curve, _ = curve_at_delta(losses, log_delta, width, profile.effort)
+            grids.append(_GridInterval(curve))
             log_deltas.append(log_delta)
     return log_deltas, grids
 
 
 def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return the larger of the two directions' bounds, which `side` returns for the losses of each direction."""
-    sides = directions(merged(tuple(steps)))  # type: ignore[arg-type]
+    sides = directions(join_equal_steps(tuple(steps)))  # type: ignore[arg-type]
     if any(len(losses) > MAX_PARTS for losses in sides):
         raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long for a whole curve")
     bounds = [side(losses) for losses in sides]
@@ -119,7 +124,7 @@ def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses],
 
 def _chernoff(losses: Losses, epsilons: Array) -> Array:
     """Return Chernoff's upper bound on log delta at each epsilon; it is at most 0, and 0 if the CGF is nowhere finite."""
-    z = np.geomspace(1e-3, 1e6, 181)[:, None]
+    z = np.geomspace(1e-3, 1e6, 181)[:, None]  # every order gives a bound
     with np.errstate(all="ignore"):
         exponents = total_cgf(losses, z[:, 0])[:, None] - z * epsilons + log_hockey(z)
         return np.asarray(np.where(np.isnan(exponents), 0.0, exponents).min(axis=0).clip(max=0.0))
@@ -141,7 +146,7 @@ def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upp
             ends = _ends(present, epsilon)
             upper = min(float(high[i]), ends[1])
             if not ends[1] - ends[0] <= NARROW and abs(upper - last_built) >= CHANGED and upper > log_floor:
-                present = (*present[-1:], *build(i))
+                present = (*present[-1:], *build(i))  # the last interval, made for a smaller epsilon, may still be the tighter one
                 ends = _ends(present, epsilon)
                 last_built = min(float(high[i]), ends[1])
             low[i], high[i] = ends[0], min(ends[1], float(high[i]))
@@ -152,7 +157,7 @@ def _round_outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
     """Return e^log_low rounded down and e^log_high rounded up, by more than the errors of log and exp. The upper bound is never 0."""
     high = np.minimum(log_high, 0.0)
     upper = np.exp(high + 4e-16 * (4.0 + np.abs(high)))
-    finite = np.where(np.isfinite(log_low), log_low, -1e4)
+    finite = np.where(np.isfinite(log_low), log_low, -1e4)  # e^-1e4 is 0
     return np.exp(finite - 4e-16 * (4.0 + np.abs(finite))), np.maximum(upper, math.ulp(0.0))
 
 

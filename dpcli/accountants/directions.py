@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpcli.accountants.base import Bound, Steps, merged, views
+from dpcli.accountants.base import Bound, Steps, join_equal_steps, views
 from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
@@ -24,12 +24,12 @@ Losses = tuple[tuple[PrivacyLoss, int], ...]
 def parts_of(mechanism: Mechanism, count: int) -> Steps:
     """Return the steps that `count` runs of a mechanism consist of: 3 runs of `Composed(((A, 2), (B, 1)))` are 6 of A and 3 of B."""
     if isinstance(mechanism, Composed):
-        return flattened(tuple((part, n * count) for part, n in mechanism.parts))
+        return flatten(tuple((part, n * count) for part, n in mechanism.parts))
     return ((mechanism, count),)
 
 
-def flattened(steps: Steps) -> Steps:
-    """Return the steps with each composed mechanism replaced by its parts, as by `parts_of`."""
+def flatten(steps: Steps) -> Steps:
+    """Return the steps with each composed mechanism replaced by its parts, times its count."""
     return tuple(part for mechanism, count in steps for part in parts_of(mechanism, count))
 
 
@@ -42,8 +42,8 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     Raises NotRepresentable if no step has a pair, if a step has neither a pair nor a curve, or if a step that attains its pair has no
     computable losses.
     """
-    parts = merged(flattened(steps))
-    parts = tuple(part for part in parts if part[0] != Free()) or parts[:1]
+    parts = join_equal_steps(flatten(steps))
+    parts = tuple(step for step in parts if step[0] != Free()) or parts[:1]  # one is kept if all are free
     losses_of_parts: list[tuple[tuple[PrivacyLoss, ...], int]] = []
     without_pair: list[tuple[Mechanism, int]] = []
     for mechanism, count in parts:
@@ -74,7 +74,7 @@ def dominating_compositions(steps: Steps) -> tuple[Steps, ...]:
 
     A release with several proofs has several dominating mechanisms, none of which is the best at every epsilon (`LeastOf`).
     """
-    parts = [(mechanism.dominating(), count) for mechanism, count in flattened(steps)]
+    parts = [(mechanism.dominating(), count) for mechanism, count in flatten(steps)]
     number = max((len(dominating) for dominating, _ in parts), default=1)
     if number == 1:
         return (steps,)

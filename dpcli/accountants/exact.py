@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive
 from dpcli.accountants.directions import Losses, directions, smallest_bound
 from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
@@ -34,12 +34,13 @@ from dpcli.numerics.contour.certified import (
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.tails import single_epsilon, single_log_delta, total_variation
-from dpcli.numerics.work import allowance, remembered
+from dpcli.numerics.work import allowance, remembered  # remembered: a cache that charges an answer each time
 
 NO_CONTOUR = "no contour certifies an interval closer than 1 %"
 # Accuracy.
 MAX_LOG_DELTA = math.log(0.5)  # logarithm of the largest delta for which a contour is built
 LOG_LEAST = -740.0  # logarithm of about the smallest delta that a floating-point number can hold
+CHERNOFF_EXCESS = 2.0  # a contour is built for a log delta this far below Chernoff's bound, which is above delta
 # Relative distance from the largest loss within which no contour is needed. Soundness too: it far exceeds the rounding of a probability.
 NEAR = 1e-9
 WIDE = 0.01  # relative width above which an interval is refused, because it is not exact
@@ -68,10 +69,10 @@ class ExactProfile(PrivacyProfile):
     def _best(self, delta: float) -> tuple[float, float, float]:
         """Return (lower, upper, t): the larger lower bound of the two directions, the larger upper bound, and the tilt of the latter.
 
-        The tilt t is the real part of the contour (numerics/contour/integral.py).
+        The tilt t is the real part of the contour (numerics/contour/integral.py); it is NaN if no contour was needed.
 
-        The tilt is NaN if no contour was needed. Raises NotRepresentable if delta is not in (0, 0.5], if the loss is infinite with a larger
-        probability than delta, or if the interval is wider than WIDE.
+        Raises NotRepresentable if delta is not in (0, 0.5], if the loss is infinite with a larger probability than delta, or if the
+        interval is wider than WIDE.
         """
         require_positive(delta, "the contour integral")
         if delta > 0.5:
@@ -81,9 +82,9 @@ class ExactProfile(PrivacyProfile):
             ends = [ends_of(first, math.log(delta))]
         for losses in others:
             # If the first epsilon is 0, `ends_of` shows by the total variation distance that the other is 0 too, without any CGF.
-            other = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
-            if other is not None:
-                ends.append(ends_of(losses, math.log(delta)) if other is UNKNOWN else other)
+            bounds = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
+            if bounds is not None:  # None: the epsilon of this direction is no larger than that of the first
+                ends.append(ends_of(losses, math.log(delta)) if bounds is UNKNOWN else bounds)
         lower = max(direction.lower for direction in ends)
         worse = max(ends, key=lambda direction: direction.upper)
         upper = worse.upper
@@ -95,7 +96,7 @@ class ExactProfile(PrivacyProfile):
 
     def _sides(self) -> tuple[Losses, ...]:
         """Return the losses of each direction. Raises NotRepresentable if there are more than MAX_PARTS."""
-        sides = directions(merged(self.steps))
+        sides = directions(join_equal_steps(self.steps))
         if len(sides[0]) > MAX_PARTS:
             raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long")
         return sides
@@ -140,7 +141,7 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> EpsilonBounds | 
             return None
         top = int(np.argmax(outcomes.log_ratio))
         ratio, reference = float(outcomes.log_ratio[top]), float(outcomes.log_reference[top])
-        if not all(piece.largest <= ratio + 1e-14 * abs(ratio) for piece in outcomes.pieces):
+        if not all(piece.largest <= ratio + 1e-14 * abs(ratio) for piece in outcomes.pieces):  # pieces: densities of the pair
             return None
         largest, log_probability = largest + count * ratio, log_probability + count * (ratio + reference)
         # An atom's loss may be a difference of two logarithms, which loses digits. With pieces (Laplace noise) it is accurate.
@@ -191,7 +192,7 @@ def _is_total_variation_within(losses: Losses, log_delta: float) -> bool:
 def total_variation_of(losses: Losses) -> float:
     """Return an upper bound on delta(0): the sum of the steps' total variation distances, or 1 if one of them is unknown."""
     with suppress(NotRepresentable):
-        return min(math.fsum(n * total_variation(loss) for loss, n in losses) * (1.0 + 1e-14), 1.0)
+        return min(math.fsum(n * total_variation(loss) for loss, n in losses) * (1.0 + 1e-14), 1.0)  # rounded up
     return 1.0
 
 
@@ -219,7 +220,7 @@ def delta_on(losses: Losses, epsilon: float) -> tuple[float, float]:
     chernoff = log_chernoff(losses, epsilon)
     if len(losses) <= FEW_PARTS:
         chernoff = max(min(chernoff, _log(total_variation_of(losses))), LOG_LEAST)
-    low, high = log_delta_between(losses, epsilon, min(chernoff - 2.0, MAX_LOG_DELTA))
+    low, high = log_delta_between(losses, epsilon, min(chernoff - CHERNOFF_EXCESS, MAX_LOG_DELTA))
     high = chernoff if math.isnan(high) else min(high, chernoff)
     return 0.0 if math.isnan(low) else math.exp(min(low, high)), _exp_up(high)
 
@@ -231,7 +232,8 @@ def _exp_up(x: float) -> float:
 
 def log_chernoff(losses: Losses, epsilon: float) -> float:
     """Return Chernoff's upper bound on log delta(epsilon). It is at most 0."""
-    return min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
+    _, least = minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)  # over the orders z
+    return min(least, 0.0)
 
 
 ACCOUNTANT = Accountant(
@@ -239,7 +241,7 @@ ACCOUNTANT = Accountant(
     title="contour integral, certified",
     source="Alghamdi et al. 2022, arXiv:2208.09595; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10; proof: dpcli explain accountants",
     compose=ExactProfile,
-    heavy=True,
-    finite=True,
-    cells=lambda parts: 1e5 + 5e4 * parts,
+    heavy=True,  # its work grows with the difficulty of the question
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 1e5 + 5e4 * parts,  # estimated work for this many different mechanisms
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from dpcli.accountants.analytic import composed_mu, mu_shares
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
@@ -41,14 +41,14 @@ class GdpProfile(PrivacyProfile):
     """The privacy profile of one Gaussian with mu = sqrt(sum of count mu_i^2).
 
     It is exact if all mechanisms are unsampled Gaussians. Otherwise it is an approximation, whose epsilon can be TOO SMALL. Of the bounds
-    on the Gaussian's own numbers, which differ by rounding only, the upper ones ([1]) are used.
+    on the Gaussian's own numbers, which differ by rounding only, the upper ones are used.
     """
 
     steps: Steps
 
     def mu(self) -> float:
         """Return mu of the composition. Raises NotRepresentable if it is infinite."""
-        mu = composed_mu(merged(self.steps), mu_of)
+        mu = composed_mu(join_equal_steps(self.steps), mu_of)
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")
         return mu
@@ -58,11 +58,13 @@ class GdpProfile(PrivacyProfile):
         if mu == 0.0:
             return Bound(0.0, detail={"mu": 0.0})
         require_positive(delta, "Gaussian DP")
-        return Bound(gaussian_epsilon(mu, delta)[1], detail={"mu": mu})
+        _, upper = gaussian_epsilon(mu, delta)
+        return Bound(upper, detail={"mu": mu})
 
     def delta(self, epsilon: float) -> Bound:
         mu = self.mu()
-        return Bound(gaussian_delta(mu, epsilon)[1] if mu > 0.0 else 0.0, detail={"mu": mu})
+        _, upper = gaussian_delta(mu, epsilon) if mu > 0.0 else (0.0, 0.0)
+        return Bound(upper, detail={"mu": mu})
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return mu_shares(self.steps, mu_of)
@@ -75,5 +77,5 @@ ACCOUNTANT = Accountant(
     compose=GdpProfile,
     sound=False,
     finite=True,  # chi^2 needs a loss that is never infinite; the base class sets stated deltas aside
-    cells=lambda parts: 2e3 * parts,
+    cells=lambda parts: 2e3 * parts,  # estimated work for this many different mechanisms
 )

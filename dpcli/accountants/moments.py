@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
@@ -30,7 +30,7 @@ class MomentsProfile(PrivacyProfile):
         """Return the smallest epsilon and its moment lambda. Raises NotRepresentable if no moment is finite."""
         require_positive(delta, "the moments accountant")
         moments = np.arange(1.0, MOMENTS + 1)
-        log_moments = moments * renyi_curve(merged(self.steps)).at(moments + 1.0)
+        log_moments = moments * renyi_curve(join_equal_steps(self.steps)).at(moments + 1.0)
         epsilons = (log_moments - math.log(delta)) / moments
         best = int(np.argmin(epsilons))
         if math.isinf(epsilons[best]):
@@ -50,6 +50,6 @@ ACCOUNTANT = Accountant(
     title="moments accountant, 2016",
     source="Abadi et al. 2016, arXiv:1607.00133, Theorem 2",
     compose=MomentsProfile,
-    finite=True,
-    cells=lambda parts: 2e4 * parts,
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 2e4 * parts,  # estimated work for this many different mechanisms
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from dpcli.accountants.advanced import DeltaSplit, Groups, advanced_split, sharp_mean
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, shares_of
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
@@ -51,8 +51,8 @@ class OptimalProfile(PrivacyProfile):
         return advanced_split(steps, delta, product=True, mean=sharp_mean)[1]
 
     def epsilon(self, delta: float) -> Bound:
-        steps = merged(self.steps)
-        if delta <= 0.0:
+        steps = join_equal_steps(self.steps)
+        if delta <= 0.0:  # there, the composition of randomised responses costs the sum of their epsilons
             return Bound(Composed(steps).approx_dp(0.0))
         split = self._split(steps, delta)
         value, plain = optimal_epsilon(split.groups, split.slack), Composed(steps).approx_dp(delta)
@@ -60,8 +60,8 @@ class OptimalProfile(PrivacyProfile):
 
     def shares(self, delta: float) -> tuple[float, ...]:
         if delta <= 0.0:
-            return normalised([count * mechanism.approx_dp(0.0) for mechanism, count in self.steps])
-        return normalised([n * e * e for e, _, n in self._split(self.steps, delta).groups])
+            return shares_of([count * mechanism.approx_dp(0.0) for mechanism, count in self.steps])
+        return shares_of([n * e * e for e, _, n in self._split(self.steps, delta).groups])
 
 
 ACCOUNTANT = Accountant(
@@ -69,6 +69,6 @@ ACCOUNTANT = Accountant(
     title="optimal composition",
     source="Kairouz, Oh, Viswanath 2015, arXiv:1311.0776, Theorem 3.3; heterogeneous Murtagh & Vadhan 2016, arXiv:1507.03113",
     compose=OptimalProfile,
-    stepwise=True,
-    cells=lambda parts: 2e4 if parts == 1 else 2e5 * parts,
+    stepwise=True,  # it asks every step for its epsilon many times
+    cells=lambda parts: 2e4 if parts == 1 else 2e5 * parts,  # estimated work for this many different mechanisms
 )

@@ -20,13 +20,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, normalised, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive, shares_of
 from dpcli.accountants.directions import Losses, directions, smallest_bound
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import foresee, remembered, shared
+from dpcli.numerics.work import foresee, remembered, shared  # limits on work, and caches
 
 if TYPE_CHECKING:  # the modules of the grid are imported only when a grid is made, because many commands need none
     from dpcli.numerics.grid.grid_curve import GridCurve
@@ -138,7 +138,7 @@ class PldProfile(PrivacyProfile):
         points = self.effort.points
         sides = [
             _Side(losses, GLIMPSE if k else AIM * self.tolerance, LOG_NEGLIGIBLE)
-            for k, losses in enumerate(directions(merged(self.steps)))
+            for k, losses in enumerate(directions(join_equal_steps(self.steps)))
         ]
         for attempt in range(REFINEMENTS):
             lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
@@ -158,7 +158,7 @@ class PldProfile(PrivacyProfile):
                 points -= cost
                 side.plan_next(curve, attempt, self.tolerance, point)
         lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
-        if lower > upper * (1.0 + 1e-9):
+        if lower > upper * (1.0 + 1e-9):  # by more than rounding
             raise InternalError(
                 f"the grid's bounds contradict each other ({lower!r} above {upper!r}): this is a bug in dpcli, and no number"
             )
@@ -170,7 +170,7 @@ class PldProfile(PrivacyProfile):
 
         sides = [tuple((surveyed(loss), n) for loss, n in side) for side in directions(self.steps)]
         tilt = np.array([max(best_tilt(side, math.log(delta))[0] for side in sides)])
-        return normalised([_exponent(mechanism, count, tilt) for mechanism, count in self.steps])
+        return shares_of([_exponent(mechanism, count, tilt) for mechanism, count in self.steps])
 
 
 def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
@@ -212,7 +212,9 @@ class _Side:
         self.last = curve.coarse and all_points
 
     def plan_next(self, curve: GridCurve, attempt: int, tolerance: float, point: Callable[[float], tuple[float, float]]) -> None:
-        """Set the accuracy of the next grid from what the last curve has shown. point: as in `PldProfile._refine`.
+        """Set the accuracy of the next grid from what the last curve has shown.
+
+        point: returns the (epsilon, log delta) at which the quantity that is bounded has a given value.
 
         A curve is `covered` if the mass outside of its window is bounded. If not, the bounds say nothing, and a coarser grid has room for a
         longer window.
@@ -252,13 +254,14 @@ def curve_at_delta(losses: Losses, log_delta: float, width: float, effort: Effor
     from dpcli.numerics.grid.survey import best_tilt
 
     surveys = _surveys(losses, log_delta + effort.log_rare)
-    infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(view.log_infinite), 1.0 - 1e-16)) for view, n in surveys))
+    # The probability that some loss is infinite, and its share of delta. The cap of 1 - 1e-16 keeps the logarithm finite.
+    infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16)) for survey, n in surveys))
     share = math.exp(math.log(infinite) - log_delta) if infinite > 0.0 else 0.0
     if share >= 1.0:
         raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
     log_finite = log_delta + math.log1p(-share)
-    tilt, reference = best_tilt(surveys, log_finite)
-    return _curve(losses, surveys, tilt, log_finite, width * max(reference, SMALL_SHARE / tilt), effort)
+    tilt, chernoff_epsilon = best_tilt(surveys, log_finite)
+    return _curve(losses, surveys, tilt, log_finite, width * max(chernoff_epsilon, SMALL_SHARE / tilt), effort)
 
 
 @remembered(16)
@@ -297,7 +300,7 @@ def _curve(
     from dpcli.numerics.grid.composed_losses import GridTarget, compose_on_grid, plan_grid
     from dpcli.numerics.grid.survey import GridPart, common_unit
 
-    parts = [GridPart(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
+    parts = [GridPart(loss, survey, count) for (loss, count), (survey, _) in zip(losses, surveys, strict=True)]
     log_rare = log_delta + effort.log_rare - math.log(len(losses))
     with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
         # Some losses are multiples of a common unit, such as those of discrete noise. The planner then chooses the spacing to suit it.
@@ -312,7 +315,7 @@ ACCOUNTANT = Accountant(
     title="privacy-loss distribution",
     source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; proof: dpcli explain accountants",
     compose=PldProfile,
-    heavy=True,
-    fallback=True,
-    cells=lambda parts: 2e6 + 2e5 * parts,
+    heavy=True,  # its work grows with the difficulty of the question
+    fallback=True,  # it may always spend the work of one question
+    cells=lambda parts: 2e6 + 2e5 * parts,  # estimated work for this many different mechanisms
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged, require_positive
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps, require_positive
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Soundness: relative rounding of a CGF, z times the divergence of order 1 + z, at an order near 1.
 ROUNDED = 1e-15
-# With more different steps, each order costs more work, so the search over orders starts at fewer places.
+# With more different steps, each order costs more work. So fewer places are tried first; a place stands for an order (numerics/orders.py).
 SEVERAL = 8  # most different steps for which the search starts at FINE_PLACES
 MANY = 500  # most different steps for which it starts at DEFAULT_PLACES; for more it starts at FEW_PLACES
 
@@ -46,7 +46,7 @@ class RdpProfile(PrivacyProfile):
         return Bound(value, detail={"order": order})
 
     def delta(self, epsilon: float) -> Bound:
-        curve = renyi_curve(merged(self.steps))
+        curve = renyi_curve(join_equal_steps(self.steps))
 
         def log_delta_at(z: Array) -> Array:
             divergence = curve.at(1.0 + z)
@@ -63,8 +63,8 @@ class RdpProfile(PrivacyProfile):
         Raises NotRepresentable if delta is 0 or if the divergence is infinite at every order.
         """
         require_positive(delta, "RDP")
-        steps, log_delta = merged(self.steps), math.log(delta)
-        curve, grain = renyi_curve(steps), 1
+        steps, log_delta = join_equal_steps(self.steps), math.log(delta)
+        curve, grain = renyi_curve(steps), 1  # grain: the distance between places at which the search stops
         if len(steps) <= SEVERAL:
             first = FINE_PLACES
         elif len(steps) <= MANY:
@@ -85,15 +85,15 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (balle)",
     source="Mironov 2017, arXiv:1702.07476; conversion Balle et al. 2020, arXiv:1905.09982, Theorem 21",
     compose=lambda steps: RdpProfile(steps, balle, balle_delta),
-    fallback=True,
-    finite=True,
-    cells=lambda parts: 3e4 * parts,
+    fallback=True,  # it may always spend the work of one question
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 3e4 * parts,  # estimated work for this many different mechanisms
 )
 CLASSIC = Accountant(
     name="rdp-classic",
     title="Renyi DP (classic)",
     source="Mironov 2017, arXiv:1702.07476, Propositions 1 and 3",
     compose=lambda steps: RdpProfile(steps, classic, classic_delta),
-    finite=True,
-    cells=lambda parts: 5e4 * parts,
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 5e4 * parts,  # estimated work for this many different mechanisms
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, merged
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, join_equal_steps
 from dpcli.accountants.rdp import RdpProfile
 from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.values import dataclass
@@ -33,7 +33,7 @@ class OptimalRdpProfile(PrivacyProfile):
     def _best(self, delta: float) -> tuple[float, float]:
         """Return (order, epsilon) with the smaller epsilon of the two conversions."""
         order, value = RdpProfile(self.steps, balle, balle_delta).best(delta)
-        curve = renyi_curve(merged(self.steps))
+        curve = renyi_curve(join_equal_steps(self.steps))
         orders = 1.0 + (order - 1.0) * np.geomspace(*ORDER_FACTORS)
         epsilons = optimal(orders, curve.at(orders), math.log(delta))
         at = int(np.argmin(epsilons))
@@ -56,7 +56,8 @@ class OptimalRdpProfile(PrivacyProfile):
         low, high = max(log_most - DEEPER, LOG_LEAST), log_most
         while low > LOG_LEAST and excess(low) <= 0.0:
             low, high = max(low - DEEPER, LOG_LEAST), low
-        return Bound(math.exp(bracket_root(excess, low, high, rtol=RTOL)[1]))
+        _, log_delta = bracket_root(excess, low, high, rtol=RTOL)
+        return Bound(math.exp(log_delta))
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return renyi_shares(self.steps, self._best(delta)[0])
@@ -67,6 +68,6 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (best)",
     source="Mironov 2017, arXiv:1702.07476; conversion Asoodeh et al. 2020, arXiv:2001.05990, 2008.06529",
     compose=OptimalRdpProfile,
-    finite=True,
-    cells=lambda parts: 6e5 + 3e4 * parts,
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 6e5 + 3e4 * parts,  # estimated work for this many different mechanisms
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpcli.accountants.base import Steps, normalised, views
+from dpcli.accountants.base import Steps, shares_of, views
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Shifted
@@ -38,7 +38,7 @@ class RenyiCurve:
             with np.errstate(all="ignore"):  # an overflow is inf, and a NaN becomes inf below; both are upper bounds
                 for (_, count), curve in zip(self.steps, renyi_curves(self.steps, missing), strict=True):
                     total = total + count * curve
-                total = total * (1.0 + 1e-15 * (2 + len(self.steps) ** 0.5))
+                total = total * (1.0 + 1e-15 * (2 + len(self.steps) ** 0.5))  # for the rounding of the sum
             self.divergences.update(zip(missing.tolist(), np.where(np.isnan(total), np.inf, total).tolist(), strict=True))
         return np.array([self.divergences[float(order)] for order in orders])
 
@@ -81,7 +81,7 @@ def _tables(steps: Steps) -> tuple[tuple[int, ...], tuple[tuple[tuple[int, ...],
 def renyi_shares(steps: Steps, order: float) -> tuple[float, ...]:
     """Return each step's share of the composition's Renyi divergence at an order."""
     curves = renyi_curves(steps, np.array([order]))
-    return normalised([count * float(curve[0]) for (_, count), curve in zip(steps, curves, strict=True)])
+    return shares_of([count * float(curve[0]) for (_, count), curve in zip(steps, curves, strict=True)])
 
 
 @shared(8)

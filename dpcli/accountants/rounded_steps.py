@@ -23,44 +23,45 @@ from dpcli.accountants.base import Steps
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 # Accuracy and speed: any rounding gives an upper and a lower bound.
-FEW = 500  # most different sampled Gaussians after the rounding
+MOST_SAMPLED = 500  # most different sampled Gaussians after the rounding
 LOG_RATIOS = tuple(2.0**-k for k in range(16, 0, -1))  # logarithms of the ratio between neighbouring rounded values, finest first
 KINDS: tuple[type[Mechanism], ...] = (SampledGaussian, SampledGaussianReplaced)
 
 
 @shared(4)
-def rounded_steps(steps: Steps, most: int, few: int = FEW) -> tuple[Steps, Steps] | None:
+def rounded_steps(steps: Steps, most_different: int, most_sampled: int = MOST_SAMPLED) -> tuple[Steps, Steps] | None:
     """Return (steps that dominate the given ones, steps that the given ones dominate), each with one step for each given one.
 
-    Contributions and rates are rounded up or down to powers of the smallest ratio that leaves at most `few` different sampled Gaussians.
-    They never exceed the largest original value, or fall below the smallest.
+    Contributions and rates are rounded up or down to powers of the smallest ratio that leaves at most `most_sampled` different sampled
+    Gaussians. They never exceed the largest original value, or fall below the smallest.
 
-    Returns None if there is nothing to round, because at most `most` mechanisms or at most `few` sampled Gaussians differ, and if no ratio
-    suffices. The caller then asks about the steps as they are.
+    Returns None if there is nothing to round, because at most `most_different` mechanisms or at most `most_sampled` sampled Gaussians
+    differ, and if no ratio suffices. The caller then asks about the steps as they are.
     """
     different = {mechanism for mechanism, _ in steps}
     sampled = sorted((m for m in different if type(m) in KINDS), key=repr)
-    if len(different) <= most or len(sampled) <= few:
+    if len(different) <= most_different or len(sampled) <= most_sampled:
         return None
+    # Only mechanisms of one kind and one number of records have an order, so these two stay as they are.
     rows = np.array([(KINDS.index(type(m)), m.records, m.mu, m.rate) for m in sampled])  # type: ignore[attr-defined]
     for log_ratio in LOG_RATIOS:
         above, below = _round(rows, log_ratio, np.ceil), _round(rows, log_ratio, np.floor)
-        if max(len(np.unique(rounded, axis=0)) for rounded in (above, below)) <= few:
+        if max(len(np.unique(rounded, axis=0)) for rounded in (above, below)) <= most_sampled:
             return _replace(steps, sampled, above), _replace(steps, sampled, below)
     return None
 
 
-def _round(rows: Array, log_ratio: float, way: np.ufunc) -> Array:
+def _round(rows: Array, log_ratio: float, rounding: np.ufunc) -> Array:
     """Return rows of (kind, records, contribution, rate) with contributions and rates rounded to powers of e^log_ratio.
 
-    way: np.ceil or np.floor. No value is rounded to the other side of the original, not even by a floating-point error.
+    rounding: np.ceil or np.floor. No value is rounded to the other side of the original, not even by a floating-point error.
     """
     values = rows[:, 2:]
-    powers = np.exp(log_ratio * way(np.log(values) / log_ratio))
-    limit = np.maximum if way is np.ceil else np.minimum
+    powers = np.exp(log_ratio * rounding(np.log(values) / log_ratio))
+    limit = np.maximum if rounding is np.ceil else np.minimum
     return np.hstack((rows[:, :2], limit(np.clip(powers, values.min(axis=0), values.max(axis=0)), values)))
 
 

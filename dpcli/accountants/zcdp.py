@@ -12,14 +12,14 @@ from dpcli.accountants.base import (
     Bound,
     PrivacyProfile,
     Steps,
-    merged,
-    normalised,
+    join_equal_steps,
     require_positive,
     rho_of,
+    shares_of,
     step_totals,
     views,
 )
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 
@@ -37,7 +37,7 @@ class ZcdpProfile(PrivacyProfile):
         return rho_of(self.steps)
 
     def epsilon(self, delta: float) -> Bound:
-        steps = merged(self.steps)
+        steps = join_equal_steps(self.steps)
         parts = [
             (count, *pair) for (_, count), pair in zip(steps, views(steps, lambda mechanism: mechanism.zcdp_parts()), strict=True)
         ]
@@ -47,7 +47,7 @@ class ZcdpProfile(PrivacyProfile):
         return Bound(total(((1, xi), (1, epsilon))), detail={"xi": xi, "rho": rho}) if xi else Bound(epsilon, detail={"rho": rho})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        return normalised(step_totals(self.steps, lambda mechanism: mechanism.zcdp()))
+        return shares_of(step_totals(self.steps, lambda mechanism: mechanism.zcdp()))
 
 
 ACCOUNTANT = Accountant(
@@ -55,7 +55,7 @@ ACCOUNTANT = Accountant(
     title="zero-concentrated DP",
     source="Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13",
     compose=ZcdpProfile,
-    adaptive=True,
-    finite=True,
-    cells=lambda parts: 2e2 * parts,
+    adaptive=True,  # steps may be chosen from earlier outputs
+    finite=True,  # it needs finite losses, so stated deltas are set aside before
+    cells=lambda parts: 2e2 * parts,  # estimated work for this many different mechanisms
 )

@@ -2,8 +2,8 @@
 
 A certificate states the *parts*, the dominating pairs of the pipeline's mechanisms with exact numbers (certified_parts.py), and *claims*:
 an epsilon and its delta as decimal texts, and whether this is an upper or a lower bound. A proof follows a *plan*, such as where a contour
-lies; an upper bound has one for each direction of the neighbouring relation, and a lower bound for one of them. proof_search.py finds plans
-in floating point, and checker.py computes along them in ball arithmetic. Only what the checker proves is kept.
+lies. An upper bound has a plan for each direction of the neighbouring relation, and a lower bound for one of them. proof_search.py finds
+plans in floating point, and checker.py computes along them in ball arithmetic. Only what the checker proves is kept.
 
 `prove` makes a certificate for `dpcli certify`, which prints it or writes it to a file. `require_about` checks that a certificate is about
 a pipeline, for `dpcli certify --check` and for the commands that name a certificate (named_certificate.py).
@@ -25,6 +25,7 @@ from dpcli.base.rounding import DECIMALS, down, up
 from dpcli.base.values import dataclass
 from dpcli.certify import proof_search
 from dpcli.certify.certified_parts import CertifiedParts, certified_parts
+from dpcli.certify.floating_parts import NoPlan
 from dpcli.certify.proof_search import CurvePoint
 from dpcli.file.pipeline.model import Pipeline
 
@@ -65,7 +66,8 @@ def prove(
     """Prove the headline of a pipeline, as it is printed, or the first of a few larger bounds for which a proof is found.
 
     Args:
-        delta, epsilon, group_size: As for `dpcli.account`.
+        delta, epsilon: At most one is given, and the other one is proved. Without them, epsilon is proved at the file's delta.
+        group_size: Number of units of privacy that change together.
         decimals: Decimal places of the bounds that are proved.
 
     Returns:
@@ -76,7 +78,7 @@ def prove(
             the work that is allowed.
         InternalError: the proved upper bound is below the accountants' lower bound (the message has both numbers), or `certified_parts`
             raises it.
-        InputError: as for `dpcli.account`.
+        InputError: the file cannot be priced with these arguments, as `dpcli.account` says.
     """
     from dpcli.certify import checker
 
@@ -95,7 +97,7 @@ def prove(
         try:
             claims.append(_lower_claim(statement, result, target, _known(result, result.lower)))
             lower = target
-        except (proof_search.NoPlan, checker.Unproved) as error:
+        except (NoPlan, checker.Unproved) as error:
             reasons.append(f"at least {target}: {error}")
     certificate = _certificate(pipeline, statement, claims, group_size)
     headline = up(result.upper, decimals)
@@ -113,7 +115,7 @@ def _prove_upper(statement: CertifiedParts, result: Account, decimals: int) -> t
     for value in _candidates(statement, result, decimals):
         try:
             return value, _upper_claim(statement, result, value, _known(result, result.upper)), reasons
-        except (proof_search.NoPlan, Unproved) as error:
+        except (NoPlan, Unproved) as error:
             reasons.append(f"{value}: {error}")
     raise NotRepresentable(reasons[-1])
 
@@ -142,9 +144,10 @@ def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> It
             yield up(Decimal(up(result.upper, decimals)) * (1 + share), decimals)
         from dpcli.certify.checker import cases_of
 
-        bounds = [proof_search.chernoff_epsilon(parts, way, result.at) for parts, way in cases_of(statement.stated()).values()]
+        cases = cases_of(statement.stated()).values()
+        bounds = [proof_search.chernoff_epsilon(parts, direction, result.at) for parts, direction in cases]
         if all(map(math.isfinite, bounds)):
-            yield up(max(bounds) * (1.0 + 1e-6), decimals)
+            yield up(max(bounds) * (1.0 + 1e-6), decimals)  # a little more, as the search is not exact
 
 
 def _upper_claim(statement: CertifiedParts, result: Account, value: str, known: CurvePoint) -> Json:
@@ -155,6 +158,7 @@ def _upper_claim(statement: CertifiedParts, result: Account, value: str, known: 
     from dpcli.certify.checker import cases_of
 
     claim = {"bound": "upper", **_texts(result, value)}
+    # `cases_of` names each combination of an alternative and a direction, and gives its parts.
     proofs = {key: _plan(case, claim, known) for key, case in cases_of(statement.stated()).items()}
     return {**claim, "proofs": proofs}
 
@@ -167,11 +171,11 @@ def _lower_claim(statement: CertifiedParts, result: Account, value: str, known: 
     from dpcli.certify.checker import Unproved, cases_of
 
     claim = {"bound": "lower", **_texts(result, value)}
-    error: Exception = proof_search.NoPlan("no direction")
+    error: Exception = NoPlan("no direction")
     for key, case in cases_of(statement.stated()).items():
         try:
             return {**claim, "proofs": {key: _plan(case, claim, known)}}
-        except (proof_search.NoPlan, Unproved) as problem:
+        except (NoPlan, Unproved) as problem:
             error = problem
     raise error
 
@@ -237,17 +241,19 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     group_size = stated.get("group_size") if isinstance(stated, dict) else None
     if type(group_size) is not int or group_size < 1:
         raise AnotherFile(f"expected a group size of at least 1, found {group_size!r}")
-    own = certified_parts(pipeline, group_size)
+    of_file = certified_parts(pipeline, group_size)
     expected = {
         "statement": _statement(pipeline, group_size),
-        "assumes": list(own.assumptions),
+        "assumes": list(of_file.assumptions),
         "alternatives": None,
-        **own.stated(),
+        **of_file.stated(),
     }
     for key, value in expected.items():
         if certificate.get(key) != value:
             raise AnotherFile(_first_difference(key, certificate.get(key), value))
-    if not own.attained and any(not isinstance(claim, dict) or claim.get("bound") != "upper" for claim in certificate["claims"]):
+    if not of_file.attained and any(
+        not isinstance(claim, dict) or claim.get("bound") != "upper" for claim in certificate["claims"]
+    ):
         raise AnotherFile("the certificate has a lower bound of pairs that the mechanisms of the file need not attain")
 
 
@@ -262,6 +268,6 @@ def _first_difference(place: str, proved: Any, own: Any) -> str:
     if isinstance(proved, list) and isinstance(own, list):
         if len(proved) != len(own):
             return f"the certificate lists {len(proved)} under {place}, and the file gives {len(own)}"
-        index = next(index for index, (one, other) in enumerate(zip(proved, own, strict=True)) if one != other)
+        index = next(index for index in range(len(own)) if proved[index] != own[index])
         return _first_difference(f"{place}[{index}]", proved[index], own[index])
     return f"the certificate is about {place} = {json.dumps(proved)}, and the file states {json.dumps(own)}"

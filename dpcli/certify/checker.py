@@ -16,9 +16,9 @@ mechanisms is assumed; the certificate cites the theorems. The privacy loss L is
 
     delta(eps) = E_P[(1 - e^{eps - L})+].
 
-If the certificate has alternatives, a unit of privacy is in one of them only, and delta is the largest over the alternatives of the
-delta of all parts and that alternative (McSherry 2009, Theorem 4). An upper bound then needs a proof for each alternative, and a lower
-bound a proof for one.
+A certificate may have alternatives: further lists of parts, of which a unit of privacy is in one only. Each of them composes with `parts`,
+and delta is the largest of the resulting deltas (McSherry 2009, Theorem 4). An upper bound then needs a proof for each alternative, and a
+lower bound a proof for one.
 
 How it is proved. M(z) = E_P e^{z L} is the product of the M_i(z)^{n_i}.
 
@@ -65,7 +65,8 @@ from typing import Any, NamedTuple
 from flint import acb, acb_mat, arb, arb_poly, ctx, fmpq
 
 Json = dict[str, Any]
-MOST = 2_000_000  # most nodes, frequencies or terms of one proof; it limits time and memory, as do other limits on sizes below
+# Most nodes, frequencies or terms of one proof. It limits time and memory, as do other sizes below: none of them makes a proof false.
+MOST_TERMS = 2_000_000
 
 
 class Unproved(Exception):
@@ -80,10 +81,9 @@ def demand(condition: bool, what: str) -> None:
 
 def number(text: str | int | Fraction) -> arb:
     """Return the ball of a decimal number or a fraction, which is read exactly."""
-    demand(
-        len(str(text)) <= 10_000 and abs(int(str(text).lower().partition("e")[2] or 0)) <= 1000,
-        "a number of at most 10,000 digits and an exponent of at most 1000",
-    )
+    exponent = int(str(text).lower().partition("e")[2] or 0)
+    # Checked before Fraction reads the text, because it would write out a power of 10 of any size.
+    demand(len(str(text)) <= 10_000 and abs(exponent) <= 1000, "a number of at most 10,000 digits and an exponent of at most 1000")
     value = Fraction(text)
     return arb(fmpq(value.numerator, value.denominator))
 
@@ -101,7 +101,7 @@ def normal_tail(x: arb) -> arb:
 class BigRun(NamedTuple):
     """Masses of one run in item 6.
 
-    finite_p, finite_q: P and Q of all finite losses. big_p, big_q: P and Q of a big run. small, big: N and R.
+    finite_p, finite_q: P and Q of all finite losses. big_p, big_q: P and Q of a big run. small, big: the terms N and R of the error.
     """
 
     finite_p: arb
@@ -116,6 +116,7 @@ class AtomicPart:
     """A part with finitely many losses.
 
     pairs: P and Q of each outcome. infinite_mass: P's mass at an infinite loss, and a bound on its mass beyond the pairs.
+    atoms: P and the loss of each outcome. sampled: whether there is a sampling rate.
 
     Kinds: "two-point" is any (epsilon, delta)-DP mechanism, and randomised response if it states `categories`. "discrete-laplace" and
     "discrete-gaussian" are noise of mass e^{-|x| / scale} or e^{-x^2 / (2 sigma^2)} on an integer that moves by `sensitivity`.
@@ -124,9 +125,12 @@ class AtomicPart:
     and the pair is (Q, S). If it is replaced, the pair is (S, Q) where the loss is above 0, the mirror image of that where it is below
     0, and the remaining mass at loss 0 (Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorem 2, for both versions of the record, and
     convexity). P and Q must then be mirror images, with the outcomes in the order of their losses.
+
+    There is no integral, so the methods do not use the plan that those of `SmoothPart` need.
     """
 
     def __init__(self, part: Json, direction: str) -> None:
+        # infinite: mass of P where Q is 0, and of Q where P is 0. outside: a bound on the mass beyond the pairs.
         self.pairs, infinite, outside = READ_PAIRS[part["kind"]](part)
         self.sampled = "rate" in part
         self.infinite_mass = infinite + outside
@@ -135,15 +139,15 @@ class AtomicPart:
             demand(rate > 0 and rate < 1, "a rate between 0 and 1")
             if part.get("relation", "add-remove") == "replace-one":
                 self.infinite_mass = rate * infinite + outside
-                upper_half = self.pairs[len(self.pairs) - len(self.pairs) // 2 :]
+                upper_half = self.pairs[len(self.pairs) - len(self.pairs) // 2 :]  # losses above 0
                 above = [((1 - rate) * q + rate * p, q) for p, q in upper_half]
                 demand(all(p > q for p, q in above), "outcomes in the order of their losses")
-                rest = 1 - sum((p + q for p, q in above), rate * infinite) - arb(0).union(2 * outside)
-                self.pairs = [*((q, p) for p, q in above), (rest, rest), *above]
+                at_zero = 1 - sum((p + q for p, q in above), rate * infinite) - arb(0).union(2 * outside)
+                self.pairs = [*((q, p) for p, q in above), (at_zero, at_zero), *above]
             elif direction == "remove":
                 self.pairs = [((1 - rate) * q + rate * p, q) for p, q in [*self.pairs, (arb(0), infinite)]]
                 self.infinite_mass = rate * infinite + outside
-            else:
+            else:  # S contains (1 - rate) P, so the outcome of mass (infinite, 0) has a finite loss
                 self.pairs = [(p, (1 - rate) * p + rate * q) for p, q in [*self.pairs, (infinite, arb(0))]]
                 self.infinite_mass = outside
         self.atoms = [(p, (p / q).log()) for p, q in self.pairs if not (q.is_zero() or p.is_zero())]
@@ -181,7 +185,7 @@ class ClosedPart:
         self.e0 = number(part["epsilon"] if self.form != "gaussian" else part["mu_squared"])
         demand(self.e0 > 0, "some loss")
 
-    big_run = AtomicPart.big_run
+    big_run = AtomicPart.big_run  # no run is big
 
     def moment(self, z: Any, plan: Json) -> Any:
         """Return M(z) at a real or complex z."""
@@ -246,7 +250,7 @@ class SmoothPart:
 
     form: the kind. normal: whether it is "mixture". has_atoms: whether it is "laplace". records, rate, weights: k, q and the w_j.
     e0: the largest loss without sampling, also exact (`largest`); 0 for "mixture". slope: the slope of u_1, mu for "mixture" and else 1.
-    scale: log m(-e0) for "laplace" under "replace-one", else 0. sides: the sides of the loss over which sums and integrals run.
+    log_scale: log m(-e0) for "laplace" under "replace-one", else 0. sides: the sides of the loss over which sums and integrals run.
     """
 
     infinite_mass = arb(0)
@@ -271,7 +275,7 @@ class SmoothPart:
         self.e0 = number(self.largest)
         self.slope = number(part["mu_squared"]).sqrt() if self.normal else arb(1)
         demand(self.slope > 0 and (self.normal or self.e0 > 0), "some loss")
-        self.scale = self.log_m(-self.e0) if self.split_at_zero else arb(0)  # log m(-e0)
+        self.log_scale = self.log_m(-self.e0) if self.split_at_zero else arb(0)
 
     # Functions of a real x, or of a ball of them.
 
@@ -293,6 +297,7 @@ class SmoothPart:
         return self.slope * first / zeroth
 
     def log_base(self, x: arb) -> arb:
+        """Return the log density of x without sampling, under Q."""
         if self.normal:
             return -x * x / 2 - (2 * arb.pi()).log() / 2
         return -(x + self.e0) / 2 - arb(4).log() if self.has_atoms else (self.e0 - x) / 2 - (2 * self.e0.expm1()).log()
@@ -304,29 +309,32 @@ class SmoothPart:
         return (z + 1 if side > 0 else -z), arb(0)
 
     def loss(self, x: arb, side: int) -> arb:
-        return self.log_m(x) - self.log_m(-x) if self.two_sided else side * (self.log_m(x) - self.scale)
+        """Return the loss L at x, on one side."""
+        return self.log_m(x) - self.log_m(-x) if self.two_sided else side * (self.log_m(x) - self.log_scale)
 
     def log_f(self, x: arb, z: arb, side: int) -> arb:
+        """Return the log density of dP e^{z L} at x, without the atoms."""
         a, b = self.powers(z, side)
-        return self.log_base(x) + a * self.log_m(x) + (b * self.log_m(-x) if self.two_sided else (1 - a) * self.scale)
+        return self.log_base(x) + a * self.log_m(x) + (b * self.log_m(-x) if self.two_sided else (1 - a) * self.log_scale)
 
     # Sums and integrals.
 
     def panels(self, plan: Json) -> list[tuple[arb, arb, arb]]:
         """Return (left, right, r) of each panel; r belongs to the ellipse around it."""
         order, left, result = int(plan["order"]), number(plan["low"]) if self.normal else -self.e0, []
-        demand(1 < order <= 200 and order * len(plan["panels"]) <= MOST, "a rule of 2 to 200 nodes")
+        demand(1 < order <= 200 and order * len(plan["panels"]) <= MOST_TERMS, "a rule of 2 to 200 nodes")
         for edge, ellipse in plan["panels"]:
             right, r = number(edge), number(ellipse)
             demand(left < right and r > 1, "panels in order")
             result.append((left, right, r))
             left = right
-        if not self.normal:
-            result[-1] = result[-1][0], self.e0, result[-1][2]
-            demand(result[-1][0] < self.e0, "panels up to the largest loss")
+        if not self.normal:  # the last panel ends at the largest loss, which a decimal of the plan need not meet
+            last_left, _, last_r = result[-1]
+            result[-1] = last_left, self.e0, last_r
+            demand(last_left < self.e0, "panels up to the largest loss")
         if "cut" in plan:
             demand(self.normal and self.sides == (1,), "a cut of a normal mixture whose record is removed or replaced")
-            number(plan["cut"])
+            number(plan["cut"])  # refuses a text that is too long
             demand(Fraction(plan["cut"]) == Fraction(plan["panels"][-1][0]), "a cut where the panels end")
         return result
 
@@ -340,7 +348,8 @@ class SmoothPart:
                 x = middle + half * node
                 result += [(half * weight * self.log_f(x, z, side).exp(), self.loss(x, side)) for side in self.sides]
         if self.has_atoms:
-            for mass, x in ((arb(1) / 2, -self.e0), ((-self.e0).exp() / 2, self.e0))[1 if self.split_at_zero else 0 :]:
+            atoms = [] if self.split_at_zero else [(arb(1) / 2, -self.e0)]  # mass under Q, and x
+            for mass, x in [*atoms, ((-self.e0).exp() / 2, self.e0)]:
                 for side in self.sides:
                     log_ratio = self.log_f(x, z, side) - self.log_base(x)
                     result.append((mass * log_ratio.exp(), self.loss(x, side)))
@@ -364,7 +373,7 @@ class SmoothPart:
                 peak = low_x if low_x > 0 else high_x if high_x < 0 else arb(0)  # the density is largest nearest to 0
                 log_size = self.log_base(peak) + height * height / 2
             else:
-                log_size = self.log_base(low_x) + (1 - a) * self.scale
+                log_size = self.log_base(low_x) + (1 - a) * self.log_scale
             log_cosine = (turn / 2).cos().log()
             angle = arb(0)
             factors = [(a, low_x, high_x), *([(b, -high_x, -low_x)] if self.two_sided else [])]  # m_+^a and m_-^b
@@ -373,6 +382,7 @@ class SmoothPart:
                 log_size += exponent * (self.log_m(largest) if exponent >= 0 else self.log_m(smallest) + log_cosine)
                 sine_bound = (self.sums(largest)[0] / self.weights[0] - 1) * turn.sin()
                 angle += sine_bound.min(turn)
+            # At the order z + i v, |f| has the further factor |e^{i v L}| <= e^{y angle}.
             total += 8 * d * (log_size + y * angle).exp() * r ** (-2 * order) / (1 - 1 / r)
         if self.normal:
             total += self.outside(panels[0][0], -1, z)
@@ -396,13 +406,14 @@ class SmoothPart:
 
     def moments_on_line(self, t: arb, h: arb, count: int, plan: Json) -> list[acb]:
         error = arb(0, self.error(t, h * count, plan).upper())
+        # At k = 0 the value is real, and so is its error.
         return [value + acb(error, error if k else 0) for k, value in enumerate(sums_on_line(self.nodes(t, plan), h, count))]
 
     def decay_bound(self, t: arb, y: arb, plan: Json) -> arb:
         """Return the bound of item 4 on |M(t + i v)| / M(t) for all v >= y."""
         low, high, count = number(plan["first"]), number(plan["last"]), int(plan["cells"])
         cap = number(plan["cap"])  # of the step function; a lower cap makes its variation smaller
-        demand(0 < count <= MOST and low < high and cap > 0, "cells in order")
+        demand(0 < count <= MOST_TERMS and low < high and cap > 0, "cells in order")
         if not self.normal:
             demand(max(-Fraction(plan["first"]), Fraction(plan["last"])) <= self.largest, "cells where there is a density")
         if "cut" in plan:
@@ -426,7 +437,7 @@ class SmoothPart:
             if self.two_sided:
                 slope -= b * self.drift(-cell)
             least = log_densities[k].min(log_densities[k + 1])
-            if not (slope > 0 or slope < 0):
+            if not (slope > 0 or slope < 0):  # the least value may lie inside the cell, at most half of its length from an end
                 least -= slope.abs_upper() * (right - left) / 2
             height = least.exp().lower().min(cap.lower())
             integral += height * abs(losses[k + 1] - losses[k])
@@ -452,7 +463,7 @@ class SmoothPart:
         return self.slope * (variance - mirrored_variance) / (mean + mirrored_mean)
 
     def big_run(self, v: arb, plan: Json) -> BigRun:
-        """Return the masses of item 6."""
+        """Return the masses of item 6. All losses are finite, so P and Q of the finite ones are 1."""
         if "cut" not in plan:
             return BigRun(arb(1), arb(1), arb(0), arb(0), self.moment(-1 - v, plan), arb(0))
         cut = number(plan["cut"])
@@ -465,11 +476,11 @@ class SmoothPart:
 def sums_on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
     """Return SUM weight e^{i k h loss} over the nodes (weight, loss), for k = 0, ..., count.
 
-    They are one product of matrices, since k = a width + b.
+    They are one product of matrices: with k = a width + b, each term is a factor that depends on a times one that depends on b.
     """
     width = int(count**0.5) + 1
     rows = -(-(count + 1) // width)
-    demand(width * len(nodes) <= 10 * MOST, "few enough nodes and frequencies")
+    demand(width * len(nodes) <= 10 * MOST_TERMS, "few enough nodes and frequencies")
 
     def phases(step: arb, size: int) -> list[list[acb]]:
         return [[acb(0, k * step * loss).exp() for _, loss in nodes] for k in range(size)]
@@ -482,6 +493,7 @@ def sums_on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
 
 def two_points(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
     """Return the (P, Q) of each answer, P's mass at an infinite loss, and a bound on the mass that is left out."""
+    # others: number of categories whose probability is the same under P and Q; they are one answer below
     e, lost, others = number(part["epsilon"]), number(part.get("delta", 0)), int(part.get("categories", 2)) - 2
     demand(e >= 0 and others >= 0 and lost >= 0 and lost < 1, "an epsilon of at least 0 and a delta below 1")
     if Fraction(part["epsilon"]) == 0:
@@ -493,7 +505,10 @@ def two_points(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
 
 
 def discrete_laplace(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
-    """Return as `two_points`. The outcomes below 0 have one loss and are one answer; so are those from the sensitivity on."""
+    """Return (P, Q) of each answer, and twice 0: no loss is infinite, and no mass is left out.
+
+    The outcomes below 0 have one loss and are one answer; so are those from the sensitivity on.
+    """
     a, s = 1 / number(part["scale"]), int(part["sensitivity"])
     demand(a > 0 and 0 < s <= 10_000, "a sensitivity of 1 to 10,000")
     r = (-a).exp()
@@ -503,15 +518,17 @@ def discrete_laplace(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
 
 
 def discrete_gaussian(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
-    """Return as `two_points`, for x from -reach to reach + sensitivity. A geometric sum bounds the mass beyond."""
+    """Return (P, Q) of each x from -reach to reach + sensitivity, 0 as no loss is infinite, and a bound on the mass beyond.
+
+    The bound is a geometric sum.
+    """
     variance, s, reach = number(part["sigma_squared"]), int(part["sensitivity"]), int(part["reach"])
     demand(variance > 0 and s > 0 and reach > 0 and s + reach <= 200_000, "a reach of at most 200,000")
     size = [(-(arb(x) ** 2) / (2 * variance)).exp() for x in range(reach + s + 1)]
-    rest = (-(arb(reach + 1) ** 2) / (2 * variance)).exp() / (1 - (-arb(reach + 1) / variance).exp())
-    total = 1 + 2 * sum(size[1 : reach + 1], arb(0)) + arb(0).union(2 * rest)
-    masses = [size[abs(x)] / total for x in range(-reach, reach + s + 1)]
-    pairs = [(masses[::-1][i], q) for i, q in enumerate(masses)]
-    return pairs, arb(0), arb(0).union(2 * rest / total)
+    beyond = (-(arb(reach + 1) ** 2) / (2 * variance)).exp() / (1 - (-arb(reach + 1) / variance).exp())  # on one side
+    total = 1 + 2 * sum(size[1 : reach + 1], arb(0)) + arb(0).union(2 * beyond)
+    q_masses = [size[abs(x)] / total for x in range(-reach, reach + s + 1)]
+    return list(zip(q_masses[::-1], q_masses, strict=True)), arb(0), arb(0).union(2 * beyond / total)
 
 
 READ_PAIRS = {"two-point": two_points, "discrete-laplace": discrete_laplace, "discrete-gaussian": discrete_gaussian}
@@ -529,7 +546,7 @@ def read_part(part: Json, direction: str) -> Any:
 def power(value: acb, scale: arb, count: int) -> acb:
     """Return (value / scale)^count, where |value| <= scale. As count is an integer, the branch of the logarithm does not matter."""
     ratio = value / scale
-    if ratio.contains(acb(0)):
+    if ratio.contains(acb(0)):  # it has no logarithm; a ball around 0 contains all its powers
         size = ratio.abs_upper().min(arb(1)) ** count
         ball = arb(0, size.upper())
         return acb(ball, ball)
@@ -599,12 +616,13 @@ class CheckedParts:
     def contour(self, epsilon: arb, plan: Json) -> tuple[arb, arb]:
         """Return bounds on delta if no run is big, by items 2, 3 and 7. Without s1 and s2 in the plan, the lower one is -inf."""
         t, h, count = number(plan["t"]), number(plan["h"]), int(plan["frequencies"])
-        demand(t > 0 and h > 0 and 0 < count <= MOST, "a line to the right of 0")
+        demand(t > 0 and h > 0 and 0 < count <= MOST_TERMS, "a line to the right of 0")
         pad = number(plan.get("pad", 0))  # m^2 of item 7
         demand(pad >= 0, "a pad of at least 0")
         half = pad / 2
         values, log_scale = self.scaled_moments(t, h, count)
         total = density = arb(0)  # sums of G and of G z (z+1), both of them over `size`
+        # `padded` is M(z) e^{pad z (z+1) / 2 - z eps} over `size`. The factor of 2 counts the frequency -k, whose terms are conjugate.
         for k, value in enumerate(values):
             y = k * h
             padded = value * acb(-half * y * y, y * (half * (2 * t + 1) - epsilon)).exp() * (1 if k == 0 else 2)
@@ -615,8 +633,8 @@ class CheckedParts:
         total *= size * h / (2 * arb.pi())
         y = (count + 1) * h
         decay = (-half * y * y).exp()
-        for part, n, p in self.items:
-            decay *= part.decay_bound(t, y, p) ** n
+        for part, n, part_plan in self.items:
+            decay *= part.decay_bound(t, y, part_plan) ** n
         beyond = size * decay / (arb.pi() * h * count)  # item 3
         upper, lower = total + beyond, arb("-inf")
         if "s1" in plan:
@@ -665,6 +683,7 @@ def two_point_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb,
     demand(len(part.atoms) == 2 and n <= 10**15, "two losses")
     (p_low, low), (p_high, high) = sorted(part.atoms, key=lambda atom: float(atom[1].mid()))
     demand(low < high, "two losses")
+    # With this many runs of the larger loss, or fewer, the loss does not exceed epsilon. One term too many at the start adds 0.
     position = ((epsilon - n * low) / (high - low)).lower().floor().unique_fmpz()
     demand(position is not None, "a ball that determines the first term")
     first = max(int(position or 0), 0)
@@ -675,17 +694,18 @@ def two_point_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb,
         + first * p_high.log()
         + (n - first) * p_low.log()
     )
-    term, total, k = log_term.exp(), arb(0), first
+    term, total, k = log_term.exp(), arb(0), first  # term: probability of k runs with the larger loss
     while k <= n:
         gain = 1 - (epsilon - k * high - (n - k) * low).exp()
         total += term * gain.max(arb(0))
         ratio = (n - k) * p_high / ((k + 1) * p_low)
         k += 1
         term *= ratio
+        # The sum ends once the rest is small compared with it. Where it ends affects the work and the width of the ball alone.
         if ratio < arb("0.99") and term / (1 - ratio) < total * arb(2) ** -(ctx.prec // 2):
             total += arb(0).union(term / (1 - ratio))  # the ratios fall, so a geometric sum bounds the rest
             break
-        demand(k - first < MOST, "few enough terms")
+        demand(k - first < MOST_TERMS, "few enough terms")
     return total, total
 
 
@@ -697,13 +717,13 @@ def lattice_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, a
     demand(len(parts) == 1, "one part")
     part, n = AtomicPart(parts[0], direction), int(parts[0]["count"])
     demand(not part.sampled or n == 1, "no sampling, or one run")
-    if n == 1:
+    if n == 1:  # the spacing matters only if losses are added up
         total = sum((p * (1 - (epsilon - loss).exp()).max(arb(0)) for p, loss in part.atoms), arb(0))
         return total, total
     losses = [loss for _, loss in part.atoms]
     step = losses[1] - losses[0]
     demand(step > 0 and all((later - loss).overlaps(step) for loss, later in pairwise(losses)), "evenly spaced losses")
-    demand(n * len(losses) <= MOST // 4, "few enough losses")
+    demand(n * len(losses) <= MOST_TERMS // 4, "few enough losses")
     coefficients = (arb_poly([p for p, _ in part.atoms]) ** n).coeffs()
     total = arb(0)
     for k, mass in enumerate(coefficients):
@@ -733,7 +753,7 @@ def one_step(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]
         demand(isinstance(part, SmoothPart) and part.records == 1, "a loss with a density, of one record")
         if part.two_sided:
             return replaced_gaussian_step(part, epsilon)
-        q, side, scale = part.rate, part.sides[0], part.scale.exp()
+        q, side, scale = part.rate, part.sides[0], part.log_scale.exp()
     excess = scale * (side * epsilon).exp() - (1 - q)
     if not excess > 0:
         demand(excess < 0, "a ball that determines whether the loss is bounded by epsilon")
@@ -750,7 +770,7 @@ def replaced_gaussian_step(part: SmoothPart, epsilon: arb) -> tuple[arb, arb]:
     The loss is epsilon at x if 1 - q + c u = e^epsilon (1 - q + c / u), where u = e^{mu x} and c = q e^{-mu^2 / 2}.
     """
     q, mu = part.rate, part.slope
-    c, rise = q * (-mu * mu / 2).exp(), (1 - q) * epsilon.expm1()
+    c, rise = q * (-mu * mu / 2).exp(), (1 - q) * epsilon.expm1()  # c u^2 - rise u - c e^epsilon = 0 has one positive root
     x = ((rise + (rise * rise + 4 * c * c * epsilon.exp()).sqrt()) / (2 * c)).log() / mu
     p, mirrored = ((1 - q) * normal_tail(x) + q * normal_tail(x - sign * mu) for sign in (1, -1))
     value = p - epsilon.exp() * mirrored
@@ -782,12 +802,12 @@ def largest_loss(parts: list[Json], epsilon: Fraction) -> None:
             form in ("two-point", "laplace", "range", "discrete-laplace") and not Fraction(part.get("delta", 0)),
             "losses with an end",
         )
-        e = Fraction(part["epsilon"]) if "epsilon" in part else int(part["sensitivity"]) / Fraction(part["scale"])
+        e = Fraction(part["epsilon"]) if "epsilon" in part else int(part["sensitivity"]) / Fraction(part["scale"])  # largest loss
         demand(e > 0 and n > 0, "losses above 0")
         if "rate" in part:  # log(1 - q + q e^e) if the record is removed, which is at least -log(1 - q + q e^-e) if it is added
             q = number(part["rate"])
             sampled += n * (1 - q + q * number(e).exp()).log()
-            if form == "laplace" and part.get("relation", "add-remove") == "replace-one":
+            if form == "laplace" and part.get("relation", "add-remove") == "replace-one":  # `log_scale` is taken from every loss
                 sampled -= n * (1 - q + q * (-number(e)).exp()).log()
         else:
             exact += n * e
@@ -796,12 +816,12 @@ def largest_loss(parts: list[Json], epsilon: Fraction) -> None:
 
 def directions(parts: list[Json]) -> list[str]:
     """Return the directions that a claim is about; one is enough if every pair is its own mirror image."""
-    one_way = any("rate" in part and part.get("relation", "add-remove") == "add-remove" for part in parts)
-    return ["remove", "add"] if one_way else ["remove"]
+    asymmetric = any("rate" in part and part.get("relation", "add-remove") == "add-remove" for part in parts)
+    return ["remove", "add"] if asymmetric else ["remove"]
 
 
 def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tuple[arb, arb]:
-    """Return proved bounds on delta(epsilon) in one direction."""
+    """Return proved bounds on delta(epsilon) in one direction. Chernoff's bound proves no lower one, which is then -inf."""
     method = plan["method"]
     if method == "gaussian":
         return gaussian(parts, epsilon)
@@ -815,13 +835,13 @@ def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tup
     composition = CheckedParts(parts, direction, plan["parts"])
     lost = composition.infinite_mass()
     if method == "chernoff":
-        demand(not any("cut" in each for each in plan["parts"]), "Chernoff's bound without a cut")
+        demand(not any("cut" in part_plan for part_plan in plan["parts"]), "Chernoff's bound without a cut")
         return arb("-inf"), composition.chernoff(epsilon, number(plan["s"])) + lost
     demand(
         not any(isinstance(part, RenyiPart) for part, _, _ in composition.items), "a method that applies to a part with rho alone"
     )
     lower, upper = composition.contour(epsilon, plan)
-    if any("cut" in each for each in plan["parts"]):
+    if any("cut" in part_plan for part_plan in plan["parts"]):
         least, most = composition.delta_if_big(epsilon, number(plan["jump_order"]))
         lower, upper = lower + least, upper + most
     return lower + lost, upper + lost
@@ -864,10 +884,10 @@ def cases_of(certificate: Json) -> dict[str, tuple[list[Json], str]]:
         type(common) is list and (alternatives is None or (type(alternatives) is list and len(alternatives) > 1)), "lists of parts"
     )
     cases = {}
-    for place, own in enumerate([[]] if alternatives is None else alternatives, 1):
-        demand(type(own) is list and bool(common + own), "parts")
-        for direction in directions(common + own):
-            cases[direction if alternatives is None else f"{direction} {place}"] = (common + own, direction)
+    for place, alternative in enumerate([[]] if alternatives is None else alternatives, 1):
+        demand(type(alternative) is list and bool(common + alternative), "parts")
+        for direction in directions(common + alternative):
+            cases[direction if alternatives is None else f"{direction} {place}"] = (common + alternative, direction)
     return cases
 
 
@@ -882,7 +902,8 @@ def check(certificate: Json) -> list[str]:
         demand(bool(wanted), "a proof")
         for key in wanted:
             demand(key in claim["proofs"] and key in cases, f"a proof for the direction {key}")
-            show(cases[key][0], claim, cases[key][1], claim["proofs"][key])
+            parts, direction = cases[key]
+            show(parts, claim, direction, claim["proofs"][key])
         bits = max(int(claim["proofs"][key]["bits"]) for key in wanted)
         sign, of = ("<=", "") if claim["bound"] == "upper" else (">", " for these pairs")
         proved.append(f"proved: epsilon {sign} {claim['epsilon']} at delta = {claim['delta']}{of} (ball arithmetic, {bits} bits)")
@@ -896,6 +917,7 @@ def without_repeated_keys(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def main(arguments: list[str]) -> int:
+    """Check the certificate at a path and print what it proves and assumes. Return 0 if it is proved, 1 if not, and 2 for wrong usage."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python checker.py certificate.json\n")
         return 2
@@ -914,8 +936,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"about: {json.dumps(certificate.get(key))}\n")
     for part in certificate["parts"]:
         sys.stdout.write(f"part: {json.dumps(part)}\n")
-    for place, own in enumerate(certificate.get("alternatives") or [], 1):
-        for part in own:
+    for place, alternative in enumerate(certificate.get("alternatives") or [], 1):
+        for part in alternative:
             sys.stdout.write(f"part of alternative {place}: {json.dumps(part)}\n")
     return 0
 

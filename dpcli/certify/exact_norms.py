@@ -65,37 +65,37 @@ def _squared_norm(spec: CorrelatedSpec) -> SquaredNorm | None:
     return None if norm is None else norm(spec)
 
 
-def _tree(spec: TreeSpec) -> SquaredNorm:
+def _tree_norm(spec: TreeSpec) -> SquaredNorm:
     return SquaredNorm(Fraction(tree_squares(spec.sizes, spec.min_separation, spec.max_participations)))
 
 
-def _banded(spec: BandedSpec) -> SquaredNorm:
+def _banded_norm(spec: BandedSpec) -> SquaredNorm:
     """Return the largest number of participations: the columns have length 1, and those of one record share no row."""
     return SquaredNorm(Fraction(min(spec.max_participations, -(-spec.iterations // spec.min_separation))))
 
 
-def _toeplitz(spec: ToeplitzSpec) -> SquaredNorm | None:
+def _toeplitz_norm(spec: ToeplitzSpec) -> SquaredNorm | None:
     steps = spec.iterations
     if spec.coefficients is None:
-        return _densest(spec, _square_root(min(spec.bands or 1, steps)))
-    return _densest(spec, _stated(spec.coefficients[:steps]))
+        return _densest_norm(spec, _square_root_column(min(spec.bands or 1, steps)))
+    return _densest_norm(spec, _stated_column(spec.coefficients[:steps]))
 
 
-def _buffered(spec: BufferedToeplitzSpec) -> SquaredNorm | None:
+def _buffered_norm(spec: BufferedToeplitzSpec) -> SquaredNorm | None:
     decays, scales = ([Fraction(repr(value)) for value in values] for values in (spec.buf_decay, spec.output_scale))
     if sum(scales) > 1:  # as decimals, though not as doubles: the coefficients might increase
         return None
-    return _densest(spec, _geometric(decays, scales, spec.iterations))
+    return _densest_norm(spec, _geometric_column(decays, scales, spec.iterations))
 
 
-def _stated(coefficients: tuple[float, ...]) -> WholeColumn:
+def _stated_column(coefficients: tuple[float, ...]) -> WholeColumn:
     """Return the column of the stated coefficients, read as decimals."""
     exact = [Fraction(repr(value)) for value in coefficients]
     denominator = math.lcm(*(value.denominator for value in exact))
     return WholeColumn([value.numerator * (denominator // value.denominator) for value in exact], denominator)
 
 
-def _square_root(count: int) -> WholeColumn | None:
+def _square_root_column(count: int) -> WholeColumn | None:
     """Return binom(2k, k) / 4^k for k = 0, ..., count - 1, rounded up if exact numbers are too long; None if even these are.
 
     Each coefficient is the one before times (2k-1) / 2k.
@@ -110,7 +110,7 @@ def _square_root(count: int) -> WholeColumn | None:
     return WholeColumn(numerators, numerators[0], rounded)
 
 
-def _geometric(decays: list[Fraction], scales: list[Fraction], count: int) -> WholeColumn | None:
+def _geometric_column(decays: list[Fraction], scales: list[Fraction], count: int) -> WholeColumn | None:
     """Return 1 and then SUM_i scale_i decay_i^(k-1) for k = 1, ..., count - 1.
 
     They are rounded up if exact numbers are too long. None if even these are.
@@ -131,7 +131,7 @@ def _geometric(decays: list[Fraction], scales: list[Fraction], count: int) -> Wh
     return WholeColumn(numerators, denominator, rounded)
 
 
-def _densest(spec: CorrelatedSpec, column: WholeColumn | None) -> SquaredNorm | None:
+def _densest_norm(spec: CorrelatedSpec, column: WholeColumn | None) -> SquaredNorm | None:
     """Return the squared norm of the sum of columns 0, b, 2b, ..., one for each participation; None if it would take too long.
 
     Entry t of the sum is SUM_l column[t - l b], so it is entry t - b, plus column[t], less the term of the last participation.
@@ -155,8 +155,8 @@ def _densest(spec: CorrelatedSpec, column: WholeColumn | None) -> SquaredNorm | 
 
 
 NORMS: Mapping[type[CorrelatedSpec], Callable[[Any], SquaredNorm | None]] = {
-    TreeSpec: _tree,
-    BandedSpec: _banded,
-    ToeplitzSpec: _toeplitz,
-    BufferedToeplitzSpec: _buffered,
+    TreeSpec: _tree_norm,
+    BandedSpec: _banded_norm,
+    ToeplitzSpec: _toeplitz_norm,
+    BufferedToeplitzSpec: _buffered_norm,
 }

@@ -125,9 +125,9 @@ class Plant:
         """Return the accountant with the bug."""
 
         def compose(steps: Steps) -> PrivacyProfile:
-            return self.profile(accountant.composed(self.steps(steps)))
+            return self.profile(accountant.profile_of_composition(self.steps(steps)))
 
-        # The honest `composed` already sets aside the failures of steps, which is what `finite` asks for.
+        # The honest `profile_of_composition` already sets aside the failures of steps, which is what `finite` asks for.
         return replace(accountant, compose=compose, finite=False, sound=accountant.sound or self.claims)
 
     def affects(self, accountant: Accountant, steps: Steps) -> bool:

@@ -37,7 +37,8 @@ class CostEvidence(IntEnum):
 class Spec:
     """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys, and override `resolve`.
 
-    A registered type also has `premises` (base/premise.py): what must hold for the cost, each with a test that breaks it on purpose.
+    A registered type also has `premises` (base/premise.py): what must hold for the cost, each with a test that violates it on purpose and
+    the commands that enforce it.
 
     Attributes of the type:
         example: Keys that make sense under every adjacency that the type allows. Entries that it names are called "part".
@@ -139,6 +140,7 @@ class Spec:
         inner = self.resolve(neighbours)
         self.require_contribution_form(neighbours)
         sampled = PoissonReplaced(inner, group_rate) if neighbours.replaces else PoissonSampled(inner, group_rate)
+        # `unclaimed` drops the claim that some data attain the bounds.
         return sampled if rate == 1.0 or self.moved_by_any(neighbours) else sampled.unclaimed()
 
     def poisson_run(self, rate: Fraction, neighbours: Neighbours) -> tuple[Mechanism, int]:

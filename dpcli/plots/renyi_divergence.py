@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from dpcli.accountants.base import Failing, PrivacyProfile, merged, split_failures
+from dpcli.accountants.base import Failing, PrivacyProfile, join_equal_steps, split_failures
 from dpcli.accountants.renyi_curve import RenyiCurve, renyi_curve
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
@@ -44,7 +44,7 @@ def chart(question: Question) -> Chart:
     most = TALL * epsilon
     try:
         steps, log_kept = split_failures(steps_of(result.charges))
-        curve = renyi_curve(merged(steps))
+        curve = renyi_curve(join_equal_steps(steps))
         orders = _within(curve, best, most)
         divergences = curve.at(orders)
     except NotRepresentable as error:

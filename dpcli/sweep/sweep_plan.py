@@ -41,7 +41,7 @@ from dpcli.train.plan.settings import read_train
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.blocks.rows import RowWindow
-    from dpcli.mechanisms.choice.repeat_and_select import Trials
+    from dpcli.mechanisms.choice.trial_numbers import Trials
     from dpcli.train.plan.settings import Train
 
 

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.toml.shown import first_names
-from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials, RepeatAndSelectSpec
+from dpcli.mechanisms.choice.repeat_and_select import RepeatAndSelectSpec
+from dpcli.mechanisms.choice.trial_numbers import BinomialTrials, NegativeBinomial, PoissonTrials
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Entry
-    from dpcli.mechanisms.choice.repeat_and_select import Trials
+    from dpcli.mechanisms.choice.trial_numbers import Trials
     from dpcli.train.plan.plan import TrainingPlan
 
 # Both touch soundness: the drawn distribution must be the one that is accounted for.

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.accountants.base import Steps, merged
+from dpcli.accountants.base import Steps, join_equal_steps
 from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ACCOUNTANT as EXACT
 from dpcli.accountants.exact import ExactProfile, ends_of, log_chernoff
@@ -337,7 +337,7 @@ def drawn_sides(source: random.Random) -> tuple[tuple[tuple[object, int], ...], 
         Part(source.choice(KINDS), between(source, 1e-4, 0.5), between(source, 0.7, 20.0), round(between(source, 2.0, 3000.0)))
         for _ in range(source.randint(1, 3))
     ]
-    return directions(merged(tuple((mechanism(part), part.steps) for part in parts)))
+    return directions(join_equal_steps(tuple((mechanism(part), part.steps) for part in parts)))
 
 
 def test_it_agrees_with_a_search_of_its_own() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcli.accountants import pld
-from dpcli.accountants.base import merged
+from dpcli.accountants.base import join_equal_steps
 from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.optimal import ACCOUNTANT as OPTIMAL
@@ -255,9 +255,9 @@ def test_several_grids_say_what_the_best_of_them_says(monkeypatch: pytest.Monkey
             raise NotRepresentable("no more")
         return real(losses, log_delta, share, effort)
 
-    alone = real(directions(merged(steps))[0], math.log(1e-5), 1e-3, PldProfile(steps, tolerance=1e-12).effort)[0].epsilon(
-        math.log(1e-5)
-    )
+    alone = real(directions(join_equal_steps(steps))[0], math.log(1e-5), 1e-3, PldProfile(steps, tolerance=1e-12).effort)[
+        0
+    ].epsilon(math.log(1e-5))
     monkeypatch.setattr(pld, "curve_at_delta", worse_each_time)
     bound = PldProfile(steps, tolerance=1e-12).epsilon(1e-5)
     assert (bound.lower, bound.upper) == pytest.approx(alone, rel=1e-6)

@@ -19,7 +19,7 @@ from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMax
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse, RandomizedResponseSpec
 from dpcli.mechanisms.choice.stability import ProposeTestReleaseSpec
 from dpcli.mechanisms.combined.composed import BoundGroup, Composed
-from dpcli.mechanisms.combined.group import Group, grouped
+from dpcli.mechanisms.combined.group import Group, for_group
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec, DiscreteGaussianVector
@@ -164,7 +164,7 @@ def test_group_theorems_cover_random_chains(size: int, length: int, seed: int) -
     """k single changes in a row, each covered by the record-level mechanism: the ends are covered by its group."""
     states = chain(size, length, seed)
     record = FinitePairs(tuple((tuple(p.tolist()), tuple(q.tolist())) for p, q in itertools.pairwise(states)))
-    group, p, q = grouped(record, length), states[0], states[-1]
+    group, p, q = for_group(record, length), states[0], states[-1]
     for order, value in zip((1.5, 2.0, 3.0, 7.0), group.rdp(np.array([1.5, 2.0, 3.0, 7.0])).tolist(), strict=True):
         assert value >= max(renyi(p, q, order), renyi(q, p, order)) * (1.0 - 1e-9)
     for delta in (0.3, 0.05, 1e-3):
@@ -200,8 +200,8 @@ def test_approx_group_theorem_by_its_formula(epsilon: float, size: int) -> None:
 
 
 def test_a_group_of_one_is_the_mechanism() -> None:
-    assert grouped(Pure(1.0), 1) == Pure(1.0)
-    assert grouped(Pure(1.0), 2) == Group(Pure(1.0), 2)
+    assert for_group(Pure(1.0), 1) == Pure(1.0)
+    assert for_group(Pure(1.0), 2) == Group(Pure(1.0), 2)
 
 
 def test_the_test_of_a_group_never_costs_less_than_the_exact_product() -> None:

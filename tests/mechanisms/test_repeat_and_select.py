@@ -20,15 +20,10 @@ from dpcli.base.errors import DpcliError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.mechanisms.choice import repeat_and_select
+from dpcli.mechanisms.choice import trial_numbers
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec
-from dpcli.mechanisms.choice.repeat_and_select import (
-    NegativeBinomial,
-    PoissonTrials,
-    RepeatAndSelect,
-    RepeatAndSelectSpec,
-    TrialsTable,
-)
+from dpcli.mechanisms.choice.repeat_and_select import RepeatAndSelect, RepeatAndSelectSpec
+from dpcli.mechanisms.choice.trial_numbers import NegativeBinomial, PoissonTrials, TrialsTable
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.group import Group
 from dpcli.mechanisms.mechanism import Mechanism
@@ -235,10 +230,8 @@ def test_a_small_mean_of_trials_costs_what_it_costs(inner: Mechanism, mean: floa
     orders = np.array([1.0000001, 1.01, 1.5, 2.0, 7.0, 50.0, 1000.0])
     with mp.workdps(450):
         for order, found in zip(orders.tolist(), PoissonTrials(mean).rdp(inner, orders).tolist(), strict=True):
-            z, one = mp.mpf(order) - 1, float(repeat_and_select._cached_rdp(inner, np.array([order]))[0])
-            growth = z * (
-                mp.mpf(one) + mp.mpf(mean) * mp.mpf(repeat_and_select._delta_of_run(inner, math.log1p(1.0 / (order - 1.0))))
-            )
+            z, one = mp.mpf(order) - 1, float(trial_numbers.cached_rdp(inner, np.array([order]))[0])
+            growth = z * (mp.mpf(one) + mp.mpf(mean) * mp.mpf(trial_numbers._delta_of_run(inner, math.log1p(1.0 / (order - 1.0)))))
             exact = mp.log(mp.exp(-mp.mpf(mean)) + mp.mpf(mean) * mp.exp(growth)) / z
             assert exact <= found <= exact * (1 + mp.mpf("2e-12")) + mp.mpf(mean) ** 2 * mp.mpf("1e-3") / z
 

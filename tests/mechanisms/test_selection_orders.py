@@ -24,7 +24,8 @@ from dpcli.base.values import dataclass
 from dpcli.exam.views import contradictions, inverse_moment_covers_tails
 from dpcli.mechanisms.choice import costly_selection
 from dpcli.mechanisms.choice.costly_selection import CostlySelection
-from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials, RepeatAndSelect
+from dpcli.mechanisms.choice.repeat_and_select import RepeatAndSelect
+from dpcli.mechanisms.choice.trial_numbers import BinomialTrials, NegativeBinomial, PoissonTrials
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.noise.gaussian import Gaussian, GaussianLoss

@@ -15,8 +15,9 @@ from scipy.stats import binom
 from dpcli.accountants.pld import PldProfile
 from dpcli.base.errors import NotRepresentable
 from dpcli.exam.subjects import SEED
-from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
+from dpcli.mechanisms.choice.repeat_and_select import RepeatAndSelect
 from dpcli.mechanisms.choice.selection_profile import log_all_runs
+from dpcli.mechanisms.choice.trial_numbers import NegativeBinomial, PoissonTrials
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian

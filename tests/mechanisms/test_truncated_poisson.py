@@ -32,7 +32,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, 
 from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.sampling.schemes import Poisson
-from dpcli.mechanisms.sampling.truncated import _log_cut, truncated
+from dpcli.mechanisms.sampling.truncated import _log_cut, on_cut_sample
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import PureSpec
 from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
@@ -95,7 +95,7 @@ def test_every_sample_and_every_cut(
     with_it, without = neighbouring(others, adjacency, group, rate, most, sigma, noise)
     neighbours = Neighbours(Adjacency(adjacency), group)
     spec = NOISES[noise][0](noise_multiplier=sigma)
-    whole = truncated(spec, Fraction(rate), neighbours, len(others) + group + fewer, most)
+    whole = on_cut_sample(spec, Fraction(rate), neighbours, len(others) + group + fewer, most)
     for bound in (whole, *whole.dominating()):
         covers(bound, with_it, without)
 
@@ -133,7 +133,7 @@ def test_every_cut_where_cuts_are_rare(
     size = len(others) + fewer + (adjacency != "add-remove")
     rate = Fraction(most, size) * Fraction(share)
     with_it, without = neighbouring(others, adjacency, 1, float(rate), most, sigma, noise)
-    whole = truncated(NOISES[noise][0](noise_multiplier=sigma), rate, Neighbours(Adjacency(adjacency)), size, most)
+    whole = on_cut_sample(NOISES[noise][0](noise_multiplier=sigma), rate, Neighbours(Adjacency(adjacency)), size, most)
     assert len(whole.dominating()) == 2
     for bound in whole.dominating():
         covers(bound, with_it, without)
@@ -163,7 +163,7 @@ def test_not_far_above_the_worst_data(
         one, two = neighbouring(list(values), adjacency, group, rate, most, 1.0)
         exact = np.maximum(exact, [max(hockey_stick(one, two, eps), hockey_stick(two, one, eps)) for eps in at.tolist()])
     spec, neighbours = GaussianSpec(noise_multiplier=1.0), Neighbours(Adjacency(adjacency), group)
-    ways = truncated(spec, Fraction(repr(rate)), neighbours, others + group, most).dominating()
+    ways = on_cut_sample(spec, Fraction(repr(rate)), neighbours, others + group, most).dominating()
     found = np.minimum.reduce([worst(way, at) for way in ways])
     assert (found >= exact).all()
     assert (found <= exact * np.array(times)).all()
@@ -179,7 +179,9 @@ def test_not_far_above_the_worst_data(
 )
 def test_a_bound_of_almost_three_deviations_costs_a_run_little(adjacency: str, plain: float, told: float, most: float) -> None:
     """256 of 60,000 records for 14,040 steps, cut to 300; exact takes the smaller of both ways, each of which has its own."""
-    sampled = truncated(GaussianSpec(noise_multiplier=1.1), Fraction(256, 60_000), Neighbours(Adjacency(adjacency)), 60_000, 300)
+    sampled = on_cut_sample(
+        GaussianSpec(noise_multiplier=1.1), Fraction(256, 60_000), Neighbours(Adjacency(adjacency)), 60_000, 300
+    )
     found = ExactProfile(((sampled, 14_040),)).epsilon(1e-5)
     assert plain <= found.upper <= most
     assert ExactProfile(((sampled, 14_040),)).delta(found.upper).upper == pytest.approx(1e-5, rel=1e-6)
@@ -200,7 +202,7 @@ def test_never_above_twice_the_contribution_whenever_something_is_cut(noise: str
         drawn = any_sampled(rate, records)
         far = PoissonSampled(inner, drawn) if adjacency == "add-remove" else PoissonReplaced(inner, drawn)
         whole = Labelled(sampled, far, log_binomial_tail(size, Fraction(repr(rate)), max(most - records + 1, 0)) - 1e-300)
-        found = truncated(spec, Fraction(repr(rate)), neighbours, size, most).dominating()[0]
+        found = on_cut_sample(spec, Fraction(repr(rate)), neighbours, size, most).dominating()[0]
         at: Array = np.array([0.0, 0.01, 0.3, 1.0, 3.0])
         assert (worst(found, at) <= worst(whole, at) * (1.0 + 1e-9)).all()
 
@@ -210,7 +212,7 @@ def test_never_above_twice_the_contribution_whenever_something_is_cut(noise: str
 @pytest.mark.parametrize("spec", [GaussianSpec(noise_multiplier=2.0), LaplaceSpec(noise_multiplier=2.0)], ids=repr)
 def test_tighter_bounds_cost_more_and_loose_ones_nothing(spec: Spec, adjacency: str) -> None:
     neighbours = Neighbours(Adjacency(adjacency))
-    bounds = [truncated(spec, Fraction(1, 100), neighbours, 10_000, most) for most in (10_000, 200, 150, 120, 90)]
+    bounds = [on_cut_sample(spec, Fraction(1, 100), neighbours, 10_000, most) for most in (10_000, 200, 150, 120, 90)]
     curves, renyi = [worst(bound) for bound in bounds], [bound.rdp(ORDERS) for bound in bounds]
     plain = spec.poisson(0.01, neighbours)
     np.testing.assert_allclose(curves[0], worst(plain), atol=1e-13)
@@ -225,16 +227,16 @@ def test_tighter_bounds_cost_more_and_loose_ones_nothing(spec: Spec, adjacency: 
 
 
 def test_samples_that_are_never_cut_are_poisson_samples() -> None:
-    assert truncated(
+    assert on_cut_sample(
         GaussianSpec(noise_multiplier=2.0), Fraction(1, 10), Neighbours(Adjacency.ADD_REMOVE), 50, 51
     ) == SampledGaussian(0.5, 0.1)
-    found = truncated(GaussianSpec(noise_multiplier=2.0), Fraction(1, 10), Neighbours(Adjacency.REPLACE_ONE, 3), 50, 53)
+    found = on_cut_sample(GaussianSpec(noise_multiplier=2.0), Fraction(1, 10), Neighbours(Adjacency.REPLACE_ONE, 3), 50, 53)
     assert found == SampledGaussianReplaced(0.5, 0.1, 3)
 
 
 def test_samples_that_are_always_cut_are_bounded_by_replacement() -> None:
     """Twice the contribution where the record is kept, once where it is not."""
-    found = truncated(GaussianSpec(noise_multiplier=2.0), Fraction(1, 10), Neighbours(Adjacency.ADD_REMOVE), 50_000, 4)
+    found = on_cut_sample(GaussianSpec(noise_multiplier=2.0), Fraction(1, 10), Neighbours(Adjacency.ADD_REMOVE), 50_000, 4)
     assert found == Dominated(GaussianMixture(mixture_of({0.5: 0.1 / 5, 1.0: 0.1 * 4 / 5})))
 
 
@@ -243,7 +245,7 @@ def test_the_scheme_in_a_file() -> None:
     sampled = replace(single, sampling=Poisson("poisson", None, 100, 150))
     (charge,) = resolve(pipeline(sampled, dataset_size=10_000))
     assert charge.count == 7
-    assert charge.mechanism == truncated(single.spec, Fraction(1, 100), Neighbours(Adjacency.ADD_REMOVE), 10_000, 150)
+    assert charge.mechanism == on_cut_sample(single.spec, Fraction(1, 100), Neighbours(Adjacency.ADD_REMOVE), 10_000, 150)
     assert list(Poisson("poisson", 0.1, None, 150).problems(None)) == [
         ("max_batch_size", "privacy.dataset_size with max_batch_size", "none")
     ]
@@ -252,8 +254,8 @@ def test_the_scheme_in_a_file() -> None:
 def test_units_of_several_records_need_a_statement_per_record() -> None:
     unit = Neighbours(Adjacency.ADD_REMOVE, 4)
     with pytest.raises(InputError, match="max_batch_size with units"):
-        truncated(PureSpec(epsilon=0.5, stated_for="unit"), Fraction(1, 10), unit, 100, 20)
-    assert truncated(PureSpec(epsilon=0.5, stated_for="record"), Fraction(1, 10), unit, 100, 20).approx_dp(0.0) > 0.0
+        on_cut_sample(PureSpec(epsilon=0.5, stated_for="unit"), Fraction(1, 10), unit, 100, 20)
+    assert on_cut_sample(PureSpec(epsilon=0.5, stated_for="record"), Fraction(1, 10), unit, 100, 20).approx_dp(0.0) > 0.0
 
 
 # The labelled mixture that it is built of.

@@ -20,7 +20,8 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.exponential import BoundedRange, TwoCandidates
 from dpcli.mechanisms.choice.noisy_max import noisy_maximum
-from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials, RepeatAndSelect
+from dpcli.mechanisms.choice.repeat_and_select import RepeatAndSelect
+from dpcli.mechanisms.choice.trial_numbers import BinomialTrials, NegativeBinomial, PoissonTrials
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials
+from dpcli.mechanisms.choice.trial_numbers import BinomialTrials, NegativeBinomial, PoissonTrials
 
 NEGATIVE_BINOMIALS = [
     NegativeBinomial(1.0, 0.1),

@@ -17,7 +17,8 @@ from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.read import load, parse
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
-from dpcli.mechanisms.choice.repeat_and_select import BinomialTrials, NegativeBinomial, PoissonTrials, RepeatAndSelect
+from dpcli.mechanisms.choice.repeat_and_select import RepeatAndSelect
+from dpcli.mechanisms.choice.trial_numbers import BinomialTrials, NegativeBinomial, PoissonTrials
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.sweep import private_search
 from dpcli.sweep import sweep_trials as law

@@ -83,26 +83,26 @@ def command(
             raise InputError(
                 "--check: expected a certificate alone, or with FILE: it states its own epsilon, delta, group size and digits"
             )
-        return emit(_checked(check, file), format_, outputs)
+        return emit(_check_certificate(check, file), format_, outputs)
     if file is None:
         raise InputError("expected FILE, or --check PATH")
-    return emit(_proved(file, delta, epsilon, group_size, digits, write), format_, outputs)
+    return emit(_prove_file(file, delta, epsilon, group_size, digits, write), format_, outputs)
 
 
-def _checked(path: str, file: str | None) -> Document:
+def _check_certificate(path: str, file: str | None) -> Document:
     """Return the document of what the certificate at `path` proves, of `file` if there is one."""
-    from dpcli.certify.documents.proof import checked
+    from dpcli.certify.documents.proof import document_of_check
     from dpcli.certify.named_certificate import read_certificate
     from dpcli.file.pipeline.read import load
 
     certificate, digest = read_certificate(path)
-    return checked(path, certificate, digest, None if file is None else load(file))
+    return document_of_check(path, certificate, digest, None if file is None else load(file))
 
 
-def _proved(file: str, delta: float | None, epsilon: float | None, group_size: int, digits: int, write: str | None) -> Document:
+def _prove_file(file: str, delta: float | None, epsilon: float | None, group_size: int, digits: int, write: str | None) -> Document:
     """Prove the headline of a file, write the certificate if `write` is a path, and return the document of the proof."""
     from dpcli.certify.certificate import prove
-    from dpcli.certify.documents.proof import proved
+    from dpcli.certify.documents.proof import document_of_proof
     from dpcli.certify.named_certificate import text_of
     from dpcli.cli.document_files import write as write_file
     from dpcli.file.pipeline.read import parse
@@ -112,10 +112,11 @@ def _proved(file: str, delta: float | None, epsilon: float | None, group_size: i
     data = read_bytes(file)
     pipeline = parse(data, file)
     try:
-        with working():
+        with working():  # prints a notice if it takes long
             result = prove(pipeline, delta, epsilon, group_size, digits)
     except NotRepresentable as error:
         raise CannotCertify(f"{file}: not proved: {error}") from None
     if write is not None:
         write_file(write, text_of(result.certificate))
-    return proved(result, judge(pipeline, data, {"--delta": delta}), write)
+    findings = judge(pipeline, data, {"--delta": delta})  # of the lint rules
+    return document_of_proof(result, findings, write)

@@ -1,4 +1,4 @@
-"""Documents of `dpcli certify`: what was proved of a file (`proved`), and what a certificate proves (`checked`).
+"""Documents of `dpcli certify`: what was proved of a file (`document_of_proof`), and what a certificate proves (`document_of_check`).
 
 A *document* holds what a command prints: the first line, notes, tables and the JSON object, with a verdict and an exit code; it is shown in
 the format that the user asked for. The *headline* of a file is the bound that the accountants print. A *claim* of a certificate is an upper
@@ -23,13 +23,13 @@ from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 FAILED = 1  # exit code if a certificate proves nothing, or if a budget is exceeded
 
 
-def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) -> Document:
+def document_of_proof(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) -> Document:
     """Return the document of a proof. The verdict is "fail" if the proved epsilon, or the account, exceeds the budget of the file.
 
     diagnostics: what lint rules find in the file. An error among them makes the exit code 1.
     path: path of the written certificate; None if none was written.
     """
-    account = proof.account
+    account = proof.account  # the accountants' result: it bounds `quantity`, epsilon or delta, where the other one is `at`
     claims = proof.certificate["claims"]
     digest = digest_of(text_of(proof.certificate))
     proved_bound = proof.epsilon if account.quantity == "epsilon" else proof.delta
@@ -62,9 +62,9 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     return Document(
         first_line,
         data,
-        "fail" if is_over else "pass",
-        (_plans(claims),),
-        tuple(notes),
+        verdict="fail" if is_over else "pass",
+        tables=(_plans(claims),),
+        notes=tuple(notes),
         total=proved_bound,
         findings=tuple(finding(diagnostic) for diagnostic in diagnostics),
         exit_code=exit_code,
@@ -103,10 +103,11 @@ def _plans(claims: list[dict[str, Any]]) -> Table:
         for direction, plan in claim["proofs"].items():
             frequencies, nodes = str(plan.get("frequencies", "")), str(_nodes(plan) or "")
             rows.append((claim["bound"], direction, plan["method"], frequencies, nodes, str(plan["bits"])))
-    return Table("proofs", columns, tuple(rows), frozenset({3, 4, 5}))
+    numeric = frozenset(map(columns.index, ("frequencies", "nodes", "bits")))
+    return Table("proofs", columns, tuple(rows), numeric)
 
 
-def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipeline | None) -> Document:
+def document_of_check(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipeline | None) -> Document:
     """Check a certificate and return the document that says what it proves. If it proves nothing, the verdict is "fail", with the reason.
 
     digest: SHA-256 of the certificate's file.
@@ -121,21 +122,21 @@ def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipel
         sentences = proved_sentences(path, certificate)
     except CannotCertify as error:
         reason = str(error).removeprefix(f"{path}: not proved: ")
-        return Document(str(error), data | {"reason": reason, "exit_code": FAILED}, "fail", exit_code=FAILED)
-    assumed = [f"certificate: sha256:{digest}"]
+        return Document(str(error), data | {"reason": reason, "exit_code": FAILED}, verdict="fail", exit_code=FAILED)
+    notes = [f"certificate: sha256:{digest}"]
     own_file = certificate.get("file")
     if pipeline is not None and isinstance(own_file, dict) and own_file.get("sha256") != pipeline.sha256:
-        assumed.append(
+        notes.append(
             f"{pipeline.path} has other bytes than the file that was proved (sha256 {str(pipeline.sha256)[:12]}, not "
             f"{str(own_file.get('sha256'))[:12]}), and the same mechanisms"
         )
-    assumed.append("assumed: the stated pairs dominate the mechanisms, which is what the next lines are about")
-    assumed += [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
-    assumed += [f"about: {json.dumps(certificate.get(key))}" for key in ("statement", "file")]
-    assumed += [f"part: {json.dumps(part)}" for part in certificate["parts"]]
-    for place, own in enumerate(certificate.get("alternatives") or (), 1):
-        assumed += [f"part of alternative {place}: {json.dumps(part)}" for part in own]
-    return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=tuple(assumed))
+    notes.append("assumed: the stated pairs dominate the mechanisms, which is what the next lines are about")
+    notes += [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
+    notes += [f"about: {json.dumps(certificate.get(key))}" for key in ("statement", "file")]
+    notes += [f"part: {json.dumps(part)}" for part in certificate["parts"]]
+    for place, alternative in enumerate(certificate.get("alternatives") or (), 1):
+        notes += [f"part of alternative {place}: {json.dumps(part)}" for part in alternative]
+    return Document("; ".join(sentences), data | {"proved": sentences}, verdict="pass", notes=tuple(notes))
 
 
 def _bits(claim: dict[str, Any]) -> int:

@@ -29,10 +29,10 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, REACHES, TrialCounts
 from dpcli.mechanisms.mechanism import CurveLoss, Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, IndexArray, np
-from dpcli.numerics.grid.hockey_stick import FURTHEST, INFLATED, ChordPair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, INFLATED, ChordPair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.tails import cells_between
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 # Every order of the cells is some score, so these three affect only how costly the chosen score is, and the time. In the example above,
 # half or twice as many cells or cuts, and half or four times the largest mass, change epsilon by at most 0.002.
@@ -107,7 +107,7 @@ def _pair(loss: CostlyLoss) -> ChordPair:
 def _cells(run: PrivacyLoss) -> tuple[Array, Array]:
     """Return the log masses under P and Q of cells of one run, by increasing loss, each split so that no mass exceeds LARGEST_MASS."""
     reaches = np.geomspace(1e-6, FURTHEST, REACHES)
-    # The cells reach to where the tail of P above, and that of Q below, is less than e^LOG_LEAST.
+    # The cells reach to where the tail of P above, and that of Q below, is less than e^LOG_LEAST, or to the last of `reaches`.
     high = float(reaches[np.argmax(np.append(run.tails(reaches).p_above[:-1] <= LOG_LEAST, True))])
     log_below = run.tails(-reaches[::-1]).q_below[::-1]
     low = float(reaches[np.argmax(np.append(log_below[:-1] <= LOG_LEAST, True))])

@@ -10,7 +10,7 @@ returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that domin
 claimed to attain them. `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from
 above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns
 the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `priced` makes the mechanism, and
-`premises` lists what must hold for the cost, each with a test that breaks it.
+`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import SCORES, Premises
-from dpcli.base.stated import squared
+from dpcli.base.stated import squared  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import CurveLoss, Mechanism, PrivacyLoss
 from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
@@ -31,10 +31,10 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedRange, sinhc_slope
 from dpcli.numerics.grid.choice_curve import ChoiceCurve, choice_curve
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
 from dpcli.numerics.tails import Tails
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
@@ -181,7 +181,7 @@ class RangeLoss:
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
             low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < LARGEST_SERIES_ARGUMENT else np.zeros_like(a)
-            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0
+            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0  # then below e^-600
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
         return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 
@@ -192,7 +192,8 @@ class RangeLoss:
         from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
         eps = self.epsilon
-        return Outcomes(np.zeros(0), np.zeros(0), (LossPiece(-eps, eps, 0.5 * eps - math.log(2.0) - log_expm1(eps), -0.5),))
+        between = LossPiece(-eps, eps, log_density=0.5 * eps - math.log(2.0) - log_expm1(eps), slope=-0.5)
+        return Outcomes(np.zeros(0), np.zeros(0), (between,))  # no atoms
 
     def tails(self, at: Array) -> Tails:
         """Return the tails.

@@ -27,7 +27,7 @@ where it is small.
 Methods of a mechanism (mechanism.py): `losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the
 mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness`
 returns a mechanism whose cost is a lower bound. Of a type: `priced` makes the mechanism, and `premises` lists what must hold for the cost,
-each with a test that breaks it.
+each with a test that violates it and the commands that enforce it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.exponential import MOST_WITNESS, ExponentialChoice
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO  # limits of sensitivity over noise
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Pure
@@ -68,7 +68,10 @@ def noisy_maximum(epsilon: float, *, laplace: bool = False) -> Mechanism:
 
 @dataclass(frozen=True, slots=True)
 class NoisyMaximum(LeastOf):
-    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores. laplace: as for `noisy_maximum`."""
+    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores.
+
+    laplace: whether the noise is Lap(1), and not Exp(1).
+    """
 
     epsilon: float
     laplace: bool

@@ -7,7 +7,8 @@ part is visible, so add-remove makes no sense here; `BlankedResponse` is for a b
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises`
-lists what must hold for the cost, each with a test that breaks it.
+lists what must hold for the cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a
+statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class RandomizedResponse(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Return the eps' with p - e^eps' (1-p)/(k-1) = delta, which is eps + log(1 - delta/p). No digits are lost with many categories."""
-        lost = delta * (1.0 + (self.categories - 1) * math.exp(-self.epsilon)) * (1.0 - 2e-15)
+        lost = delta * (1.0 + (self.categories - 1) * math.exp(-self.epsilon)) * (1.0 - 2e-15)  # delta / p, rounded down
         return max(0.0, self.epsilon + math.log1p(-lost)) if lost < 1.0 else 0.0
 
     def zcdp(self) -> float:
@@ -62,8 +63,8 @@ class RandomizedResponse(Mechanism):
 
     def losses(self) -> tuple[AtomicLoss]:
         _require_digits(self.epsilon)
-        own, other = self._log_probabilities()
-        return (AtomicLoss((own, other), (-self.epsilon, self.epsilon), (other, own)),)
+        log_true, log_false = self._log_probabilities()
+        return (AtomicLoss((log_true, log_false), (-self.epsilon, self.epsilon), (log_false, log_true)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class BlankedResponse(Mechanism):
         k, (log_true, log_false) = self.categories, self._log_ratios()
         epsilons = [0.0]
         for largest_loss, inverse_mass in ((log_true, 1.0 + (k - 1) * math.exp(-self.epsilon)), (-log_false, k / (k - 1))):
-            lost = delta * inverse_mass * (1.0 - 2e-15)
+            lost = delta * inverse_mass * (1.0 - 2e-15)  # delta / m, rounded down
             if lost < 1.0:
                 log_kept = math.log1p(-lost)
                 epsilons.append(largest_loss + log_kept + 1e-15 * (largest_loss - log_kept))

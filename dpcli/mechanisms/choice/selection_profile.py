@@ -1,9 +1,9 @@
 """The privacy profile of a selection, which releases the best of a random number of runs, from the profile of one run.
 
 The *profile* of a mechanism, also called its curve, is delta as a function of epsilon; its values are *heights*. `RepeatAndSelect`
-(repeat_and_select.py) passes the privacy losses of one run and the distribution of the number of runs to `SelectionLoss`, and gets upper
-bounds on the selection's profile, and a pair (P, Q) of distributions that has them as its profile, for accountants that compose pairs. All
-bounds are rounded up.
+(repeat_and_select.py) passes the privacy losses of one run and the distribution of the number of runs to `SelectionLoss`. It gets upper
+bounds on the selection's profile. For accountants that compose pairs, it also gets a pair (P, Q) of distributions with these bounds as its
+profile. All bounds are rounded up.
 
 Let K be the number of runs, and f its generating function. Let Q and Q' be the laws of one run on neighbouring data. The best output has at
 y the density Q(y) f'(X), where X is uniform between Q(< y) and Q(<= y). Ties are broken by a uniform number with the same law for both
@@ -42,15 +42,15 @@ from typing import TYPE_CHECKING, Protocol
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
+from dpcli.mechanisms.noise.additive import SMALLEST_RATIO  # of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import GaussianLoss
 from dpcli.mechanisms.stated.renyi import RenyiPairLoss, log_heights_of_copies, renyi_log_heights
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, log_deltas
-from dpcli.numerics.work import allowance, shared
+from dpcli.numerics.work import allowance, shared  # a limit on work, and a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
@@ -131,11 +131,14 @@ class SelectionLoss:
     inner: Mechanism
 
     def cgf(self, z: Array) -> Array:
-        """Return the CGF of the pair, log E_P[e^{z L}]. Raises NotRepresentable as `_finite` does."""
+        """Return the CGF of the pair, log E_P[e^{z L}]. Raises NotRepresentable if the pure epsilon exceeds FURTHEST."""
         return self._finite().cgf(z)
 
     def tilted(self, t: float) -> Tilted:
-        """Return the loss under P times e^{t L}, normalised (numerics/contour/tilted.py). Raises NotRepresentable as `_finite` does."""
+        """Return the loss under P times e^{t L}, normalised (numerics/contour/tilted.py).
+
+        Raises NotRepresentable if the pure epsilon exceeds FURTHEST.
+        """
         return self._finite().tilted(t)
 
     def tails(self, at: Array) -> Tails:
@@ -172,7 +175,8 @@ class SelectionLoss:
             high *= 2.0
             if high > MAX_EPSILON:
                 return math.inf
-        return bracket_root(excess, 0.0, high, rtol=1e-12)[1]
+        _, upper = bracket_root(excess, 0.0, high, rtol=1e-12)
+        return upper
 
 
 def own_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
@@ -212,7 +216,7 @@ def _chord_terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Arr
     """
     log_rates, log_ratios = _edge_of_events(run, trials)
     largest_shift = float(log_ratios.max()) * (1.0 + ROUNDING) + ROUNDING  # where G ends
-    near = min(max(largest_shift, LEAST_NEAR), MOST_NEAR)
+    near = min(max(largest_shift, LEAST_NEAR), MOST_NEAR)  # the log y_j are equally spaced from minus this on
     below = -np.geomspace(-LOG_LEAST_SHIFT, near, SHIFTS_BELOW, endpoint=False)
     shifts = np.append(below, np.linspace(-near, min(largest_shift, FAR_SHIFT), SHIFTS - SHIFTS_BELOW))
     if largest_shift > FAR_SHIFT:
@@ -225,8 +229,8 @@ def _chord_terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Arr
         ending_falls = falls / np.append(1.0, -np.expm1(-steps))  # minus y_j times the slope of the chord that ends at y_j
         beginning_falls = np.append(falls[1:] / np.expm1(steps), 0.0)  # minus y_j times the slope of the chord that begins there
         log_weights = np.log(np.maximum(ending_falls - beginning_falls, 0.0)) + ROUNDING
-    used = log_weights > -math.inf
-    return shifts[used], log_weights[used]
+    is_positive = log_weights > -math.inf
+    return shifts[is_positive], log_weights[is_positive]
 
 
 def _largest_line(log_rates: Array, log_ratios: Array, shift: float) -> float:
@@ -244,6 +248,7 @@ def _edge_of_events(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[
     """
     epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
     deltas = np.minimum(np.exp(log_run_profile(run, epsilons)), 1.0)
+    # Lines z = slope w + height; the last one is z = 1.
     slopes = np.concatenate((np.exp(epsilons), np.exp(-epsilons), [0.0]))
     heights = np.concatenate((deltas, -np.expm1(-epsilons) + deltas * np.exp(-epsilons), [1.0]))
     if np.isnan(heights).any():
@@ -251,8 +256,9 @@ def _edge_of_events(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[
     w = _probabilities(epsilons, deltas, trials)
     left, right = w[:-1], w[1:]
     middle = 0.5 * (left + right)
-    line = np.array([int(np.argmin(slopes * w_middle + heights)) for w_middle in middle.tolist()])
+    line = np.array([int(np.argmin(slopes * w_middle + heights)) for w_middle in middle.tolist()])  # the lowest, for each cell
     z_left, z_middle, z_right = (slopes[line] * ends + heights[line] for ends in (left, middle, right))
+    # Over its value at z_middle, the tangent of f'(1 - z) there is 1 + rise at z_left, and 1 - fall at z_right.
     rate = trials.depth_slope(z_middle)
     straight = rate * (z_right - z_middle) < STRAIGHT
     rise, fall = (np.where(straight, rate * np.abs(z - z_middle), 0.0) for z in (z_left, z_right))
@@ -289,7 +295,8 @@ def log_all_runs(run: Mechanism, trials: TrialCounts, x: Array) -> Array:
         log_ratios = np.log(np.maximum(trials.next_ratio(k), 0.0))
     log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # f'(0) = E[K] f'(0) / f'(1)
     chances = np.exp(np.minimum(log_first + np.append(0.0, np.cumsum(log_ratios[:-1])), 0.0)) * (1.0 + ROUNDING_OF_CHANCES)
-    # P(K > MOST_RUNS) is at most a geometric series, as the ratio is monotone and so largest at an end. It is added to delta.
+    # P(K > MOST_RUNS) is at most a geometric series, as the ratio is monotone and so largest at MOST_RUNS or at infinity, for which 1e300
+    # stands. It is added to delta.
     largest_ratio = float(np.maximum(trials.next_ratio(np.array([MOST_RUNS, 1e300])), 0.0).max())
     least_fall = 1.0 - largest_ratio - ROUNDING_OF_RATIO
     beyond = float(chances[-1]) * largest_ratio / least_fall if least_fall > 0.0 else 1.0

@@ -24,7 +24,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds
 K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
-hold for the cost, each with a test that breaks it.
+hold for the cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli
+does not enforce.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.numerics.arrays import np
 from dpcli.numerics.grid.clones import clone_pair, counted_pair
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import single_epsilon_upper
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 MOST_USERS = 10**10  # soundness: up to this number, the rounding of binomial probabilities is covered (numerics/grid/clones.py)
 USERS = Constraint("a whole number from 1 to 10^10", lambda x: 1 <= x <= MOST_USERS, (("minimum", 1), ("maximum", MOST_USERS)))
@@ -80,7 +81,7 @@ class CountLoss(CurveLoss):
     direction: int
 
     def pair(self) -> ChordPair:
-        return _counted(self.users, self.epsilon, self.categories)[self.direction]
+        return _count_pairs(self.users, self.epsilon, self.categories)[self.direction]
 
 
 @shared(16)
@@ -90,7 +91,7 @@ def _clones(loss: ClonesLoss) -> ChordPair:
 
 
 @shared(16)
-def _counted(users: int, epsilon: float, categories: int) -> tuple[ChordPair, ChordPair]:
+def _count_pairs(users: int, epsilon: float, categories: int) -> tuple[ChordPair, ChordPair]:
     """Return `counted_pair`, cached."""
     return counted_pair(users, epsilon, categories)
 
@@ -111,7 +112,7 @@ def _rho(loss: ClonesLoss) -> float:
     depths = np.maximum(slopes * z[:-1] - k[:-1], 0.0)
     at = np.clip((depths + np.sqrt(depths * (depths + slopes))) / slopes, z[:-1], z[1:])
     between = float(((slopes * at - depths) / (at * (at + 1.0))).max())
-    return max(first, between, loss.epsilon / (1.0 + float(z[-1]))) * (1.0 + 1e-9)
+    return max(first, between, loss.epsilon / (1.0 + float(z[-1]))) * (1.0 + 1e-9)  # 1e-9 is for rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +150,17 @@ class Shuffled(Mechanism):
     def approx_dp(self, delta: float) -> float:
         """Return epsilon of the dominating pair, and at delta = 0 the local epsilon, as all reports may happen to be equal."""
         pure = Pure(self.epsilon).approx_dp(delta)
-        if delta <= 0.0 or pure == 0.0 or self._unamplified():
+        if delta <= 0.0 or pure == 0.0 or self._is_unamplified():
             return pure
-        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), min(pure, 1.0)))
+        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))
 
     def zcdp(self) -> float:
         """Return the smaller of rho of the pair and rho of the local epsilon."""
         pure = Pure(self.epsilon).zcdp()
-        return pure if self._unamplified() else min(pure, _rho(self._loss()))
+        return pure if self._is_unamplified() else min(pure, _rho(self._loss()))
 
     def losses(self) -> tuple[PrivacyLoss]:
-        return Pure(self.epsilon).losses() if self._unamplified() else (self._loss(),)
+        return Pure(self.epsilon).losses() if self._is_unamplified() else (self._loss(),)
 
     def witness(self, order: float) -> Mechanism | None:
         """Return the count of one category. It is a mechanism that the keys allow, at every order."""
@@ -168,7 +169,7 @@ class Shuffled(Mechanism):
     def _loss(self) -> ClonesLoss:
         return ClonesLoss(self.users, self.epsilon, self.rate)
 
-    def _unamplified(self) -> bool:
+    def _is_unamplified(self) -> bool:
         """Return whether the cost of a report alone is used: there is hardly a clone, or the local epsilon is tiny."""
         return (self.users - 1) * self.rate < FEWEST_CLONES or not self._on_grid()
 
@@ -238,6 +239,7 @@ class ShuffledReportsSpec(StatedSpec):
 
     def stated(self) -> Shuffled:
         e0 = self.local_epsilon
+        # c of the module's docstring: e^-e0, or 2 / (e^e0 + 1)
         rate = math.exp(-e0) if self.randomizer == "any" else 2.0 * math.exp(-e0) / (1.0 + math.exp(-e0))
         return Shuffled(self.users, e0, min(rate * (1.0 - 1e-15), ALMOST_ALL), self.categories or 2)
 

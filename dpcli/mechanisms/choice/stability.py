@@ -10,7 +10,7 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without the claim that some data
 attain its bounds; `split_failure` sets the probability of revealing everything aside. Of a loss L: `tails` returns log tail probabilities
 under P and Q. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each
-with a test that breaks it.
+with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
-from dpcli.base.stated import multiple, quotient, squared
+from dpcli.base.stated import multiple, quotient, squared  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, SumLoss
-from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.combined.group import for_group
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
@@ -39,9 +39,9 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import Tails, log_deltas
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 NO_RENYI = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
 # Rounding, on the safe side.
@@ -126,8 +126,8 @@ class StabilityHistogramSpec(Spec):
             return noise_and_own_keys
         with suppress(NotRepresentable):
             (loss,) = noise.losses()
-            either = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
-            return ShownAndMoved((noise_and_own_keys, either))
+            own_or_moved = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
+            return ShownAndMoved((noise_and_own_keys, own_or_moved))
         return noise_and_own_keys  # the noise has no pair
 
     def _all_hidden(self, group: int) -> float:
@@ -217,7 +217,7 @@ class ProposeTestReleaseSpec(StatedSpec):
         log_delta = math.log(self.delta) + (changes - 1) * self.epsilon
         group_delta = math.exp(min(log_delta, 0.0)) * (1.0 + DELTA_SLACK)
         if changes == 1 or group_delta >= 1.0:
-            return grouped(one_change, changes)
+            return for_group(one_change, changes)
         return approx(multiple(changes, self.epsilon), group_delta).unclaimed()
 
 
@@ -281,7 +281,7 @@ class Shown(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Return 0 if `delta` is at least the probability of showing, and inf otherwise. Both are exact."""
-        covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)
+        covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)  # up to the rounding of a sum of deltas
         return 0.0 if covers_keys and not self.everything else math.inf
 
     def delta_floor(self) -> float:

@@ -11,7 +11,7 @@ returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that domin
 claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound;
 `split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
 returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism, `poisson` makes it on a Poisson sample, and
-`premises` lists what must hold for the cost, each with a test that breaks it.
+`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import Key
 from dpcli.base.premise import SECRET, Premises, moves
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
@@ -33,7 +33,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array
 from dpcli.numerics.closed.normal import gaussian_sum
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
@@ -78,8 +78,8 @@ class Composed(Mechanism):
         return total((count, mechanism.zcdp()) for mechanism, count in self.parts)
 
     def zcdp_parts(self) -> tuple[float, float]:
-        each = [(count, *mechanism.zcdp_parts()) for mechanism, count in self.parts]
-        return total((count, xi) for count, xi, _ in each), total((count, rho) for count, _, rho in each)
+        terms = [(count, *mechanism.zcdp_parts()) for mechanism, count in self.parts]
+        return total((count, xi) for count, xi, _ in terms), total((count, rho) for count, _, rho in terms)
 
     def gdp(self) -> float:
         return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
@@ -210,14 +210,12 @@ class BoundGroup(Spec):
 
         Any other group has a pair on a grid and a bound on its Renyi curve.
         """
+        mu = 0.0  # one record's contribution over the noise of the one Gaussian
         if self.contribution_form:
-            add_remove = Neighbours(Adjacency.ADD_REMOVE)
-            try:
-                mu = self.resolve(add_remove).gdp()
-            except NotRepresentable:
-                return Spec.poisson(self, rate, neighbours)
-            if mu > 0.0:
-                return GaussianSpec(noise_multiplier=min(1.0 / mu, sys.float_info.max)).poisson(rate, neighbours)
+            with suppress(NotRepresentable):
+                mu = self.resolve(Neighbours(Adjacency.ADD_REMOVE)).gdp()
+        if mu > 0.0:
+            return GaussianSpec(noise_multiplier=min(1.0 / mu, sys.float_info.max)).poisson(rate, neighbours)
         return Spec.poisson(self, rate, neighbours)
 
 
@@ -262,7 +260,7 @@ def split_delta(parts: Parts, delta: float, *, by_step: bool) -> list[float]:
     Raises NotRepresentable if the floors alone exceed `delta`, or leave nothing for the steps that need more.
     """
     slack = delta - math.fsum(count * mechanism.delta_floor() for mechanism, count in parts)
-    if slack < -1e-12 * delta:  # not by rounding alone
+    if slack < -1e-12 * delta:  # the floors exceed delta by more than rounding
         raise NotRepresentable(f"the stated deltas add up to {delta - slack:.6g}, more than delta = {delta:g}")
     needing_counts = [count for mechanism, count in parts if _needs_more_than_floor(mechanism)]
     if needing_counts and slack <= 0.0:
@@ -280,7 +278,10 @@ def split_delta(parts: Parts, delta: float, *, by_step: bool) -> list[float]:
 
 @shared(256)
 def _needs_more_than_floor(mechanism: Mechanism) -> bool:
-    """Return whether the mechanism's epsilon is finite at delta = 0.5 but infinite at its floor. Cached for searches that ask often."""
+    """Return whether the mechanism's epsilon is infinite at its floor, but finite at some larger delta, for which 0.5 stands.
+
+    The answer is cached for searches that ask often.
+    """
     return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 
 

@@ -1,8 +1,8 @@
 """Group privacy: the cost of several changes at once by the group theorems, for mechanisms without a better bound.
 
 A guarantee for one change implies a worse one for k changes: neighbours of neighbours. Types that know how k records move their output
-(Gaussian, Laplace, ...) resolve the larger change themselves, which is tighter; `grouped` is for the others, such as stated guarantees. All
-bounds are upper bounds, and `Group` does not claim to attain them.
+(Gaussian, Laplace, ...) resolve the larger change themselves, which is tighter; `for_group` is for the others, such as stated guarantees.
+All bounds are upper bounds, and `Group` does not claim to attain them.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import math
 from contextlib import suppress
 
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.stated import multiple
+from dpcli.base.stated import multiple  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, which is limited
 
 HALVINGS = 48  # steps of the bisection for the delta of one change; the result is an upper bound after any of them (accuracy)
 WORK = 700.0  # units of work of this bisection (numerics/work.py)
 LOG_LEAST_DELTA = -744.0  # logarithm of the least delta that is tried; e^-744 is one of the least positive floats
 
 
-def grouped(inner: Mechanism, size: int) -> Mechanism:
+def for_group(inner: Mechanism, size: int) -> Mechanism:
     """Return the mechanism of `inner` for `size` changes at once. With size 2, an add-remove guarantee becomes one for replace-one."""
     return inner if size == 1 else Group(inner, size)
 
@@ -59,7 +59,7 @@ class Group(Mechanism):
             log_part = 0.5 * (low + high)
             epsilon = self.inner.approx_dp(math.exp(log_part))
             growth = log_expm1(k * epsilon) - log_expm1(epsilon) if epsilon > 0.0 else math.log(k)
-            if log_part + growth <= math.log(delta) - 1e-12:
+            if log_part + growth <= math.log(delta) - 1e-12:  # 1e-12 is for the rounding of the logarithms
                 low, best = log_part, min(best, multiple(k, epsilon))
             else:
                 high = log_part

@@ -27,7 +27,7 @@ from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.tails import Tails, mixed
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, which is limited
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
@@ -74,9 +74,9 @@ class Labelled(Mechanism):
             middle = 0.5 * (low + high)
             often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)  # rounded down
             often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
-            rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
+            rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))  # `approx_dp` takes deltas below 1
             best = min(best, max(often_epsilon, rare_epsilon))
-            if often_epsilon > rare_epsilon:
+            if often_epsilon > rare_epsilon:  # `often` needs a larger part of delta
                 high = middle
             else:
                 low = middle

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from dpcli.base.errors import NotRepresentable
-from dpcli.base.stated import multiple, quotient
+from dpcli.base.stated import multiple, quotient  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours

@@ -3,7 +3,8 @@
 The specs below have the keys of the types, which differ in their matrix. `resolve` returns the cost of a whole run, and `poisson_run` that
 of one turn on Poisson samples, with the number of turns. A record *participates* in some of the steps; the keys limit how often, and how
 close together. `encoded_norm` is the largest effect of these participations. `premises` lists what must hold for the cost, each with a test
-that breaks it. `unclaimed` returns a mechanism without the claim that some data attain its bounds.
+that violates it and the commands that enforce it. `unclaimed` returns a mechanism without the claim that some data attain its bounds. A key
+with `claim=True` is a statement that dpcli does not enforce, and the runs of a sweep may differ in one with `varies=True`.
 
 Let x_1, x_2, ... be the clipped sums of the steps, and C a lower triangular matrix, the encoder. C x + noise, or any function of it, is
 released. The noise is one Gaussian vector for the whole run. So the run costs as much as one Gaussian at the sensitivity of x -> C x, also
@@ -41,7 +42,7 @@ from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
-from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.combined.group import for_group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import NoPrivacy
@@ -49,7 +50,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.participation import exact_in_tree, toeplitz_sensitivity, tree_sensitivity
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 # Memory: the column of a Toeplitz encoder of 10^7 numbers takes 80 MB.
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
@@ -103,11 +104,11 @@ class CorrelatedSpec(Spec):
         raise NotImplementedError
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Return one Gaussian at the sensitivity of the whole stream (top of this file).
+        """Return one Gaussian at the sensitivity of the whole encoded stream, which costs as much as the run.
 
         For several records, and for the two versions of a replaced record, the sensitivities are added, which is an upper bound.
         """
-        noise = self._noise(_norm(replace(self, noise_multiplier=1.0)))
+        noise = self._noise(_norm(replace(self, noise_multiplier=1.0)))  # the norm, which is cached, does not depend on the noise
         return noise.resolve(neighbours) if noise else NoPrivacy(math.inf)
 
     def _noise(self, norm: float) -> GaussianSpec | None:
@@ -150,7 +151,7 @@ class TurnsSpec(CorrelatedSpec):
         """Return the number of bands, and the largest norm of a column, rounded up."""
         raise NotImplementedError
 
-    def reached(self) -> bool:
+    def has_equal_columns(self) -> bool:
         """Return whether every column of the first group has the largest norm."""
         return True
 
@@ -183,10 +184,10 @@ class TurnsSpec(CorrelatedSpec):
             return NoPrivacy(math.inf), 1
         one_unit = Neighbours(neighbours.adjacency, neighbours.contributions)
         turn = noise.poisson(float(rate * groups), one_unit)
-        turn = turn if self.reached() else turn.unclaimed()
+        turn = turn if self.has_equal_columns() else turn.unclaimed()
         if neighbours.group == 1:
             return turn, self.turns
-        return grouped(Composed(((turn, self.turns),)), neighbours.group), 1
+        return for_group(Composed(((turn, self.turns),)), neighbours.group), 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +290,7 @@ class ToeplitzSpec(TurnsSpec):
         norm = float(column[0]) if len(column) == 1 else toeplitz_sensitivity(column, self.iterations, 1, 1)
         return min(len(column), self.iterations), norm
 
-    def reached(self) -> bool:
+    def has_equal_columns(self) -> bool:
         """Return whether the last column of the first group is not cut off at the end of the run."""
         return (self.turns - 1) * self.min_separation + min(len(self.column()), self.iterations) <= self.iterations
 
@@ -368,7 +369,7 @@ class BandedSpec(TurnsSpec):
             yield "bands", expected, f"{self.bands}"
 
     def band(self) -> tuple[int, float]:
-        return self.bands, 1.0 if self.bands == 1 else 1.0 + 1e-12
+        return self.bands, 1.0 if self.bands == 1 else 1.0 + 1e-12  # more than the error of a computed column's length
 
     def encoded_norm(self) -> float:
         """Return sqrt(m), where m = min(max_participations, ceil(iterations / min_separation)) is the largest number of participations.
@@ -393,7 +394,7 @@ def _powers(base: float, count: int) -> Array:
 
     base: from 0 to 1.
     """
-    if base in (0.0, 1.0):
+    if base in (0.0, 1.0):  # of 0, only 0^0 = 1 does not underflow
         return np.ones(count if base else min(count, 1))
     slope = math.log(base)  # below e^-745, a float is 0
     return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))

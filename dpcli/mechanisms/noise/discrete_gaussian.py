@@ -3,8 +3,8 @@
 `DiscreteGaussianSpec` has the keys. `DiscreteGaussian` is the cost of one integer, and `DiscreteGaussianVector` that of a vector. A change
 of the data moves a vector by a *shift*, a vector of integers, of which the keys bound only norms. Shifts of one norm may differ in cost, so
 the extreme ones are listed (numerics/closed/integer_vectors.py). The loss of a shift v depends on the output through v . X alone, where X
-is the noise on the entries. `NearlyGaussian` is the cost of an integer or a vector if there are too many outcomes or shifts. Numbers are
-exact up to rounding, or rounded up.
+is the noise on the entries. If there are too many outcomes or shifts, only the norm is used (`NearlyGaussian`, nearly_gaussian.py). Numbers
+are exact up to rounding, or rounded up.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
@@ -12,7 +12,8 @@ claimed to attain them. `unclaimed` returns the mechanism without this claim; `w
 a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
 under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the
 same law; `decays` says whether its characteristic function decays. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
-`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
+`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
+that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -26,13 +27,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import COUNT, POSITIVE, Key
 from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.base.stated import quotient, squared, stated, upward
+from dpcli.base.stated import quotient, squared, stated  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
-from dpcli.mechanisms.noise.additive import SMALLEST_RATIO
-from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
+from dpcli.mechanisms.noise.nearly_gaussian import NearlyGaussian, mechanism_of_norm, rho_of_squares
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.arrays import Array, np
@@ -48,7 +48,7 @@ from dpcli.numerics.closed.integer_vectors import (
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, which is limited
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.stated.atoms import AtomicLoss
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 # Soundness.
 SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed; the mass beyond is below e^-800
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
-ROUNDING_VARIANCE = 5  # t^2 of `NearlyGaussian`, the variance by which its Gaussians differ from the discrete one
-LEAST_NEARLY_SIGMA = 10.0  # least sigma of `NearlyGaussian`, for which r^2 >= 4.76 in its proof
 # A squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2: rounded up.
 NORM_TOLERANCE = 0.05
 # Speed and accuracy: limits beyond which outcomes are not summed, or the pair of a vector is not computed. Other bounds are used instead.
@@ -162,10 +160,10 @@ class DiscreteGaussianSpec(Spec):
         if self.sensitivity is not None and not self.priced_as_vector(group):
             return on_integer(self.sigma, self.sensitivity * group)
         no_shift_fits = self.moved < 1.0 and self.moved**2 + NORM_TOLERANCE < 1.0  # the least shift of integers has norm 1
-        if self.moved * group > LARGEST_NORM or no_shift_fits:
+        if self.moved * group > LARGEST_NORM or no_shift_fits:  # no shifts are listed, and the norm alone is priced
             square = stated(self.moved) ** 2
             norm_squared = max(square, Fraction(math.floor(square + Fraction(NORM_TOLERANCE)))) * group**2
-            return _by_norm(self.sigma, norm_squared) or Zcdp(_rho(norm_squared, self.sigma))
+            return mechanism_of_norm(self.sigma, norm_squared) or Zcdp(rho_of_squares(norm_squared, self.sigma))
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
         mechanism = vector_of(self.sigma, norms)
         # Neither a norm that NORM_TOLERANCE raised nor the norms of a group need be attained.
@@ -203,7 +201,10 @@ class DiscreteGaussian(Mechanism):
         if _moves_far(self.sigma, self.sensitivity):
             return bound
         excess = self._excess(delta)
-        return 0.0 if excess(0.0) <= 0.0 else min(bound, bracket_root(excess, 0.0, bound)[1])
+        if excess(0.0) <= 0.0:
+            return 0.0
+        _, upper = bracket_root(excess, 0.0, bound)
+        return min(bound, upper)
 
     def _excess(self, delta: float) -> Callable[[float], float]:
         """Return the function eps -> delta(eps) / delta - 1, rounded up."""
@@ -246,7 +247,7 @@ class DiscreteGaussianVector(Mechanism):
         return zcdp_epsilon(self.zcdp(), delta) if delta > 0.0 else math.inf
 
     def zcdp(self) -> float:
-        return _rho(max(map(_squared, self.shifts)), self.sigma)
+        return rho_of_squares(max(map(_squared, self.shifts)), self.sigma)
 
     def attained(self) -> bool:
         return len(self.shifts) == 1
@@ -262,61 +263,6 @@ class DiscreteGaussianVector(Mechanism):
     def rdp(self, orders: Array) -> Array:
         """Return the largest divergence over the shifts. The divergence of a shift is the sum over its coordinates."""
         return np.asarray(np.max([_renyi(self.sigma, shift, orders) for shift in self.shifts], axis=0))
-
-
-@dataclass(frozen=True, slots=True)
-class NearlyGaussian(Mechanism):
-    """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on integers that move by a shift v, for sigma >= LEAST_NEARLY_SIGMA.
-
-    With t^2 = 5, its pair lies between those of Gaussians of variance sigma^2 + t^2 and sigma^2 - t^2 that move by |v|.
-
-    1. For any c, theta(c), the sum of e^{-(x-c)^2 / (2 r^2)} over the integers x, is r sqrt(2 pi) (1 + 2 SUM_{m>0} cos(2 pi m c)
-       e^{-2 pi^2 r^2 m^2}) by Poisson summation. For r^2 >= 4.76 it is the same for all c, up to a factor of 1 + e^-92.
-    2. Draw y from N(0, sigma^2 - t^2), and the integer x with probability e^{-(x-y)^2 / (2 t^2)} / theta(y), for r = t. If theta were
-       constant, P(x) would be the convolution of two Gaussian densities, which is proportional to e^{-x^2 / (2 sigma^2)}. So the discrete
-       noise is this random rounding of y, up to a factor of 1 + e^-92. A whole number that is added to y is added to x. By
-       post-processing, the Gaussian pair dominates.
-    3. Add a normal variable of variance t^2 to the discrete noise x. The density at y is proportional to the sum over x of
-       e^{-x^2 / (2 sigma^2) - (y-x)^2 / (2 t^2)}. Completing the square gives e^{-y^2 / (2 (sigma^2 + t^2))} theta(c) for some c, with
-       r^2 = sigma^2 t^2 / (sigma^2 + t^2) >= 4.76. By post-processing, the pair of the discrete noise dominates this Gaussian pair.
-    4. The coordinates of a vector have independent noise, and only |v| matters for Gaussian noise on all of them.
-
-    The factors 1 + e^-92 are far below rounding, even in 10^18 steps. rho and the Renyi curve are those of Canonne, Kamath, Steinke 2020,
-    arXiv:2004.00010, Theorem 14.
-
-    norm_squared: |v|^2. reached: whether the keys allow a shift of this norm.
-    """
-
-    sigma: float
-    norm_squared: Fraction
-    reached: bool
-
-    def _ratio(self, variance: int) -> float:
-        """Return |v| over the noise's standard deviation if `variance` is added to that of the discrete noise; at least SMALLEST_RATIO."""
-        return max(math.sqrt(upward(self.norm_squared / (stated(self.sigma) ** 2 + variance))), SMALLEST_RATIO)
-
-    def _dominating(self) -> Gaussian:
-        return Gaussian(self._ratio(-ROUNDING_VARIANCE) * (1.0 + 4e-16))
-
-    def approx_dp(self, delta: float) -> float:
-        return self._dominating().approx_dp(delta)
-
-    def zcdp(self) -> float:
-        return _rho(self.norm_squared, self.sigma)
-
-    def gdp(self) -> float:
-        return self._dominating().mu
-
-    def losses(self) -> tuple[PrivacyLoss]:
-        return self._dominating().losses()
-
-    def rdp(self, orders: Array) -> Array:
-        return self.zcdp() * orders
-
-    def witness(self, order: float) -> Mechanism | None:
-        """Return the Gaussian whose cost is a lower bound, which is a post-processing of the release; None if it is too weak to compute."""
-        ratio = self._ratio(ROUNDING_VARIANCE) * (1.0 - 1e-15)
-        return Gaussian(ratio) if self.reached and ratio > SMALLEST_RATIO else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,8 +400,8 @@ def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
     unit = 0.5 / sigma**2
     if len(pairs) == 1:
         ((losses, log_p),) = pairs
-        reached = log_p > -np.inf
-        losses, log_p = losses[reached] * unit, log_p[reached]
+        is_possible = log_p > -np.inf
+        losses, log_p = losses[is_possible] * unit, log_p[is_possible]
         log_q = log_p - losses
     else:
         log_q, losses = largest_pair(unit, pairs)
@@ -463,9 +409,12 @@ def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
 
 
 def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
-    """Return losses in units of 1 / (2 sigma^2), symmetric around 0, and their log masses under P."""
+    """Return losses in units of 1 / (2 sigma^2), symmetric around 0, and their log masses under P.
+
+    With v = g u and the greatest common divisor g, the loss is a function of m = u . X, the noise along u: g (g |u|^2 + 2 m).
+    """
     divisor = math.gcd(*shift)
-    direction = tuple(x // divisor for x in shift)
+    direction = tuple(x // divisor for x in shift)  # u
     norm = _squared(direction)
     reach = reach_of(sigma, norm)
     log_mass = log_masses(sigma, direction, reach + divisor * norm)
@@ -476,16 +425,8 @@ def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
 def on_integer(sigma: float, sensitivity: int) -> Mechanism:
     """Return the mechanism for one integer that moves by `sensitivity`."""
     if sigma > MOST_SUMMED_SIGMA:
-        return NearlyGaussian(sigma, Fraction(sensitivity) ** 2, reached=True)
+        return NearlyGaussian(sigma, Fraction(sensitivity) ** 2, is_possible=True)
     return DiscreteGaussian(sigma, sensitivity)
-
-
-def _by_norm(sigma: float, norm_squared: Fraction, *, reached: bool = False) -> NearlyGaussian | None:
-    """Return the mechanism for shifts of which only the largest norm is used; None if sigma is too small for it.
-
-    reached: as for `NearlyGaussian`.
-    """
-    return NearlyGaussian(sigma, norm_squared, reached) if sigma >= LEAST_NEARLY_SIGMA else None
 
 
 def vector_of(sigma: float, norms: Norms) -> Mechanism:
@@ -495,25 +436,20 @@ def vector_of(sigma: float, norms: Norms) -> Mechanism:
     discrete Gaussian, the mechanism is that of one integer: with v = g u and g the common divisor, v . X / g is a discrete Gaussian of
     parameter sigma |u|, which moves by g |u|^2.
     """
-    rho_only = Zcdp(_rho(norms.squared, sigma))
+    rho_only = Zcdp(rho_of_squares(norms.squared, sigma))
     try:
         shifts = largest_shifts(norms.squared, norms.most, norms.total, norms.dimension)
     except TooManyShifts:
-        return _by_norm(sigma, Fraction(norms.squared)) or rho_only
-    different = {_distribution(sigma, shift): shift for shift in shifts}
-    by_norm = _by_norm(sigma, Fraction(max(map(_squared, shifts))), reached=True)
+        return mechanism_of_norm(sigma, Fraction(norms.squared)) or rho_only
+    different = {_distribution(sigma, shift): shift for shift in shifts}  # one shift for each distribution of v . X
+    by_norm = mechanism_of_norm(sigma, Fraction(max(map(_squared, shifts))), is_possible=True)
     divisor, norm = _norm_of(shifts[0])
     is_wide = by_norm is not None and sigma * math.sqrt(norm) > MOST_SUMMED_SIGMA
     if len(different) == 1 and not is_wide and is_discrete_gaussian(sigma, norm, len(shifts[0])):
-        return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
+        return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)  # less noise costs more
     if is_wide or len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
         return by_norm or rho_only
     return DiscreteGaussianVector(sigma, tuple(sorted(different.values())))
-
-
-def _rho(squares: int | Fraction, sigma: float) -> float:
-    """Return squares / (2 sigma^2), rounded upwards, so that it is positive however large sigma is."""
-    return upward(Fraction(squares) / (2 * stated(sigma) ** 2))
 
 
 def _norm_of(shift: Shift) -> tuple[int, int]:
@@ -525,7 +461,7 @@ def _norm_of(shift: Shift) -> tuple[int, int]:
 def _distribution(sigma: float, shift: Shift) -> Shift:
     """Return a key that is equal for shifts v with the same distribution of v . X."""
     divisor, norm = _norm_of(shift)
-    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)
+    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)  # 0, as no divisor is 0
 
 
 def _cells(sigma: float, shift: Shift) -> float:

@@ -5,7 +5,8 @@ L1 sensitivity s. The pair has one atom for each integer from 0 to s, up to MAX_
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-type: `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each with a test that breaks it.
+type: `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
+that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, POSITIVE, Key
 from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.base.stated import quotient
+from dpcli.base.stated import quotient  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # LARGEST_RATIO: of sensitivity over noise
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
@@ -106,11 +107,12 @@ class DiscreteLaplace(Mechanism):
         def excess(epsilon: float) -> float:
             x = min(math.floor(0.5 * (epsilon / a + s)) + 1, s)
             exact = 1.0 - (math.exp(-(s - x + 1) * a) + math.exp(min(epsilon - x * a, 0.0))) / (1.0 + math.exp(-a))
-            return exact + 4e-16 - delta
+            return exact + 4e-16 - delta  # 4e-16 covers the rounding of `exact`
 
         if excess(0.0) <= 0.0:
             return 0.0
-        return min(bracket_root(excess, 0.0, self.epsilon)[1] * (1.0 + 2e-15), self.epsilon)  # the factor covers rounding
+        _, upper = bracket_root(excess, 0.0, self.epsilon)
+        return min(upper * (1.0 + 2e-15), self.epsilon)  # the factor covers rounding
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()
@@ -123,8 +125,8 @@ class DiscreteLaplace(Mechanism):
         if s == 1:
             return (TwoPointLoss(self.epsilon),)
         if s > MAX_ATOMS:
-            several = math.ceil(s / MAX_ATOMS)
-            return DiscreteLaplace(self.scale / several, math.ceil(s / several)).losses()
+            c = math.ceil(s / MAX_ATOMS)  # moves by c are counted
+            return DiscreteLaplace(self.scale / c, math.ceil(s / c)).losses()
         log_end, log_middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
         reference = [log_end, *(log_middle - x * a for x in range(1, s)), log_end - s * a]
         return (AtomicLoss(tuple(reference), tuple((2 * x - s) * a for x in range(s + 1))),)

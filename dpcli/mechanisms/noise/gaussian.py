@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dpcli.base.stated import squared
+from dpcli.base.stated import squared  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array
@@ -33,8 +33,8 @@ class GaussianLoss:
         return 0.5 * self.mu * self.mu * z * (z + 1.0)
 
     def tilted(self, t: float) -> TiltedNormal:
-        mu2 = self.mu * self.mu
-        return TiltedNormal(0.5 * mu2 * t * (t + 1.0), mu2 * (t + 0.5), mu2)
+        mu_squared = self.mu * self.mu
+        return TiltedNormal(cumulant=0.5 * mu_squared * t * (t + 1.0), mean=mu_squared * (t + 0.5), variance=mu_squared)
 
     def tails(self, at: Array) -> Tails:
         """Return the tails of L = mu x - mu^2/2, where x ~ N(mu, 1) under P and x ~ N(0, 1) under Q."""

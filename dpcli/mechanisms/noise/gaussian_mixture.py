@@ -5,13 +5,17 @@ probabilities). The pair is then a mixture of Gaussians, which costs at most as 
 mixture of the sum of their draws. The losses are in normal_mixture.py. `GaussianMixture` is also the pair of DP-SGD on Poisson samples
 (gaussian_spec.py), where a record contributes 0 or its whole bound.
 
+`Mixture` (numerics/mixture.py) holds the shifts and weights. Its `reach` is the largest shift, `single` says whether there is only one
+positive shift, and `log_rest` is the log weight at shift 0.
+
 If a mixture has too many shifts, or weights too small for a float, weight moves to larger shifts, never to smaller ones. The bounds then
 only grow, and `_rounds_up` takes back the claim that they are attained.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
-mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
+mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
+the commands that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # _RATIO: of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free
@@ -51,7 +55,7 @@ def epsilon_of_pairs(losses: tuple[PrivacyLoss, ...], delta: float, bound: float
     """Return the epsilon at which the largest delta(eps) of the pairs falls to `delta`, rounded up. bound: an epsilon that holds anyway."""
     if delta <= 0.0:
         return math.inf
-    return min(bound, max(single_epsilon_upper(loss, math.log(delta), bound) for loss in losses))
+    return min(bound, max(single_epsilon_upper(loss, math.log(delta), near=bound) for loss in losses))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +171,12 @@ class GaussianMixtureSpec(Spec):
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Return the mechanism on a Poisson sample. A record that is not in the sample contributes 0, a further outcome of its draw."""
         weights_of_one = {shift: _product(rate, weight) for shift, weight in self._weights().items()}
-        total = repeated(weights_of_one, neighbours.records)
-        if not total:
+        total = weights_of_sum(weights_of_one, neighbours.records)
+        if not total:  # no draw moves the sum
             return Free()
         if max(total) > LARGEST_RATIO:
             return NoPrivacy(max(total))
-        if len(total) == 1 and math.fsum(total.values()) == 1.0:
+        if len(total) == 1 and math.fsum(total.values()) == 1.0:  # nothing is random but the noise
             mechanism: Mechanism = Gaussian(max(total) * (2.0 if neighbours.replaces else 1.0))
         else:
             mixture = mixture_of(total)
@@ -224,7 +228,7 @@ def _product(p: float, q: float) -> float:
     return max(p * q, SMALLEST_WEIGHT) if p > 0.0 and q > 0.0 else 0.0
 
 
-def repeated(single: Weights, records: int) -> Weights:
+def weights_of_sum(single: Weights, records: int) -> Weights:
     """Return the weights of the sum of `records` independent draws.
 
     In a group of more than MAX_RECORDS, each draw that is not 0 counts as the largest one, which gives an upper bound by the theorem of
@@ -286,16 +290,17 @@ def _sum_of_draws(a: Weights, b: Weights) -> Weights:
 def _coarse(weights: Weights) -> Weights:
     """Return at most MAX_SHIFTS shifts, rounded up. Shifts that differ by rounding are merged first, and then others if necessary."""
     if len(weights) > MAX_SHIFTS:
-        apart: Weights = {}
-        largest = math.inf
+        merged: Weights = {}
+        largest = math.inf  # of the shifts that count as equal
         for shift in sorted(weights, reverse=True):
             if shift < largest * (1.0 - EQUAL_DISTANCE):
                 largest = shift
-            apart[largest] = apart.get(largest, 0.0) + weights[shift]
-        weights = apart
+            merged[largest] = merged.get(largest, 0.0) + weights[shift]
+        weights = merged
     if len(weights) <= MAX_SHIFTS:
         return weights
-    unit, coarse = max(weights) / MAX_SHIFTS, dict[float, float]()
+    unit = max(weights) / MAX_SHIFTS
+    coarse: Weights = {}
     for shift, weight in weights.items():
         rounded = math.ceil(shift / unit) * unit * (1.0 + 1e-15)
         coarse[rounded] = coarse.get(rounded, 0.0) + weight
@@ -308,5 +313,5 @@ def mixture_of(weights: Weights) -> Mixture:
 
     shifts, stated = zip(*sorted(weights.items()), strict=True)
     total = math.fsum(stated)
-    log_rest = math.log1p(-total) if 1.0 - total > 1e-15 else -math.inf
+    log_rest = math.log1p(-total) if 1.0 - total > 1e-15 else -math.inf  # a smaller rest is rounding
     return Mixture(log_rest, tuple(map(math.log, stated)), shifts, stated)

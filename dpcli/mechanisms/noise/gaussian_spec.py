@@ -4,13 +4,15 @@
 sample. Other types whose noise is Gaussian use `sampled_gaussian` too.
 
 mu is one record's contribution over the standard deviation of the noise. Under add-remove the pair of a sampled step is ((1 - q) N(0, 1) +
-q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions; under replace-one both sides are mixtures with opposite shifts, which
-needs the noise to be stated relative to C. With noise so stated, a group of records is a mixture over how many of them were drawn.
+q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions. Under replace-one both sides are mixtures with opposite shifts, for which
+the noise must be stated relative to C, the bound on one record's contribution. With noise so stated, a group of records is a mixture over
+how many of them were drawn.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
-mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
+mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
+the commands that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ class SampledGaussian(Mechanism):
     The group's records are sampled independently, so the sum moves by j mu with a binomial probability. Collinear contributions of full
     norm are the worst case (Choquette-Choo et al. 2023, arXiv:2310.15526: mixture-of-Gaussians mechanisms are dominated by their scalar
     norms). They attain the pair.
+
+    pair: class of the mixture. Its `stretch` is the largest distance of a shift under P from one under Q, in units of the largest shift.
     """
 
     pair: ClassVar[type[GaussianMixture]] = GaussianMixture

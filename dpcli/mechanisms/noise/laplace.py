@@ -10,7 +10,8 @@ log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `att
 `unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail
 probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the
 pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
-`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
+`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
+that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ class LaplaceLoss:
         from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
         e0 = self.epsilon
-        between = LossPiece(-e0, e0, -0.5 * e0 - math.log(4.0), -0.5)
+        between = LossPiece(-e0, e0, log_density=-0.5 * e0 - math.log(4.0), slope=-0.5)
         return Outcomes(np.array([0.0, -e0]) - math.log(2.0), np.array([-e0, e0]), (between,))
 
     def tails(self, at: Array) -> Tails:

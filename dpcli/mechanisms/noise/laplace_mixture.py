@@ -39,11 +39,11 @@ from typing import TYPE_CHECKING, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, joined, with_ends
+from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, join_tails, with_ends
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.mixture import Mixture, unmix
 from dpcli.numerics.tails import Tails, mixed, single_epsilon
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
@@ -66,7 +66,7 @@ class LaplaceMixture(Mechanism):
         """Return epsilon, exact for the pairs up to rounding, and rounded up; at delta = 0, the largest loss."""
         if delta <= 0.0:
             return max(loss.largest for loss in self.losses()) * (1.0 + 1e-13)
-        return max(single_epsilon(loss, math.log(delta))[1] for loss in self.losses())
+        return max(upper for _, upper in (single_epsilon(loss, math.log(delta)) for loss in self.losses()))
 
     def zcdp(self) -> float:
         raise NotRepresentable(NO_RHO)
@@ -103,7 +103,8 @@ class LaplaceMixtureLoss(SampledLoss):
 
     def log_knots(self) -> Array:
         """Return log m at the shifts, with all digits where it is near 0, as an array of shape (shifts + 1,)."""
-        return _knots(self.mixture)[0]
+        log_knots, _ = _knots(self.mixture)
+        return log_knots
 
     @property
     def largest(self) -> float:
@@ -112,7 +113,8 @@ class LaplaceMixtureLoss(SampledLoss):
 
     def log_shares(self) -> Array:
         """Return for each shift but the last the log share of m that grows as e^{2y} from there on, as an array of shape (shifts,)."""
-        return _knots(self.mixture)[1]
+        _, log_shares = _knots(self.mixture)
+        return log_shares
 
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
@@ -131,7 +133,8 @@ class LaplaceMixtureLoss(SampledLoss):
         for i, (shift, next_shift) in enumerate(pairwise(self._shifts)):
             share, start = self._share(i)
             log_density = -2.0 * LOG_TWO - shift + 0.5 * start
-            pieces.append(LossPiece(start, start + 2.0 * (next_shift - shift), log_density, -0.5, share, sign, knots[i]))
+            end = start + 2.0 * (next_shift - shift)
+            pieces.append(LossPiece(start, end, log_density, slope=-0.5, rate=share, sign=sign, log_scale=knots[i]))
         return tuple(pieces)
 
     def _share(self, i: int) -> tuple[float, float]:
@@ -230,7 +233,7 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
     def tails(self, at: Array) -> Tails:
         """Return the tails from 0 on, and their mirror image below 0."""
         split = int(np.searchsorted(at, 0.0))
-        return joined(self._upper_tails(-at[:split][::-1]).mirrored(), self._upper_tails(at[split:]))
+        return join_tails(self._upper_tails(-at[:split][::-1]).mirrored(), self._upper_tails(at[split:]))
 
     def _upper_tails(self, at: Array) -> Tails:
         y = self.removal.outcome(at + self._log_scale)

@@ -3,9 +3,10 @@
 A step moves the model by a noisy gradient. Later steps hide earlier ones, so that the cost stops growing with the number of steps
 (Altschuler, Talwar 2022, arXiv:2205.13710). If the batches of records are fixed beforehand, the run costs as much as one Gaussian. If each
 step draws its batch in secret, it costs as much as one Gaussian and the last sampled steps, or as all steps. The theorem, its proof and the
-formulas are in numerics/closed/shifted_interpolation.py. This file has the keys of the type "last-iterate", the `premises` that must hold
-for the theorem, each with a test that breaks it, and the translation of the keys into mechanisms. All bounds are rounded up. `unclaimed`
-returns a mechanism without the claim that some data attain its bounds.
+formulas are in numerics/closed/shifted_interpolation.py. This file has the keys of the type "last-iterate", and translates them into
+mechanisms. `premises` lists what must hold for the theorem, each with a test that violates it and the commands that enforce it. All bounds
+are rounded up. `unclaimed` returns a mechanism without the claim that some data attain its bounds. A key with `claim=True` is a
+statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise  # LARGEST_RATIO: of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.poisson import fixed_size
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.numerics.closed.shifted_interpolation import hidden_steps, last_iterate_norm
-from dpcli.numerics.work import shared
+from dpcli.numerics.work import shared  # a cache
 
 # Keys, each with another key: both are stated, or neither is.
 STATED_TOGETHER = {"lipschitz": "diameter", "divisor": "diameter", "inclusion": "drawn"}
@@ -150,12 +151,12 @@ class LastIterateSpec(Spec):
             yield "learning_rate", expected, repr(self.learning_rate)
         if self.strong_convexity > self.smoothness:
             yield "strong_convexity", f"at most smoothness = {self.smoothness!r}", repr(self.strong_convexity)
-        for key, other in STATED_TOGETHER.items():
+        for key, second_key in STATED_TOGETHER.items():
             value = getattr(self, key)
-            if value is None and getattr(self, other) is not None:
-                yield key, f"{key}, which {other} needs", "none"
-            elif value is not None and getattr(self, other) is None:
-                yield key, f"none without {other}", repr(value)
+            if value is None and getattr(self, second_key) is not None:
+                yield key, f"{key}, which {second_key} needs", "none"
+            elif value is not None and getattr(self, second_key) is None:
+                yield key, f"none without {second_key}", repr(value)
         if self.drawn is not None and self.batches > 1:
             yield "batches", "1 with drawn, as each step draws its batch", str(self.batches)
 
@@ -182,17 +183,19 @@ class LastIterateSpec(Spec):
 
     def _with_drawn_batches(self, neighbours: Neighbours) -> Mechanism:
         """Return the cheaper of all sampled steps, and of the last ones after a Gaussian. Raises InputError as sampling does."""
-        bounds = [Composed(((self._sampled_step(1.0, neighbours), self.iterations),))]
+        all_steps = Composed(((self._sampled_step(1.0, neighbours), self.iterations),))
         mu = neighbours.contribution_bounds / self.noise_multiplier
+        if mu > LARGEST_RATIO:  # the noise protects nothing
+            return all_steps
         opposite = neighbours.replaces and self.drawn == "poisson"  # a record's versions may move a sum in opposite directions
         rate, width = float(self.inclusion or 1.0), self._width(neighbours)
-        if mu > LARGEST_RATIO:  # the noise protects nothing
-            return bounds[0]
         hidden = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite=opposite)
-        if hidden is not None:
-            last = self._sampled_step(math.sqrt(1.0 - hidden.share) * (1.0 - 1e-15), neighbours)
-            bounds.append(Composed(((with_noise(Gaussian, hidden.mu).unclaimed(), 1), (last, hidden.steps))))
-        return LeastOf(tuple(bounds))
+        if hidden is None:
+            return LeastOf((all_steps,))
+        # One Gaussian, which takes a share of the noise's variance, stands for all steps before the last ones.
+        last_step = self._sampled_step(math.sqrt(1.0 - hidden.share) * (1.0 - 1e-15), neighbours)
+        earlier_steps = with_noise(Gaussian, hidden.mu).unclaimed()
+        return LeastOf((all_steps, Composed(((earlier_steps, 1), (last_step, hidden.steps)))))
 
     def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:
         """Return one step with noise multiplied by `factor`, on the batch that it draws."""

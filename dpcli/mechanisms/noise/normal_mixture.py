@@ -2,7 +2,9 @@
 
 `MixtureRemoveLoss`, `MixtureAddLoss` and `MixtureReplaceLoss` are the privacy losses L = log r, r = dP/dQ, of a record that is removed,
 added or replaced. `GaussianMixture` (gaussian_mixture.py) returns them; DP-SGD is the case of one shift, with the sampling rate as its
-weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py).
+weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py). Of a mixture, `reach` is the
+largest shift, `single` says whether there is only one positive shift, and `log_rest` is the log weight at shift 0; `log_ratio` returns
+log m at x, `outcome` the x at a value of log m, and `log_mean` the log of E[e^{k x}] under m N(0, 1).
 
 Accountants ask a loss for `cgf`, an upper bound on K(z) = log E_P[e^{z L}]; for `tails`, its tail probabilities under P and Q; and for
 `tilted`, the loss under P times e^{t L}, normalised, whose characteristic function the contour method integrates (numerics/contour).
@@ -117,8 +119,8 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        sharp = fits(*span(t, self._whole_window, self.step))
-        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t), sharp)
+        sharp = fits(*span(t, self._whole_window, self.step))  # whether `cgf` takes the integral, and not the bound by convexity
+        return TiltedQuadrature(t, self.line, self.window(t), strip=0.5 * math.pi / reach, step=self.step(t), sharp=sharp)
 
     def row(self) -> TableRow | None:
         """Return the loss as a row of a table of its family; None if there is no such table."""
@@ -131,7 +133,8 @@ class MixtureLoss:
         mixture = self.mixture
         if not mixture.single or mixture.log_rest == -math.inf or mixture.reach > NEARLY_NOISELESS:
             return None
-        return SampledStep(mixture.reach, _rate_of(mixture), *self.moved)
+        moves_p, moves_q = self.moved
+        return SampledStep(mixture.reach, _rate_of(mixture), moves_p, moves_q)
 
     def tails(self, at: Array) -> Tails:
         """Return the tails, computed in blocks at the outcomes where log r equals `at`."""
@@ -158,7 +161,8 @@ def step_kind_of(mixture: Mixture, without: float) -> StepKind | None:
 
     if not mixture.single or mixture.log_rest == -math.inf:
         return None
-    return StepKind(mixture.reach, _rate_of(mixture), without, mixture.log_weights[0] - mixture.log_rest + without)
+    present = mixture.log_weights[0] - mixture.log_rest + without
+    return StepKind(mixture.reach, _rate_of(mixture), without, present)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,7 @@ class MixtureRemoveLoss(MixtureLoss):
         return log_normal(x), self.mixture.log_ratio(x)
 
     def window(self, z: float) -> tuple[float, float]:
-        return -TAIL, (z + 1.0) * self.mixture.reach + TAIL
+        return -TAIL, (z + 1.0) * self.mixture.reach + TAIL  # TAIL: standard deviations beyond the outermost peak
 
     def capped(self, log_mass: float) -> CappedLoss:
         """Return the loss without a far tail of mass e^log_mass."""
@@ -197,7 +201,8 @@ class MixtureRemoveLoss(MixtureLoss):
 
         m = self.mixture
         low, high, bend = m.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
-        return cut(self.line, m.reach, *edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass), bend)
+        sharpness, edge = edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass)
+        return cut(self.line, m.reach, sharpness, edge, bend)
 
     def outcome(self, at: Array) -> Array:
         """Return the x with log r = at, or -inf if log r is larger everywhere."""
@@ -226,7 +231,7 @@ class MixtureAddLoss(MixtureLoss):
 
         return single_row(ShiftedAdd, self.mixture, MAX_REACH)
 
-    def line(self, x: Line) -> tuple[Line, Line]:
+    def line(self, x: Line) -> tuple[Line, Line]:  # Q is the mixture here
         ratio = self.mixture.log_ratio(x)
         return log_normal(x) + ratio, -ratio
 
@@ -270,7 +275,7 @@ class MixtureReplaceLoss(MixtureLoss):
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
-        """Return the loss divided as by `MixtureRemoveLoss.cut`.
+        """Return the loss divided into a small and a big part, which begin at the same multiples of `level` as in `MixtureRemoveLoss.cut`.
 
         Above the real line, the power of 1/m(-x) grows by about z times the rate times half the square of the angle, which limits the
         strip. At the largest order that matters, z = TILT / level, the angle below lets it grow by e^6.
@@ -279,12 +284,13 @@ class MixtureReplaceLoss(MixtureLoss):
 
         m = self.mixture
         low, high, bend = self._outcome(level * np.array([SMALL, BIG, BEND])).tolist()
-        place = edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass)
+        sharpness, edge = edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass)
         rate = -math.expm1(m.log_rest)
         if rate == 0.0:  # the rate is below the rounding of 1, and the angle would be infinite
             return None
         angle = math.sqrt(12.0 * level / (TILT * rate))
-        return cut(self.line, m.reach, *place, bend, -2.0 * TAIL - m.reach, angle, mirrored=True)
+        left = -2.0 * TAIL - m.reach  # negligible mass of Q lies below
+        return cut(self.line, m.reach, sharpness, edge, bend, left, strip=angle, mirrored=True)
 
     def outcome(self, at: Array) -> Array:
         """Return the x with log r = at. log r is odd and increases with x."""

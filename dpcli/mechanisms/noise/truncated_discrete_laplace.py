@@ -8,7 +8,8 @@ Probabilities of showing are rounded up.
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `TruncatedSpec` (truncated_laplace.py) checks the keys, and has `with_group` make the mechanism. `premises` lists what must hold for the
-cost, each with a test that breaks it.
+cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli does not
+enforce.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.base.stated import quotient
+from dpcli.base.stated import quotient  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # LARGEST_RATIO: of sensitivity over noise
 from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS
 from dpcli.mechanisms.noise.truncated_laplace import LEAST_DELTA, REDRAWN, ROUNDING, TruncatedSpec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
@@ -107,8 +108,8 @@ def _shown(a: float, moved: int, bound: int) -> float:
 def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanism:
     """Return the mechanism of one whole number that moves by s = `moved`, with noise of at most b = `bound`.
 
-    Let f(x) be the probability of the noise x, and r = e^{-1 / scale}. log f is concave, so that a move by s dominates every smaller one,
-    as for `truncated_laplace`.
+    Let f(x) be the probability of the noise x, and r = e^{-1 / scale}. log f is concave, so that a move by s dominates every smaller one:
+    the best tests between f(x) and f(x - s) are thresholds, whose power grows with s (`truncated_laplace` has the proof).
 
     f(x) and f(x - s) are positive for s - b <= x <= b alone. So each law has the same probability d outside, where the other is 0, and the
     pair reveals everything with probability d. Given that x is inside, the losses are (2 x - s) / scale for 0 <= x <= s, and all of x <= 0
@@ -120,7 +121,7 @@ def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanis
     a = 1.0 / scale
     if 2 * bound < moved:
         return NoPrivacy(moved / bound)
-    first = max(moved - bound, 0)
+    first = max(moved - bound, 0)  # the least x inside, if bound < moved
     if bound >= moved:
         delta = _shown(a, moved, bound)
     else:
@@ -158,7 +159,7 @@ class CutDiscreteLaplace(Mechanism):
     def approx_dp(self, delta: float) -> float:
         if delta <= 0.0:
             return self.epsilon
-        return min(single_epsilon_upper(self.losses()[0], math.log(delta), self.epsilon), self.epsilon)
+        return min(single_epsilon_upper(self.losses()[0], math.log(delta), near=self.epsilon), self.epsilon)
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()

@@ -8,7 +8,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
 loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
 the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
-hold for the cost, each with a test that breaks it.
+hold for the cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli
+does not enforce.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.errors import InputError
 from dpcli.base.fields import OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
-from dpcli.base.stated import multiple, quotient
+from dpcli.base.stated import multiple, quotient  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # _RATIO: of sensitivity over noise
 from dpcli.mechanisms.sampling.poisson import SampledLoss, with_ends
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import MayFail, Pure
@@ -179,7 +180,7 @@ class CutLaplace(Mechanism):
         e, small = self.epsilon, math.exp(-self.epsilon)
         between = e * (1.0 + small) + 2.0 * math.expm1(-e) if e > FEW_DIGITS else e**3 / 6.0  # which is an upper bound
         mean = (between - self.ends * e * math.expm1(-e)) / self._total()
-        return min(mean * (1.0 + 1e-8) + sys.float_info.min, Pure(e).zcdp())
+        return min(mean * (1.0 + 1e-8) + sys.float_info.min, Pure(e).zcdp())  # 1e-8: for the digits that `between` loses
 
     def attained(self) -> bool:
         return True
@@ -207,7 +208,7 @@ class CutLaplaceLoss(SampledLoss):
         e, log_total = self.epsilon, self._log_total()
         at = np.array([-e, e] if self.ends > 0.0 else [])
         log_ends = np.full(len(at), math.log(self.ends or 1.0) - log_total)
-        between = LossPiece(-e, e, -0.5 * e - math.log(2.0) - log_total, -0.5)
+        between = LossPiece(-e, e, log_density=-0.5 * e - math.log(2.0) - log_total, slope=-0.5)
         return Outcomes(log_ends - (at > 0.0) * e, at, (between,))
 
     def tails(self, at: Array) -> Tails:

@@ -15,7 +15,8 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `resolve` makes the mechanism,
-and `premises` lists what must hold for the cost, each with a test that breaks it.
+and `premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it. A key with
+`claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, RATE, Constraint, Key
 from dpcli.base.premise import DRAWN, SECRET, Premises, moves
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.combined.group import for_group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.spec import CostEvidence, Spec
@@ -39,7 +40,7 @@ from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.orders import least_rho
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
 # The largest number of shards. The sum of so many probabilities, as multiples of 2^-50, fits into 64 bits (predict/pmixed/projection.py).
 MAX_SHARDS = 4096
@@ -64,8 +65,8 @@ class EnsembleMixture(Mechanism):
 
     shards: number of models. rate: probability that a model takes part. radius: r.
     replaces: whether the changed shard's model is replaced by another one. Otherwise it is added or removed.
-    apart: whether h = 2r also for m = 0. This costs more, and is a bound for every larger number of shards too, because with more shards
-        the model is closer to the average.
+    bounds_more_shards: whether h = 2r also for m = 0. This costs more, and is a bound for every larger number of shards too, because with
+        more shards the model is closer to the average.
 
     Let u = 1 + t (e^h - 1) and d = 1 + t (e^-h - 1). Let w = 1 / (e^h + 1), which is the mass under A of x = e^h.
 
@@ -85,7 +86,7 @@ class EnsembleMixture(Mechanism):
     rate: float
     radius: float
     replaces: bool
-    apart: bool = False
+    bounds_more_shards: bool = False
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon: log of the maximum of (P(S) - delta) / Q(S) over sets S of the largest ratios. It is exact for the pair."""
@@ -115,7 +116,7 @@ class EnsembleMixture(Mechanism):
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
         x, y = np.array(CORNERS).T
-        step = np.stack((0.0 * up, up, down))[:, 1:]  # log(1 + t (x-1)), where log x is 0, h, -h
+        step = np.stack((0.0 * up, up, down))[:, 1:]  # log(1 + t (x-1)), where log x is 0, h, -h: rows 0, 1 and -1, as in CORNERS
         best = np.full((len(orders), self.shards - 1), -np.inf)
         with np.errstate(over="ignore"):
             for corners, masses in _triangles(float(h[-1])):
@@ -135,7 +136,7 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
     for corners in itertools.combinations(range(len(CORNERS)), 3):
         try:
             weights = np.linalg.solve(points[list(corners)].T, np.array([1.0, 0.0, 0.0]))
-        except np.linalg.LinAlgError:
+        except np.linalg.LinAlgError:  # the corners lie on one line
             continue
         if weights.min() > -1e-12:  # the mean lies in the triangle, up to rounding
             with np.errstate(divide="ignore"):
@@ -148,7 +149,7 @@ def _sampled_models(mixture: EnsembleMixture) -> tuple[Array, Array, Array]:
         raise NotRepresentable(TOO_LARGE_RADIUS)
     m = np.arange(float(mixture.shards))
     h = np.full(mixture.shards, 2.0)
-    if not mixture.apart:
+    if not mixture.bounds_more_shards:
         h[0] = 1.0
     return _log_weights(mixture.shards - 1, mixture.rate), mixture.rate / (m + 1.0), h * mixture.radius * (1.0 + RATIO_SLACK)
 
@@ -277,7 +278,7 @@ class EnsembleMixtureSpec(Spec):
         replaces = self.change == "replace-shard" or neighbours.adjacency is not Adjacency.ADD_REMOVE
         group = neighbours.group
         if replaces or group == 1:
-            return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces=replaces), group)
+            return for_group(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces=replaces), group)
         # Several shards are removed one after the other. The last one is removed from this number of shards.
         fewest = max(self.shards - group + 1, 1)
-        return grouped(EnsembleMixture(fewest, self.model_rate, self.radius, replaces=False, apart=True), group)
+        return for_group(EnsembleMixture(fewest, self.model_rate, self.radius, replaces=False, bounds_more_shards=True), group)

@@ -28,7 +28,7 @@ from dpcli.numerics.arrays import Array, BoolArray, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
 from dpcli.numerics.mixture import unmix
 from dpcli.numerics.tails import Tails, mixed
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
@@ -214,6 +214,7 @@ def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
     """Return log chi^2, and the log moments of the remove direction at the integer orders from 2 to MAX_ORDER, cached."""
     integers = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE_WORK)
+    # The binomial weights add up to 1, so the sum is 1 plus the mean of E_Q[r^k] - 1, which is 0 for k = 0 and 1.
     log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
     terms = _times(log_binomials(integers, rate), np.concatenate(([-np.inf, -np.inf], log_moments)))
     return float(log_moments[0]), np.logaddexp(0.0, log_sum(terms))
@@ -230,12 +231,12 @@ def _ternary(inner: Mechanism, rate: float) -> Array:
     spend(TABLE_WORK)
     moments, pure = (k - 1.0) * inner.rdp(k), pure_epsilon(inner)
     log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
-    cap = np.minimum(math.log(2.0), k * log_range)
+    cap = np.minimum(math.log(2.0), k * log_range)  # it is log 2 long before epsilon is 700
     log_terms = k * math.log(rate) + moments + cap
-    second = min(math.log(4.0) + float(log_expm1_array(moments[:1])[0]), float(moments[0] + cap[0]))
-    log_terms[0] = 2.0 * math.log(rate) + second
-    counts = log_binomials(k, 0.5)[:, 2:] + k[:, None] * math.log(2.0)  # log C(a, k)
-    return np.asarray(np.logaddexp(0.0, log_sum(_times(counts, log_terms))))
+    log_m_2 = min(math.log(4.0) + float(log_expm1_array(moments[:1])[0]), float(moments[0] + cap[0]))
+    log_terms[0] = 2.0 * math.log(rate) + log_m_2
+    log_counts = log_binomials(k, 0.5)[:, 2:] + k[:, None] * math.log(2.0)  # log C(a, k): at rate 1/2 all weights are C(a, k) / 2^a
+    return np.asarray(np.logaddexp(0.0, log_sum(_times(log_counts, log_terms))))
 
 
 def _times(log_counts: Array, log_terms: Array) -> Array:
@@ -253,7 +254,7 @@ def blend(rate: float, without: Array, present: Array) -> Array:
     return mixed([math.log1p(-rate), math.log(rate)], [without, present])
 
 
-def joined(first: Tails, second: Tails) -> Tails:
+def join_tails(first: Tails, second: Tails) -> Tails:
     """Return the tails at the losses of `first` and then at the losses of `second`."""
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
 
@@ -346,7 +347,7 @@ class SampledRemoveLoss(SampledLoss):
 class SampledAddLoss(SampledLoss):
     """The loss L' = -log(1 - q + q e^-L) of the pair (P, (1-q) P + q Q), for the pair (P, Q) of `inner`.
 
-    The pair dominates the addition of a record, by the same theorem as for `SampledRemoveLoss`.
+    The pair dominates the addition of a record (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11).
     """
 
     inner: PrivacyLoss
@@ -392,11 +393,13 @@ class SampledReplaceLoss(SampledLoss):
     def _check(self) -> None:
         """Raise NotRepresentable if the former slope of step 4 is not the smaller one."""
         middle = self.half.tails(np.zeros(1))
-        if math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0])) > 1.0 + 1e-9:
+        if (
+            math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0])) > 1.0 + 1e-9
+        ):  # 1e-9 is for the rounding of tails
             raise NotRepresentable("its replace-one pair is not symmetric enough to be sampled")
 
     def tails(self, at: Array) -> Tails:
         """Return the tails of (S, Q) from 0 on, and their mirror image below 0."""
         self._check()
         split = int(np.searchsorted(at, 0.0))
-        return joined(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))
+        return join_tails(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))

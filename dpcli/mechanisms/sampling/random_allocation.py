@@ -1,6 +1,6 @@
 """Random allocation (balls in bins): in each pass of t steps, a record takes part in one step, which is drawn uniformly and kept secret.
 
-The scheme "balls-in-bins" (schemes.py) calls `allocated`, and charges the mechanism that it returns, with its count, for each pass. An
+The scheme "balls-in-bins" (schemes.py) calls `cost_of_pass`, and charges the mechanism that it returns, with its count, for each pass. An
 attacker does not know the record's step, so a pass costs less than one step without sampling: this is its amplification. (P, Q) is a pair
 of distributions that dominates one step.
 
@@ -43,7 +43,7 @@ from dpcli.numerics.grid.spread import Spread, average_moments, spread_of, sum_o
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import HasTails, Tails, atom_tails
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
@@ -59,7 +59,7 @@ UNPROVEN = (
 )
 
 
-def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+def cost_of_pass(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
     """Return the cost of one pass of t = `steps` steps, in k = `participations` of which each record takes part, as (mechanism, count).
 
     For k > 1, split the steps at random into k blocks of floor(t/k) or floor(t/k) + 1 steps, and draw one step from each block. This is a
@@ -207,7 +207,7 @@ class FiniteOutcomes:
         start = int(np.searchsorted(self.losses, epsilon, side="right"))  # the first outcome whose loss exceeds epsilon
         spend(0.3 * (len(self.losses) - start))
         terms = self.log_p[start:] + np.log(-np.expm1(epsilon - self.losses[start:]))
-        top = float(terms.max(initial=-1e300))
+        top = float(terms.max(initial=-1e300))  # finite if there are no terms
         total = float(np.exp(terms - top).sum())
         return top + math.log(total) + 1e-12 if total > 0.0 else -math.inf
 
@@ -229,7 +229,7 @@ def sum_of_ratios(step: HasTails, bins: int) -> Spread | None:
 
 @shared(32)
 def _spread_of_ratio(step: HasTails) -> Spread | None:
-    """Return the distribution of Y; None as in `sum_of_ratios`."""
+    """Return the distribution of Y; None if Y varies too little or too much."""
     return spread_of(step.tails)
 
 
@@ -246,7 +246,7 @@ def _sum_of_two_to_the(step: HasTails, k: int) -> Spread:
 
 @shared(32)
 def pair_of_pass(step: HasTails, bins: int) -> FiniteOutcomes | None:
-    """Return the pair with the ratio R, in the "remove" direction; None as in `sum_of_ratios`."""
+    """Return the pair with the ratio R, in the "remove" direction; None if Y varies too little or too much."""
     total = sum_of_ratios(step, bins)
     if total is None:
         return None
@@ -346,14 +346,14 @@ class AllocatedAdd(Allocated):
         losses, log_p, log_q = pair.losses[1:-1], pair.log_p[1:-1], pair.log_q[1:-1]
         log_zero, log_excess_mean = float(pair.log_q[0]), float(pair.log_p[-1])  # Q-mass of R = 0, and P-mass of R = inf
         points, mass = np.exp(losses), np.exp(log_q)
-        # E[(s - R)+]
+        # E[(s - R)+] at every point s but the lowest
         shortfalls = points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(log_zero) * points[1:]
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             below = float((shortfalls / (points[1:] - points[0])).min())  # a bound on P(R < r)
-            log_below = min(0.0, math.log(max(below, 1e-300)) + 1e-9)
+            log_below = min(0.0, math.log(max(below, 1e-300)) + 1e-9)  # 1e-9 is for rounding
             t = float(self.bins)
             log_difference = 0.5 * (t * self.inner.cgf(2.0 * z / t) + log_below)
-            tangent = log_zero - z * losses[0] + np.log1p(z)
+            tangent = log_zero - z * losses[0] + np.log1p(z)  # at R = 0 the tangent of R^-z at r is r^-z (1 + z)
             base_cgf = atomic_cgf(z, log_p[None, :], -losses[None, :])
             log_excess = np.where(base_cgf > 0.0, log_expm1_array(base_cgf), -np.inf)
             extra = np.logaddexp(np.logaddexp(log_difference, tangent), log_excess_mean + np.log1p(z))
@@ -393,12 +393,14 @@ class AllocatedReplace(Allocated):
 
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
     """Return epsilon of a pair at delta, rounded up; inf if delta is at most 0, or below the curve at the largest finite loss."""
-    if delta <= 0.0 or pair.log_delta(float(pair.losses[-2])) > math.log(delta):
+    largest = float(pair.losses[-2])  # the largest finite loss
+    if delta <= 0.0 or pair.log_delta(largest) > math.log(delta):
         return math.inf
     if pair.log_delta(0.0) <= math.log(delta):
         return 0.0
 
     def excess(epsilon: float) -> float:
-        return math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0
+        return math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0  # cut off before it overflows
 
-    return bracket_root(excess, 0.0, float(pair.losses[-2]))[1]
+    _, upper = bracket_root(excess, 0.0, largest)
+    return upper

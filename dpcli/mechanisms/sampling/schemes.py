@@ -1,11 +1,12 @@
 """Sampling schemes, with one class for each value of `scheme` in the table `sampling = { scheme = ... }`.
 
 A scheme says how the records of one step are chosen. `problems` checks the keys, `exact_rate` gives the share of the records in a step as a
-fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants charge, with its count. A *pass* is a
-number of steps in which each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
+fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants charge, with its count. A *pass* is a number
+of steps in which each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
 *Amplification* means that a step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring
 cites and for the adjacencies that it names: everything else charges unsampled runs, or is refused. `premises` lists what must hold for the
-cost, each with a test that breaks it.
+cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli does not
+enforce, and the runs of a sweep may differ in one with `varies=True`.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Batched(Scheme):
             rates.append(Fraction(self.batch_size, dataset_size))
         return rates
 
-    def rounded(self, dataset_size: int | None) -> bool:
+    def states_two_rates(self, dataset_size: int | None) -> bool:
         """Return whether two different rates are stated, so that charging the larger one gives only an upper bound."""
         larger, smaller = self.exact_rate(dataset_size), self.lower_rate(dataset_size)
         return larger is not None and smaller is not None and float(larger) != float(smaller)
@@ -192,10 +193,10 @@ class Poisson(Batched):
             sampled, count = spec.poisson_run(rate, neighbours)
             steps *= count
         else:
-            from dpcli.mechanisms.sampling.truncated import truncated
+            from dpcli.mechanisms.sampling.truncated import on_cut_sample
 
-            sampled = truncated(spec, rate, neighbours, runs.dataset_size, self.max_batch_size)
-        return sampled.unclaimed() if self.rounded(runs.dataset_size) else sampled, steps
+            sampled = on_cut_sample(spec, rate, neighbours, runs.dataset_size, self.max_batch_size)
+        return sampled.unclaimed() if self.states_two_rates(runs.dataset_size) else sampled, steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +283,9 @@ class OncePerEpoch(Batched):
             # A stated sensitivity bounds one release, and a unit's records may be in as many different batches of a pass.
             count *= neighbours.contributions
         mechanism = spec.resolve(neighbours)
-        return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count
+        return mechanism if self.attains_charge(runs, neighbours) else mechanism.unclaimed(), count
 
-    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+    def attains_charge(self, runs: Runs, neighbours: Neighbours) -> bool:
         """Return whether some record takes part as often as is charged, at known steps. Only then are lower bounds claimed.
 
         Schemes for which this is proved override it.
@@ -320,14 +321,14 @@ class Cyclic(OncePerEpoch):
     composition).
     """
 
-    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+    def attains_charge(self, runs: Runs, neighbours: Neighbours) -> bool:
         """Return True for one record if passes consist of whole batches. A record of the first batch takes part in every pass that begins.
 
         Several records need not be in the same batch.
         """
         rate = self.exact_rate(runs.dataset_size)
         complete = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
-        return complete and neighbours.records == 1 and not self.rounded(runs.dataset_size)
+        return complete and neighbours.records == 1 and not self.states_two_rates(runs.dataset_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,23 +367,23 @@ class BallsInBins(OncePerEpoch):
         yield from Batched.problems(self, dataset_size)
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        from dpcli.mechanisms.sampling.random_allocation import allocated
+        from dpcli.mechanisms.sampling.random_allocation import cost_of_pass
 
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
         steps = int(self.participations / rate)  # rounded down, because a pass with fewer steps hides a record less and costs more
         passes = runs.steps_at(None) if runs.steps is None else ceil(Fraction(runs.steps, steps))
-        mechanism, count = allocated(spec, steps, self.participations, neighbours)
-        return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count * passes
+        mechanism, count = cost_of_pass(spec, steps, self.participations, neighbours)
+        return mechanism if self.attains_charge(runs, neighbours) else mechanism.unclaimed(), count * passes
 
-    def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
+    def attains_charge(self, runs: Runs, neighbours: Neighbours) -> bool:
         """Return whether all passes are complete and have exactly as many steps as are charged."""
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
         steps_of_pass = self.participations / rate
         passes = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(steps_of_pass))
         are_complete = steps_of_pass.denominator == passes.denominator == 1
-        return are_complete and not self.rounded(runs.dataset_size)
+        return are_complete and not self.states_two_rates(runs.dataset_size)
 
 
 @dataclass(frozen=True, slots=True)

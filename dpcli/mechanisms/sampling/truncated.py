@@ -1,6 +1,6 @@
 """Poisson samples of bounded size: a sample with more than B records is cut to B of them, chosen uniformly.
 
-The scheme "poisson" (schemes.py) calls `truncated` if a file states max_batch_size, and charges the mechanism that it returns for each
+The scheme "poisson" (schemes.py) calls `on_cut_sample` if a file states max_batch_size, and charges the mechanism that it returns for each
 step. A cut makes other records matter: if a changing record is used, it may take the place of another one.
 
 k records change, R is the Poisson sample of the n others, and q is the rate. Two couplings of the cut sample with and without the changing
@@ -41,7 +41,7 @@ FEW_OTHERS = 64
 SMALL_BOUND = 32
 
 
-def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
+def on_cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
     """Return `spec` on a Poisson sample of rate q in (0, 1], of which at most B = `most` records, chosen uniformly, are used.
 
     The number n of other records is at most dataset_size, or dataset_size - k if both datasets have that many records.
@@ -167,7 +167,7 @@ class CutSample(Mechanism):
         """Return epsilon from the tails of the pairs; at delta = 0, the largest loss."""
         if delta <= 0.0:
             return max(mechanism.approx_dp(0.0) + abs(log_p - log_q) for mechanism, log_p, log_q in self.parts)
-        return max(single_epsilon_upper(loss, math.log(delta), 1.0) for loss in self.losses())
+        return max(single_epsilon_upper(loss, math.log(delta), near=1.0) for loss in self.losses())
 
     def delta_floor(self) -> float:
         return math.fsum(math.exp(max(log_p, log_q)) * mechanism.delta_floor() for mechanism, log_p, log_q in self.parts)
@@ -232,6 +232,7 @@ def _step_if_cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) 
     """Return the mechanism that dominates a step whose sample is cut, and the log of the share of such steps that need be charged."""
     records, q = neighbours.records, float(rate)
     any_drawn = any_sampled(q, records)
+    # Step 4: s = B/(m+1) is B/(B+1) times the (B+1)/(m+1) that `_log_cut` averages. Step 5 needs all of the latter.
     log_share = math.log(most / (most + 1)) + 1e-15 if records == 1 else 0.0
     if neighbours.replaces:
         return PoissonReplaced(spec.resolve(neighbours), any_drawn), log_share
@@ -242,7 +243,7 @@ def _step_if_cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) 
         shift = inner.gdp()
     except NotRepresentable:
         return PoissonSampled(inner, any_drawn), log_share
-    if shift <= 0.0:
+    if shift <= 0.0:  # nothing moves, with or without a cut
         return inner, 0.0
     if records > 1 and spec.contribution_form:
         return sampled_gaussian(shift / records, q, records), 0.0
@@ -250,5 +251,6 @@ def _step_if_cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) 
         return sampled_gaussian(shift, any_drawn, 1), 0.0
     if most > SMALL_BOUND:  # a single shift has closed forms, and costs hardly more
         return sampled_gaussian(shift, q, 1), log_share
-    kept_rate = q * most / (most + 1)
-    return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: kept_rate})), 0.0
+    # E_B: a drawn record that is cut moves the sum by one contribution, half of `shift`, and a used one by two.
+    used_rate = q * most / (most + 1)
+    return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: used_rate})), 0.0

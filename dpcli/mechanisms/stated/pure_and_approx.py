@@ -10,7 +10,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
 returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised. Of a type: `resolve` makes the
-mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that breaks it.
+mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
+the commands that enforce it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
 from dpcli.base.premise import Premises, of_mechanism
-from dpcli.base.stated import multiple
+from dpcli.base.stated import multiple  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
@@ -68,7 +69,7 @@ class FreeLoss:
         return np.zeros_like(z)
 
     def tilted(self, t: float) -> TiltedNormal:
-        return TiltedNormal(0.0, 0.0, 0.0)
+        return TiltedNormal(cumulant=0.0, mean=0.0, variance=0.0)
 
     def tails(self, at: Array) -> Tails:
         """Return the tails of an atom of probability 1 at loss 0."""

@@ -21,19 +21,19 @@ from typing import Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
-from dpcli.base.stated import total
+from dpcli.base.stated import total  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO  # limits of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.pure_and_approx import StatedPure, approx
 from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
-from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.tails import Tails
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
 # Accuracy and speed: every order and every grid of losses gives an upper bound.
 POINTS = 2048  # points of the grid of losses
@@ -227,26 +227,29 @@ def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
     """Return upper bounds on log delta at increasing x >= 0. Raises NotRepresentable if the divergence is infinite at every order."""
     orders = _orders(loss)
     divergences = loss.curve(orders)
-    most = np.minimum(_by_variance(float(loss.curve(np.array([2.0]))[0]), x), _total_variation(float(divergences.min())))
-    best = _log_heights(orders, divergences, x[:: max(len(x) // 64, 1)]).argmin(axis=0)
+    other_bounds = np.minimum(_by_variance(float(loss.curve(np.array([2.0]))[0]), x), _total_variation(float(divergences.min())))
+    best = _log_heights(orders, divergences, x[:: max(len(x) // 64, 1)]).argmin(axis=0)  # indices of orders, at about 64 of the x
     # The fine grid reaches from the order below the best ones to the order above them.
     order_below, order_above = orders[max(int(best.min()) - 1, 0)], orders[min(int(best.max()) + 1, len(orders) - 1)]
     low, high = math.floor(math.log2(order_below - 1.0)), math.ceil(math.log2(order_above - 1.0))
     orders = np.append(_grid(low, max(high, low + 1), FINE), order_above)
     result = _log_heights(orders, loss.curve(orders), x).min(axis=0)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.minimum(np.minimum(result, np.log(most)), 0.0) + 1e-12)
+        return np.asarray(np.minimum(np.minimum(result, np.log(other_bounds)), 0.0) + 1e-12)  # 1e-12 is for rounding
 
 
 def log_heights_of_copies(mechanism: Mechanism, counts: list[int], x: Array) -> Iterator[Array]:
-    """Yield, for each count, upper bounds on log delta at x >= 0 of this many runs of a mechanism. Raises as its `rdp` does."""
+    """Yield, for each count, upper bounds on log delta at x >= 0 of this many runs of a mechanism.
+
+    Raises NotRepresentable if the mechanism has no Renyi curve.
+    """
     loss = RenyiPairLoss(((mechanism, 1),))
     orders = _grid(*OCTAVES_OF_COPIES, FINE_OF_COPIES)
-    one, second = loss.curve(orders), float(loss.curve(np.array([2.0]))[0])
+    divergences, of_order_two = loss.curve(orders), float(loss.curve(np.array([2.0]))[0])
     for count in counts:
-        most = np.minimum(_by_variance(count * second, x), _total_variation(count * float(one.min())))
+        other_bounds = np.minimum(_by_variance(count * of_order_two, x), _total_variation(count * float(divergences.min())))
         with np.errstate(divide="ignore"):
-            yield np.minimum(_log_heights(orders, count * one, x).min(axis=0), np.log(most)) + 1e-12
+            yield np.minimum(_log_heights(orders, count * divergences, x).min(axis=0), np.log(other_bounds)) + 1e-12
 
 
 def _log_heights(orders: Array, divergences: Array, x: Array) -> Array:
@@ -296,5 +299,5 @@ def _grid(low: int, high: int, number: int) -> Array:
 
     The z of one octave are exactly twice those of the octave before, so that curves that evaluate doubled orders find them in their caches.
     """
-    mantissas = np.round(2.0 ** (np.arange(number) / number) * 2.0**20) / 2.0**20
+    mantissas = np.round(2.0 ** (np.arange(number) / number) * 2.0**20) / 2.0**20  # few digits, so that 1 + z is exact
     return np.asarray(1.0 + (2.0 ** np.arange(low, high)[:, None] * mantissas).ravel())

@@ -13,9 +13,9 @@ from typing import Annotated, ClassVar, Literal
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
 from dpcli.base.premise import SECRET, STATED, Premises
-from dpcli.base.stated import multiple
+from dpcli.base.stated import multiple  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.combined.group import grouped
+from dpcli.mechanisms.combined.group import for_group
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.spec import CostEvidence, Spec
@@ -37,7 +37,7 @@ class StatedSpec(Spec):
         raise InputError(f"{type(self).__name__} states nothing")
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return grouped(self.stated(), self.changes(neighbours))
+        return for_group(self.stated(), self.changes(neighbours))
 
     def changes(self, neighbours: Neighbours) -> int:
         """Return how many changes of the stated kind make up one change of the file's kind.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dpcli.accountants.base import Bound, Steps, merged
+from dpcli.accountants.base import Bound, Steps, join_equal_steps
 from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
@@ -131,7 +131,7 @@ def drawn(source: random.Random) -> tuple[Steps, float]:
 def test_rows_agree_with_parts_cut_one_by_one(seed: int) -> None:
     """Two divisions, two lines of integration: both intervals hold the truth."""
     steps, log_delta = drawn(random.Random(seed))
-    losses = directions(merged(steps))[0]
+    losses = directions(join_equal_steps(steps))[0]
     try:
         here = jump_levels.epsilon_by_jump(losses, log_delta)
         with mock.patch.object(jump_levels, "FEWEST_IN_TABLE", 10**9):
@@ -242,7 +242,7 @@ def test_a_difference_of_products_keeps_its_digits() -> None:
 def test_rows_cut_too_low_and_left_out_too_soon_still_certify(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Big losses that fall short of epsilon, and rows whose big part is left out although it matters, widen the interval only."""
     steps = tuple((SampledGaussian(mu, rate), 3) for mu in (0.55, 0.6, 0.7, 0.8) for rate in (1e-3, 3e-5, 1e-6))
-    losses, log_delta = directions(merged(steps))[0], math.log(1e-6)
+    losses, log_delta = directions(join_equal_steps(steps))[0], math.log(1e-6)
     low, high = answered(steps, 1e-6)
     with np.errstate(all="ignore"):
         rows, _ = jump_levels.in_rows(losses)
@@ -262,7 +262,7 @@ def test_what_is_left_out_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows all of which are only capped: what is left is less than delta, and the bound is not."""
     steps = tuple((SampledGaussian(mu, rate), 1) for mu in (0.26, 0.28, 0.3, 0.32) for rate in (1e-4, 9e-5, 5e-5))
     low, high = answered(steps, 1e-14)
-    rows, _ = jump_levels.in_rows(directions(merged(steps))[0])
+    rows, _ = jump_levels.in_rows(directions(join_equal_steps(steps))[0])
     assert rows is not None
     monkeypatch.setattr(rows_module, "LEAST_SHARPNESS", 1e9)
     with np.errstate(all="ignore"):
@@ -277,7 +277,7 @@ def test_what_is_left_out_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_step_is_lost_between_rows_and_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rate above the level is for a part of its own; whoever forgets it is found out."""
     steps = (*weak(8, 1), (SampledGaussian(1.0, 0.3), 2))
-    losses = directions(merged(steps))[0]
+    losses = directions(join_equal_steps(steps))[0]
     parts = jump_levels.cuts(losses, 0.1, -40.0)
     assert parts is not None
     assert math.fsum(n * part.steps for part, n in parts) == 10.0
@@ -295,7 +295,7 @@ def test_rows_that_nothing_suits_are_cut_alone(monkeypatch: pytest.MonkeyPatch) 
     steps, delta = weak(8, 2), 1e-7
     low, high = answered(steps, delta)
     monkeypatch.setattr(rows_module, "MOST_NODES", 1)
-    again = jump_levels.epsilon_by_jump(directions(merged(steps))[0], math.log(delta))
+    again = jump_levels.epsilon_by_jump(directions(join_equal_steps(steps))[0], math.log(delta))
     assert again is not None
     assert low <= again[1]
     assert again[0] <= high

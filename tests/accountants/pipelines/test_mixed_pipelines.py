@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.accountants.base import merged
+from dpcli.accountants.base import join_equal_steps
 from dpcli.accountants.directions import directions
 from dpcli.numerics.contour import integral, sieve
 from dpcli.numerics.contour.integral import build, solve
@@ -62,7 +62,7 @@ def test_nodes_that_are_left_out_too_soon_widen_the_interval(light: float, monke
     for number in spread(len(KEPT), 3):
         steps = tuple((mechanism(Part(**part)), part["steps"]) for part in KEPT[number]["parts"])
         log_delta = math.log(KEPT[number]["delta"])
-        for losses in directions(merged(steps)):
+        for losses in directions(join_equal_steps(steps)):
             t = tilt_for(losses, log_delta)
             monkeypatch.setattr(integral, "SHORT", math.inf)
             monkeypatch.setattr(sieve, "SIEVED", math.inf)

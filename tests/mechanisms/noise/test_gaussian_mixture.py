@@ -18,7 +18,7 @@ from scipy.stats import binom
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.additive import NoPrivacy
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced, GaussianMixtureSpec, repeated
+from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMixtureReplaced, GaussianMixtureSpec, weights_of_sum
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, fixed_size
@@ -186,12 +186,12 @@ def test_problems(probabilities: tuple[float, ...], problem: tuple[str, str, str
 def test_many_amounts_are_rounded_up_and_large_groups_go_as_one() -> None:
     random = np.random.default_rng(5)
     one = dict(zip(random.uniform(0.1, 1.0, 40).tolist(), [0.02] * 40, strict=True))
-    total = repeated(one, 4)
+    total = weights_of_sum(one, 4)
     assert len(total) <= 256
     assert sum(w * s for s, w in total.items()) >= 4 * sum(w * s for s, w in one.items())
     assert sum(w * s for s, w in total.items()) <= 4 * sum(w * s for s, w in one.items()) * 1.02
     assert sum(total.values()) == pytest.approx(1.0 - 0.2**4, rel=1e-12)
-    large = repeated(one, 100)
+    large = weights_of_sum(one, 100)
     assert len(large) <= 65 and math.fsum(large.values()) == pytest.approx(1.0, abs=1e-9)
     for number in range(1, 101):  # at least so many of the draws are not 0
         tail = math.fsum(weight for shift, weight in large.items() if shift >= max(one) * number * (1.0 - 1e-12))
