@@ -161,9 +161,9 @@ def audit_request(
     if path is None:
         return AuditRequest(with_flags(AuditSettings(), flags), None, epsilon, delta, correct, processes, progress)
     data = read_bytes(path)
-    pipeline = solved_pipeline(data, path)
+    pipeline = solved_pipeline(data, path)  # with the noise that meets the budget, where the file says "calibrate"
     settings = with_flags(read_settings(data, path), flags)
-    diagnostics = judge(pipeline, data, {"--delta": delta})
+    diagnostics = judge(pipeline, data, {"--delta": delta})  # lint rules, about the file and about the flag
     return AuditRequest(settings, pipeline, epsilon, delta, correct, processes, progress, diagnostics, path)
 
 
@@ -265,6 +265,8 @@ def _replay(request: AuditRequest) -> Audit:
     pairs = []
     for index in range(count):
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(REPLAY_KEY, index)))
+        # In the training of a file, each step without the record starts from the weights that the run with the record released. A user's
+        # function continues with its own releases.
         pairs.append(Pair(*program.replay(index, rng), restarted=settings.function is None))
         request.progress(index + 1, count)
     results = checks(pairs, program.declared)
@@ -289,7 +291,8 @@ def _replayable_function(request: AuditRequest, function: str, entropy: int) -> 
 
     def replay(index: int, rng: np.random.Generator) -> tuple[Steps, Steps]:
         def steps(dataset: Any) -> Steps:
-            return steps_of(function, call_user_code(function, program, dataset, copy.deepcopy(rng)))
+            same_randomness = copy.deepcopy(rng)  # both datasets get a generator in the same state
+            return steps_of(function, call_user_code(function, program, dataset, same_randomness))
 
         pair = neighbouring_pair(data, request.folders, entropy, index)
         return steps(pair.with_record), steps(pair.without)
@@ -302,7 +305,7 @@ def _replayable_training(request: AuditRequest) -> Replayable:
     """Return the training that the file describes (train/replay/program.py). Raises InputError if the file has no [train]."""
     if request.path is None or request.pipeline is None or "train" not in dict(request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
-    training = load(REPLAYED)(request.path)
+    training = load(REPLAYED)(request.path)  # imported late, because it needs torch
     declared = replace(training.declared, significance=1.0 - request.settings.confidence)
     return Replayable(declared, training.replay, training.unseen)
 

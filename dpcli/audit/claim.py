@@ -83,7 +83,7 @@ def stated_claim(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
         raise InputError(f"--epsilon: expected a finite number >= 0, found {epsilon!r}")
     if not 0.0 <= delta < 1.0:
         raise InputError(f"--delta: expected a number in [0, 1), found {delta!r}")
-    curve = ProfileCurve(np.array([epsilon]), np.array([delta]), np.zeros(1))
+    curve = ProfileCurve(np.array([epsilon]), upper=np.array([delta]), lower=np.zeros(1))
     return Claim(epsilon, delta, adjacency, "as stated on the command line", curve)
 
 
@@ -104,6 +104,7 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
     """
     group_size = _group_size(pipeline.privacy.adjacency, varied)
     account = headline(pipeline, delta=delta, group_size=group_size)
+    # The winner is the row of the accountant that gives the headline; None if no accountant applies.
     if account.winner is None or not math.isfinite(account.upper):
         raise CannotCertify(f"{pipeline.path}: no finite epsilon can be certified, so there is nothing to audit")
     source = f"{account.winner.accountant.name} accountant"
@@ -121,7 +122,7 @@ def _claimed_curve(pipeline: Pipeline, account: Account, group_size: int) -> Pro
     # 1e-6 is a usual delta, for a claim with delta = 0. It decides which accountants are run, and does not touch soundness.
     curve = profile(pipeline, epsilons, group_size, account.delta or 1e-6)
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, account.delta), curve.upper)
-    return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper))
+    return ProfileCurve(curve.epsilons, upper=upper, lower=np.minimum(curve.lower, upper))
 
 
 def _group_size(claimed_about: Adjacency, varied: Adjacency) -> int:

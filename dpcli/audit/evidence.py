@@ -133,6 +133,8 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
 def _observed(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
     """Return the steps and the checks of a run with gradient canaries; None if the file has no key for them.
 
+    `confidence` is that of the run's [audit] table, and by default that table's default, 0.95.
+
     Raises InputError for impossible steps or checks.
     """
     if "gradients" not in document:
@@ -177,7 +179,7 @@ EVIDENCE_OF_COUNTS: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence
 
 
 def _count(path: str, key: str, value: Any) -> int:
-    """Return a count unchanged. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT."""
+    """Return a count unchanged. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT. JSON's true is no number."""
     if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
         raise InputError(f"{path}: {key}: expected a whole number from 0 to 10^9, found {value!r}")
     return int(value)

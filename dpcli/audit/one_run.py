@@ -85,7 +85,8 @@ def _observed_audit(scores: Scores, claim: Claim, settings: AuditSettings, subje
             f"{settings.confidence!r}"
         )
     by_guesses = replace(settings, confidence=1.0 - split_significance(settings.confidence))
-    audit = one_run_audit(scores, claim, by_guesses, subject, replace(observed, checks=()))
+    without_checks = replace(observed, checks=())  # so that this call audits the scores alone
+    audit = one_run_audit(scores, claim, by_guesses, subject, without_checks)
     power = (noise_power(observed.checks), *audit.power)
     return replace(audit, confidence=settings.confidence, checks=observed.checks, power=power)
 
@@ -207,7 +208,7 @@ def _allowed_guesses(guessed: Guessed, test: GuessTest) -> str:
     def exceeds_curve(right: int) -> bool:
         return right > 0 and test.curve_excess(replace(guessed, correct=right)) > 0.0
 
-    allowed = least_count(guessed.correct - 1, exceeds_curve) - 1
+    allowed = least_count(guessed.correct - 1, exceeds_curve) - 1  # one below the smallest number that refutes the curve
     return (
         f"under the curve, more than {allowed:,} of {guessed.guesses:,} guesses about {guessed.canaries:,} canaries are right with "
         f"probability at most {100.0 * test.significance:.3g} %, and {guessed.correct:,} were right"
@@ -248,7 +249,7 @@ def planned_guessing_power(
     if steps and settings.guesses is None:
         settings = _with_best_rule(settings, claim, canaries, steps)
     guess_numbers = guess_counts(canaries) if settings.guesses is None else (settings.guesses,)
-    results = tuple(Guessed(canaries, guesses, 0) for guesses in guess_numbers)
+    results = tuple(Guessed(canaries, guesses, correct=0) for guesses in guess_numbers)  # the power does not depend on `correct`
     test = GuessTest(claim, (1.0 - settings.confidence) / (len(results) * _tests_per_count(claim)))
     if steps:
         return _simulated_power(results, test, settings, steps)

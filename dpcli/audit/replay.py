@@ -280,7 +280,8 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     if declared.fresh:
         yield _check_new_noise(drawn, declared.noise)
     if len(drawn) > 1:
-        repeated = _has_repeated_draws([run[0] for run in drawn], declared.noise)
+        first_draws = [run[0] for run in drawn]  # a generator that starts again in each run repeats its first step
+        repeated = _has_repeated_draws(first_draws, declared.noise)
         message = "two successive runs have the same noise" if repeated else "different in successive runs"
         yield ReplayCheck("new noise in every run", not repeated, message)
 
@@ -379,14 +380,15 @@ def _excess_probability(trials: int, rate: float, drawn: int) -> float:
 def draw_count_power(trials: int, rate: float, level: float) -> str:
     """Return in words how much too often records must be drawn for a test at this level to detect it. trials: steps times records."""
     threshold = least_count(trials, lambda count: count > 0 and _excess_probability(trials, rate, count) <= level)
-    if threshold > trials:
+    if threshold > trials:  # even if every record were drawn in every step, the test would not refute the rate
         return "nothing"
+    # The rate at which a binomial count reaches the threshold with probability DETECTION_PROBABILITY, over the declared rate.
     times = float(special.betaincinv(threshold, trials - threshold + 1, DETECTION_PROBABILITY)) / rate
     return f"records drawn {up(times, 2)} times as often" if times < 1.0 / rate else "nothing"
 
 
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:
-    """Return the claims of the settings and the file about each step.
+    """Return the claims of the settings and the file about each step of a user's function.
 
     The sensitivity is C, or 2 C if a record is replaced. If the settings state no noise, the noise of the only mechanism with a noise
     multiplier is used.

@@ -74,6 +74,7 @@ class Scores:
     def split(self) -> tuple[Scores, Scores]:
         """Return a random CHOOSING_SHARE of the members and of the others, which choose a threshold, and the rest, which test it."""
         mixed = self.shuffled()
+        # Rank of each score among the members or among the others, so that both groups are divided in the same proportion.
         ranks = np.where(mixed.members, np.cumsum(mixed.members), np.cumsum(~mixed.members))
         sizes = np.where(mixed.members, len(self.inside), len(self.outside))
         chooses = ranks <= CHOOSING_SHARE * sizes
@@ -176,7 +177,7 @@ def _spread_values(ordered: Array) -> Array:
 def _midpoints(scores: Scores) -> list[float]:
     """Return thresholds halfway between neighbouring scores."""
     levels = np.unique(scores.values)
-    if len(levels) > 1:
+    if len(levels) > 1:  # a single level has no midpoint, and is the threshold itself
         levels = _spread_values(0.5 * levels[1:] + 0.5 * levels[:-1])
     midpoints: list[float] = levels.tolist()
     return midpoints
