@@ -215,6 +215,7 @@ class GnMax(Aggregator):
                 f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: the proof of "
                 "the sensitivity needs both conditions"
             )
+        # The sensitivity does not depend on the order of the labels, so queries with the same sorted counts are evaluated once.
         rows, repeats = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
         if not len(rows):
             return np.zeros(teachers)
@@ -244,7 +245,7 @@ class ConfidentGnMax(GnMax):
         return int(entry.spec.queries)  # type: ignore[attr-defined]
 
     @classmethod
-    def most_answers(cls, entry: Entry) -> int:
+    def most_answers(cls, entry: Entry) -> int:  # If the entry states no number of answers, every query may be answered.
         return int(entry.spec.answers or entry.spec.queries)  # type: ignore[attr-defined]
 
     @classmethod
@@ -253,7 +254,7 @@ class ConfidentGnMax(GnMax):
         return replace(entry, spec=replace(entry.spec, answers=answers, queries=queries))  # type: ignore[type-var]
 
     def threshold_releases(self, largest: Array) -> tuple[Releases, ...]:
-        log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
+        log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))  # of the less likely of the two outcomes
         # The bound holds for sensitivity sqrt 2. The largest count has sensitivity 1, which is equivalent to noise larger by sqrt 2.
         return (merge_releases(log_q, np.ones(len(log_q)), _gaussian_total(math.sqrt(2.0) * self.threshold_sigma)),)
 
@@ -287,7 +288,8 @@ class LnMax(Aggregator):
 
     def answer_releases(self, counts: Counts, weights: Array) -> Releases:
         def total(log_q: Array, weights: Array, orders: Array) -> Array:
-            return total_rdp_laplace(log_q, weights, 2.0 / self.scale, orders)
+            epsilon = 2.0 / self.scale  # of one release: a changed vote moves one count up and another one down
+            return total_rdp_laplace(log_q, weights, epsilon, orders)
 
         return merge_releases(log_q_laplace(counts, self.scale), weights, total)
 

@@ -64,6 +64,7 @@ def hashed_machine_id() -> str:
         name = Path(MACHINE_ID).read_text(errors="replace").strip()
     except OSError:
         name = ""
+    # The key makes the hash differ from other programs' hashes of the id. With a new key, existing counts would be refused as copies.
     return hashlib.blake2b((name or os.uname().nodename).encode(), key=b"dpcli machine 1", digest_size=16).hexdigest()
 
 
@@ -121,7 +122,7 @@ class SqliteQueries:
     ) -> None:
         self._path, self._identity, self.total, self._seconds, self._counted_noun = path, identity, total, seconds, counted_noun
         with self._writing(moved) as (connection, row):
-            if moved:
+            if moved:  # The row now has the identity of the file at its new place, so that later requests accept it.
                 _write(connection, row)
 
     def taken(self) -> int:
@@ -137,7 +138,10 @@ class SqliteQueries:
 
     @contextmanager
     def _writing(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
-        """Yield the connection and the row under an exclusive lock. The block ends with a durable commit; an error rolls back."""
+        """Yield the connection and the row under an exclusive lock. The block ends with a durable commit; an error rolls back.
+
+        The row has the present identity of the file. If `moved` is set, the stored identity may differ from it.
+        """
         refuse_path(self._path)
         with sqlite_errors(self._path), closing(connect(self._path, self._seconds)) as connection:
             _prepare(connection, self._path)
@@ -184,7 +188,7 @@ def _refuse_network(path: str) -> None:
 
 def _prepare(connection: Any, path: str) -> None:
     """Set up the connection. Raises LedgerError if the database is not a count, or a later version of dpcli wrote it."""
-    for setting in SETTINGS:
+    for setting in SETTINGS:  # the pragmas of a ledger's file
         answer = connection.execute(setting).fetchall()
         if "journal_mode" in setting and answer != [("delete",)]:
             raise LedgerError(f"{path}: expected a rollback journal, found {answer}: another program uses it in WAL mode")
@@ -280,7 +284,7 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise LedgerError(f"{path}: its folder was locked by another process for too long; {NOTHING_WRITTEN}") from None
-                time.sleep(0.01)
+                time.sleep(0.01)  # arbitrary; affects speed alone
         yield
     finally:
         os.close(descriptor)

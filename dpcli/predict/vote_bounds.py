@@ -76,7 +76,10 @@ def log_answered(largest: Array, threshold: float, sigma: float) -> LogThreshold
 
 
 def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
-    """Return log of the union bound: the sum of the tails at all gaps behind the winner, capped at log(1 - 1/m)."""
+    """Return log of the union bound: the sum of the tails at all gaps behind the winner.
+
+    It is capped at log(1 - 1/m), as the likeliest of m labels has a probability of at least 1/m.
+    """
     ordered = np.sort(counts, axis=1)  # Rows that differ only in the order of labels then give the same bits.
     gaps = ordered[:, -1:] - ordered[:, :-1]
     most = int(gaps.max(initial=0))  # at most the number of teachers
@@ -118,7 +121,7 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
         raise InternalError(
             "a probability above 1, no noise, or an order of at most 1: this is a bug in dpcli, and nothing was computed"
         )
-    ascending = np.argsort(log_q)
+    ascending = np.argsort(log_q)  # `_terms` needs ascending values
     original_order = np.argsort(ascending)
     sorted_log_q = log_q[ascending]
     terms, log_1q = _terms(sorted_log_q, sigma), log1mexp_array(sorted_log_q)
@@ -171,7 +174,7 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
     log_1q = log1mexp_array(log_q)
     with np.errstate(over="ignore"):
         independent = np.maximum(np.minimum(0.5 * epsilon * (epsilon * orders), epsilon), math.ulp(0.0))
-    allowed = log_q <= -np.logaddexp(epsilon, 0.0)
+    allowed = log_q <= -np.logaddexp(epsilon, 0.0)  # The bound given the votes holds for q <= 1 / (1 + e^epsilon).
     total = np.full(len(orders), float(weights[~allowed].sum())) * independent
     with np.errstate(all="ignore"):
         # log A = log[(1 - q) / (1 - e^eps q)], computed from 1 - 1/A, so that no digits cancel.
@@ -194,6 +197,7 @@ def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_on
         likely_excess = np.exp(log_1q) * np.expm1(np.minimum(likely, LARGEST_EXPONENT))
         unlikely_excess = np.exp(np.minimum(unlikely, LARGEST_EXPONENT))
         log_moment = np.log1p(likely_excess + unlikely_excess)
+        # Where an exponential would overflow, both terms are added in logs. No digits cancel, as the sum is far above 1.
         far = (likely > LARGEST_EXPONENT) | (unlikely > LARGEST_EXPONENT)
         if far.any():
             log_moment[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])

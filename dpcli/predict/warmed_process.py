@@ -76,13 +76,13 @@ class Task:
     Attributes:
         entropy: Seed of the random generators.
         threads: Number of threads of torch.
-        work: Private argument of the work.
+        shard: Private argument of the work.
         stays: Whether the process keeps the result, and answers questions about it.
     """
 
     entropy: bytes
     threads: int
-    work: Any
+    shard: Any
     stays: bool = False
 
 
@@ -134,10 +134,11 @@ def _prepare(connection: Connection, temporary: str) -> None:
     with socket.socket(fileno=os.dup(connection.fileno())) as control:
         connection.close()
         while True:
-            _, received, _, _ = socket.recv_fds(control, 1, 1)
-            if not received:
+            # The client sends a byte with one descriptor: its connection to the process of the next shard.
+            _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not descriptors:  # the client has closed its end
                 return
-            theirs = received[0]
+            theirs = descriptors[0]
             if os.fork() == 0:
                 control.close()
                 _keep(theirs, temporary, lambda: _work(Connection(theirs), shard_work.place, prepared.work))  # noqa: B023
@@ -217,7 +218,8 @@ def _work(connection: Connection, place: str, work: Callable[[Any], Any]) -> Non
     seed_generators(task.entropy)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(task.threads)
-    succeeded, result = _result_of(place, work, task.work)
+    succeeded, result = _result_of(place, work, task.shard)
+    # A process that stays sends no result, such as a fitted model, but only that it has one.
     connection.send((succeeded, None if succeeded and task.stays else result))
     while succeeded and task.stays:
         try:
@@ -228,7 +230,7 @@ def _work(connection: Connection, place: str, work: Callable[[Any], Any]) -> Non
 
 
 def _result_of(place: str, work: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
-    """Return True and the result of the work, or False and the error that it raised."""
+    """Return True and the result of the work, or False and the error that it raised, without the message of the user's code."""
     try:
         return True, on_private(place, work, argument)
     except DpcliError as error:

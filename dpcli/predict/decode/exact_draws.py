@@ -78,6 +78,8 @@ def bernoulli_exp(exponent: Fraction, stream: Stream) -> bool:
 
 def geometric(scale: Fraction, stream: Stream) -> int:
     """Return k >= 0 with probability (1 - r) r^k, where r = e^{-1 / scale} and scale > 0."""
+    # The number drawn is first + parts * multiples. `first` is accepted with probability e^{-first / parts}, and each multiple of `parts`
+    # with probability e^-1.
     parts = scale.numerator
     while True:
         first = uniform_below(parts, stream)

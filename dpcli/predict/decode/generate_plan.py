@@ -3,8 +3,8 @@
 Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *context* is a template
 around one private text. A *private token* is drawn from clipped and averaged logits of a batch's contexts and is charged; with a threshold,
 a noisy test lets the public model write where it agrees, and the charge is for a number of private tokens (private_tokens.py). A change of
-one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. The annotations of the keys are explained in
-base/fields.py.
+one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. A `Key` annotates a key with its help text
+and the constraint on its value; a `Note` is a text that may be blank and may have several lines (base/fields.py).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
         """Return an upper bound on epsilon for this number of texts, all tokens private, and the rest of the file, at the file's delta."""
         from dpcli.analysis.account import headline
 
-        texts_per_batch = -(-texts // self.generate.batches)
+        texts_per_batch = -(-texts // self.generate.batches)  # rounded up, as a unit is in one batch
         entry = replace(self.entry, steps=texts_per_batch * self.generate.tokens)
         return headline(with_entry(self.pipeline, entry), delta=self.account.delta).upper
 
@@ -163,7 +163,8 @@ class GenerationPlan(PredictionPlan, PricedSession):
     def rho(self) -> float:
         """Return an upper bound on the zCDP cost of one private token, with the test that precedes it."""
         privacy = self.pipeline.privacy
-        return self.entry.spec.resolve(Neighbours(privacy.adjacency, self.contributions)).zcdp()
+        neighbours = Neighbours(privacy.adjacency, self.contributions)
+        return self.entry.spec.resolve(neighbours).zcdp()  # of the mechanism of one token, for a change of one unit
 
     @property
     def bounded(self) -> tuple[str, str] | None:
@@ -198,4 +199,6 @@ def plan_of(path: str) -> GenerationPlan:
             f"{path}: generate.batches: expected at most {MOST_COUNTS:,} with a threshold, as the private tokens of each are counted, "
             f"found {generate.batches:,}"
         )
-    return GenerationPlan(path, session.pipeline, session.account, session.entry, generate, clipping, test)
+    return GenerationPlan(
+        path, session.pipeline, account=session.account, entry=session.entry, generate=generate, clipping=clipping, test=test
+    )

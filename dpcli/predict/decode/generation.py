@@ -96,8 +96,15 @@ def write_texts(
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
         session, counter, supplies = _begin_session(plan, ledger, resume, moved, inputs)
-        clips_differences, place = generate.method == "difference", f"{path}: generate.model"
-        writer = Writer(model, plan.clipping, frame.prompt, clips_differences, generate.tokens, vocabulary.end, place)
+        writer = Writer(
+            model,
+            plan.clipping,
+            prompt=frame.prompt,
+            clips_differences=generate.method == "difference",
+            tokens=generate.tokens,
+            end=vocabulary.end,
+            place=f"{path}: generate.model",
+        )
         written = WritingSession(plan, writer, vocabulary, contexts, supplies, counter, stream).write(texts, report)
         outcome = GenerationOutcome(
             plan=plan,

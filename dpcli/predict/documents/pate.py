@@ -44,11 +44,12 @@ COSTS_GIVEN_VOTES = {  # names of the epsilons given the votes -> their descript
 def account_document(cost: VoteAccount) -> Document:
     """Return the document of `dpcli pate account`: the cost of the file and, marked as private, the costs given the votes."""
     plan = cost.plan
-    filed = account_report.document(plan.as_filed, plan.diagnostics)
+    filed = account_report.document(plan.as_filed, plan.diagnostics)  # the document of `dpcli account` for the same file
     given_votes = _epsilons_given_votes(cost)
     data = {
         **session_data(plan),
         **{key: filed.data[key] for key in ("statement", "budget", "diagnostics", "result")},
+        # The queries that the file states. Where every query is answered, plan.queries is limited to the answers that the budget allows.
         "queries": max(plan.queries, plan.stated_answers),
         "answers": plan.stated_answers,
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
@@ -61,6 +62,7 @@ def account_document(cost: VoteAccount) -> Document:
     limits = (*window_note(plan), *_budget_limit(plan))
     notes = (*filed.notes, *limits, *_cost_notes(cost, given_votes), WHY_PRIVATE if given_votes else NO_VOTES)
     tables = (_given_votes_table(given_votes, plan), *filed.tables) if given_votes else filed.tables
+    # The records and the sheet of `dpcli account` are left out, as jsonl and csv then show `data` instead.
     return replace(filed, data=data, tables=tables, notes=notes, details=limits, records=(), sheet=None)
 
 
@@ -123,7 +125,7 @@ def _given_votes_table(given_votes: dict[str, VoteEpsilon], plan: VotingPlan) ->
         rows.append((COSTS_GIVEN_VOTES[name], *counts, up(votes.epsilon), up(votes.classic), f"{votes.order:.4g}"))
     title = f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})"
     columns = ("cost", "queries", "answered", "epsilon", "classic", "order")
-    return Table(title, columns, tuple(rows), frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))
+    return Table(title, columns, tuple(rows), numeric=frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))
 
 
 def _budget_limit(plan: VotingPlan) -> tuple[str, ...]:

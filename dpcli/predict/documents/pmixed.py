@@ -95,7 +95,7 @@ def predict_document(plan: PmixedPlan, answer: EnsembleAnswer) -> Document:
     }
     columns = ("prompt", "text", "tokens", "taken", "total")
     row = (answer.prompt, answer.text, answer.tokens, answer.taken, answer.total)
-    headline = "\n".join(map(visible, answer.text.split("\n")))
+    headline = "\n".join(map(visible, answer.text.split("\n")))  # control characters of the text become escapes, its lines stay
     why = answer.refusal or ""
     return Document(headline, data, notes=notes, exit_code=exit_code, why=why, sheet=Sheet(columns, (row,)), records=(data,))
 
@@ -160,9 +160,9 @@ def _costs_document(costs: Costs, headline: str, table: Table, notes: tuple[str,
     return Document(
         headline,
         data,
-        "fail" if why else "pass",
-        (table,),
-        notes,
+        verdict="fail" if why else "pass",
+        tables=(table,),
+        notes=notes,
         exit_code=exit_code,
         total=repr(total),
         sheet=_costs_sheet(costs),
@@ -188,7 +188,7 @@ def _costs_table(costs: Costs, cells: list[str], title: str, footnote: str) -> T
         label = f"{change} (this file)" if stated else change
         rows.append((label, *(cell_of[change, accountant] for accountant in NAMES)))
     footnotes = (footnote,) if "-" in cells else ()
-    return Table(title, ("what one change does", *NAMES), tuple(rows), frozenset({1, 2}), footnotes)
+    return Table(title, ("what one change does", *NAMES), tuple(rows), numeric=frozenset({1, 2}), footnotes=footnotes)
 
 
 def _costs_data(costs: Costs) -> dict[str, object]:
@@ -226,7 +226,7 @@ def _claim_document(plan: PmixedPlan) -> Document:
     """Return the document of the published protocol's claim, with the reason why the claim is not a guarantee."""
     published, shards = plan.published, plan.spec.shards
     assert published is not None
-    drawn_counts = sorted({count for count in (1, 2, 4, 8, shards) if count <= shards})
+    drawn_counts = sorted({count for count in (1, 2, 4, 8, shards) if count <= shards})  # some numbers of models, for orientation
     radius_of = {count: published.radius(count) for count in drawn_counts}
     title = f"radius at order {published.order}, by number of models drawn"
     rows = tuple((f"{count}", f"{radius:.7g}") for count, radius in radius_of.items())
@@ -246,6 +246,6 @@ def _claim_document(plan: PmixedPlan) -> Document:
         "exit_code": 3,
     }
     notes = (NO_GUARANTEE, 'with two models, one token can cost 129 times the claim; mode = "sound" bounds every order')
-    table = Table(title, columns, rows, frozenset({0, 1}))
+    table = Table(title, columns, rows, numeric=frozenset({0, 1}))
     sheet = Sheet(columns, tuple(radius_of.items()))
-    return Document(headline, data, "unknown", (table,), notes, exit_code=3, why=NO_GUARANTEE, sheet=sheet)
+    return Document(headline, data, verdict="unknown", tables=(table,), notes=notes, exit_code=3, why=NO_GUARANTEE, sheet=sheet)

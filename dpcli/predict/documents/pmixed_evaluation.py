@@ -61,9 +61,8 @@ def evaluate_document(evaluation: Evaluation) -> Document:
     measured += [perplexity for point in evaluation.points for perplexity in (point.sound, point.paper) if perplexity is not None]
     is_drawn = len(evaluation.points) > 1 and all(math.isfinite(perplexity.high) for perplexity in measured)
     pictures = (picture(evaluation),) if is_drawn else ()
-    return Document(
-        headline, data, "pass", tables, tuple(_notes(evaluation)), sheet=_evaluation_sheet(evaluation), pictures=pictures
-    )
+    notes, sheet = tuple(_notes(evaluation)), _evaluation_sheet(evaluation)
+    return Document(headline, data, verdict="pass", tables=tables, notes=notes, sheet=sheet, pictures=pictures)
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
@@ -83,7 +82,7 @@ def _methods_table(evaluation: Evaluation) -> Table:
     )
     columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
     footnotes = (f"-: {NO_GUARANTEE}",) if any(method.epsilon is None for method in evaluation.methods) else ()
-    return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}), footnotes)
+    return Table("perplexity per token", columns, rows, numeric=frozenset({1, 2, 4}), footnotes=footnotes)
 
 
 def _epsilon_text(method: MeasuredMethod) -> str:
@@ -108,7 +107,7 @@ def _points_table(evaluation: Evaluation) -> Table:
     if any(point.paper is None for point in evaluation.points):
         footnotes = ("-: the published protocol has no radius here, as the conversion at its order alone exceeds epsilon",)
     title = f"ablation over {evaluation.axis}; the radius is solved for at each value"
-    return Table(title, columns, tuple(rows), frozenset({0, 1, 2, 4}), footnotes)
+    return Table(title, columns, tuple(rows), numeric=frozenset({0, 1, 2, 4}), footnotes=footnotes)
 
 
 def _sound_name(evaluation: Evaluation) -> str:

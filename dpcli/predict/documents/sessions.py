@@ -25,7 +25,10 @@ MANY = 1_000  # number of texts whose cost a dry run prints, for orientation; `e
 
 
 def generate_plan_document(plan: GenerationPlan) -> Document:
-    """Return the document of a dry run of `dpcli generate`: the cost of all texts, of one text per batch, and of MANY texts."""
+    """Return the document of a dry run of `dpcli generate`: the cost of all texts, of one text per batch, and of MANY texts.
+
+    `plan.test` is the test that tells private tokens from public ones; None if every token is private.
+    """
     generate, rho = plan.generate, plan.rho
     epsilon_of_one_per_batch, epsilon_of_many = plan.epsilon(generate.batches), plan.epsilon(MANY)
     data = {
@@ -61,7 +64,7 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
         f"the sum for each token is divided by {plan.clipping.size:,}, the declared size of a batch{expected}",
         f"writes texts and statement to {shown(plan.folder)}",
     ]
-    return dry_run(plan, "dpcli/generate-plan/v1", data, details)
+    return dry_run(plan, "dpcli/generate-plan/v1", data, details)  # with the cost and the budget's verdict
 
 
 def generate_document(outcome: GenerationOutcome) -> Document:

@@ -53,7 +53,7 @@ def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
     missing = {name: text for name, text in answers_with_defaults.items() if getattr(stated, name) is None}
     completed = replace(stated, **missing)  # type: ignore[arg-type]
     facts = gather(replace(priced.pipeline, path=priced.path, disclosure=completed))
-    facts = replace(facts, rows=rows_words(priced))
+    facts = replace(facts, rows=rows_words(priced))  # the rows of the window that the session read, if it has one
     return format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 

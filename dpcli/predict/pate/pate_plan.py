@@ -4,8 +4,8 @@ Teachers are models, each trained on its own shard of private data. They vote on
 some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. A *session*
 (pate_session.py) is everything that one charge pays for. Its plan is fixed before any vote is read: numbers of queries and answers that
 depended on votes would reveal them. If the budget does not pay for all answers of the file, the plan has as many as it pays for
-(`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. The annotations of the keys are explained in
-base/fields.py.
+(`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. A `Key` annotates a key with its help text, the
+`Constraint` on its value, and the setting that it needs (base/fields.py).
 """
 
 from __future__ import annotations
@@ -311,7 +311,18 @@ def plan_of(path: str) -> VotingPlan:
         entry = aggregator.limit(entry, answers)
         pipeline = with_entry(pipeline, entry)
         priced = account(pipeline)
-    return VotingPlan(path, pipeline, priced, entry, pate, aggregator.most_queries(entry), answers, stated, as_filed, diagnostics)
+    return VotingPlan(
+        path,
+        pipeline,
+        account=priced,
+        entry=entry,
+        pate=pate,
+        queries=aggregator.most_queries(entry),
+        answers=answers,
+        stated_answers=stated,
+        as_filed=as_filed,
+        diagnostics=diagnostics,
+    )
 
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:

@@ -100,7 +100,7 @@ def hold_session(
             # A session that ended before it used all answers had asked all its queries.
             queries = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
         _write_outputs(plan, transcript)
-        commit(transcript.session, ledger)
+        commit(transcript.session, ledger)  # records the end of the run in the ledger, unless an earlier call did
         return SessionOutcome(plan, transcript, queries, had_ended, _exact_account(plan, queries))
 
 
@@ -202,7 +202,7 @@ class QueryParts:
     def ask_remaining(self, report: Report) -> None:
         """Ask the queries in parts, from the first query that was never charged."""
         queries = _query_count(self.plan, self.votes)
-        part = -(-queries // PARTS)
+        part = -(-queries // PARTS)  # rounded up
         while (first := self.queries.taken()) < queries and self.answers.taken() < self.answers.total:
             stop = min(first + part, queries)
             self.ask_part(first, stop)

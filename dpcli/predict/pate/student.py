@@ -116,7 +116,7 @@ def _pseudo_labels(student: Learnt, labelled: Records, transcript: Transcript, i
     is_unlabelled = np.ones(len(inputs), dtype=bool)
     is_unlabelled[np.array(sorted({**transcript.student_labels, **transcript.labels}), dtype=int)] = False
     unlabelled = inputs[is_unlabelled]
-    if isinstance(student, Constant) or not len(unlabelled):
+    if isinstance(student, Constant) or not len(unlabelled):  # a constant student would learn nothing from its own labels
         return labelled.at(slice(0, 0))
     return Records(unlabelled, np.asarray(student.probabilities(unlabelled).argmax(axis=1)))
 

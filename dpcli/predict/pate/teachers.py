@@ -189,7 +189,7 @@ def _has_digest(folder: str, digest: str) -> bool:
 
 
 def _votes_path(folder: str, number: int) -> str:
-    return os.path.join(folder, f"{number:07}.votes")
+    return os.path.join(folder, f"{number:07}.votes")  # with zeros in front, so that the names sort by number
 
 
 def _read_labels(folder: str, number: int, queries: int) -> Array | None:

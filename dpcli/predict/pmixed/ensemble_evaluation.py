@@ -245,7 +245,7 @@ class Measurer:
         """Return a point of the ablation, with the radius that meets its epsilon."""
         plan = _varied_plan(self.plan, axis, value)
         epsilon = value if axis == "epsilon" else self.epsilon
-        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
+        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", targets=((plan.entry.name, "radius"),)).value
         sound = _sound_mode(plan, radius, plan.pmixed.projection)
         return AblationCase(plan, value, radius, sound, _published_mode(plan, epsilon, self.delta))
 
@@ -323,7 +323,7 @@ def _published_mode(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMo
         return None
     published = Published(plan.pmixed.order, plan.spec.model_rate, plan.tokens, epsilon, delta)
     try:
-        published.radius(1)
+        published.radius(drawn=1)  # The error does not depend on the number of drawn models.
     except CannotCertify:
         return None
     return SampledMode(Paper(published), plan.spec.model_rate)

@@ -176,11 +176,11 @@ def _require_budget(plan: PmixedPlan) -> None:
         assert plan.account is not None and plan.account.budget is not None
         budget = plan.account.budget
         exceeds_rho = budget.rho is not None and budget.rho.verdict in OVER
-        if budget.epsilon is None or exceeds_rho:
+        if budget.epsilon is None or exceeds_rho:  # A radius is solved for an epsilon only.
             raise
         cap = budget.epsilon
         try:
-            largest = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
+            largest = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", targets=((plan.entry.name, "radius"),))
         except CannotCertify:
             raise Denied(f"{denied}; no radius passes, as the rest of the file alone exceeds the budget") from None
         hint = f"radius = {largest.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"

@@ -153,7 +153,8 @@ class Ensemble:
         drawn = sample_models(stream, len(self.members), self.plan.spec.model_rate)
         public = probabilities(next_token(self.public, context, PUBLIC), temperature)
         private = [probabilities(row, temperature) for row in self._private_rows(drawn, context)]
-        return draw_token(*self.mode.total(public, private), stream)
+        total, models = self.mode.total(public, private)
+        return draw_token(total, models, stream)
 
     def _private_rows(self, drawn: Sequence[int], context: Tokens) -> list[Array]:
         """Return the log-probabilities of the drawn private models.

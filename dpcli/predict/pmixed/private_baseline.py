@@ -39,7 +39,7 @@ LOW_RANK_WEIGHT = re.compile(r"(\.lora_[AB])\.weight")
 
 def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """Return the noise multiplier that meets epsilon; twice as large under replace-one, where the sum moves by twice the norm."""
-    entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))
+    entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))  # the 1.0 is replaced by the solution
     noise = calibrate(Pipeline(Privacy(Adjacency.ADD_REMOVE), (entry,)), epsilon, delta, "noise").value
     return 2.0 * noise if adjacency is Adjacency.REPLACE_ONE else noise
 

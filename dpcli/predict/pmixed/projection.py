@@ -116,7 +116,7 @@ def clip(ball: Ball, private: Array) -> Array:
         np.clip(clipped, ball.low, ball.high, out=clipped)
         return float(np.dot(ball.public, clipped))
 
-    if not _find_scale(total):
+    if not _find_scale(total):  # The tokens to which the model gives probability are at e^radius already.
         possible = clipped >= ball.high
         reached = float(ball.public[possible].sum())
         level = (1.0 - ball.high * reached) / float(ball.public[~possible].sum())
@@ -168,9 +168,9 @@ def _find_scale(total: Callable[[float], float]) -> bool:
             longest = 2.0**attempt  # An early secant may be nearly flat, so that its step is limited.
             step = min(max(_secant_step(previous, point), -longest), longest)
         following = min(max(log_scale + step, -FARTHEST), FARTHEST)
-        if not low < following < high or attempt % 8 == 7:  # Every eighth step halves the bracket.
+        if not low < following < high or attempt % 8 == 7:  # Every eighth step halves the bracket, as secants may converge slowly.
             following = 0.5 * (max(low, -FARTHEST) + min(high, FARTHEST))
-        if following in (low, high):
+        if following in (low, high):  # No float is left between the ends of the bracket.
             return True
         previous, log_scale = point, following
     return True

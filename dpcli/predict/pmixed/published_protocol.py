@@ -72,7 +72,8 @@ def largest_beta(target: float, order: int, rate: float, drawn: int) -> float:
     if order < 2 or int(order) != order:
         raise InputError(f"expected a whole order >= 2, found {order!r}")
     high = expand_until(lambda beta: query_divergence(beta, order, rate, drawn) >= target, FIRST_BETA, 2.0, LARGEST_BETA)
-    return bracket_root(lambda beta: target - query_divergence(beta, order, rate, drawn), 0.0, high)[0]
+    lower_end, _ = bracket_root(lambda beta: target - query_divergence(beta, order, rate, drawn), 0.0, high)
+    return lower_end  # at which the bound is at most the target
 
 
 def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
@@ -206,4 +207,7 @@ def _largest(excess: Callable[[float], float], most: float) -> float:
     """Return the largest share up to `most` at which an increasing excess is at most 0, up to rounding; 0 if there is none."""
     if excess(most) <= 0.0:
         return most
-    return 0.0 if excess(0.0) >= 0.0 else bracket_root(lambda share: -excess(share), 0.0, most)[0]
+    if excess(0.0) >= 0.0:
+        return 0.0
+    lower_end, _ = bracket_root(lambda share: -excess(share), 0.0, most)
+    return lower_end

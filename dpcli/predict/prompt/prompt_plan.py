@@ -4,7 +4,8 @@ A *demonstration* is a private labelled text that a prompt shows to a language m
 some of them as demonstrations, so that one change moves one vote on each *query*, a public text to label. The noisy votes label the
 queries, and a prompt for later use, the student's, is made of those with a label: only they leave the private side. The [[mechanism]] entry
 states the noise. Keys on which the votes depend may not change within a *session*, which is everything that one charge pays for
-(prompt_session.py). The annotations of the keys are explained in base/fields.py.
+(prompt_session.py). A `Key` annotates a key with its help text, the constraint on its value and the setting that it needs; a `Note` is a
+text that may be blank and may have several lines (base/fields.py).
 """
 
 from __future__ import annotations

@@ -313,7 +313,8 @@ class VotingSession:
         counts = votes()
         number = self.queries.take()
         label = None
-        if self.aggregator.reached(counts.largest, self.stream)[0]:
+        (is_answered,) = self.aggregator.reached(counts.largest, self.stream)  # always true without a threshold
+        if is_answered:
             if self.answers is not None:
                 self.answers.take()
             (label,) = self.aggregator.winners(counts.counts, self.stream)
