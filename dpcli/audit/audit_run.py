@@ -112,7 +112,7 @@ class AuditRequest:
         """Return how the two datasets of the audit differ.
 
         The setting is used if there is one, then the statement of the file of scores, then the adjacency of the pipeline if the audit runs
-        a function, and then add-remove.
+        a function, and then add-remove, as a canary or the record is in a run or left out.
 
         Raises InputError if the setting contradicts the file of scores.
         """

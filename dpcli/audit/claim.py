@@ -116,7 +116,8 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
 def _claimed_curve(pipeline: Pipeline, account: Account, group_size: int) -> ProfileCurve:
     """Return the pairs along the privacy profile of the pipeline. At the headline epsilon and beyond, delta is at most the claimed one."""
-    end = 1.25 * account.upper + 1e-3  # somewhat beyond the headline, where the claimed delta is smaller
+    # Somewhat beyond the headline, where the claimed delta is smaller. The 1e-3 keeps the range from being empty if the headline is 0.
+    end = 1.25 * account.upper + 1e-3
     dense, wide = np.linspace(0.0, min(end, DENSE_UP_TO), DENSE_POINTS), np.linspace(0.0, end, WIDE_POINTS)
     epsilons = sorted({*dense.tolist(), *wide.tolist(), account.upper})
     # 1e-6 is a usual delta, for a claim with delta = 0. It decides which accountants are run, and does not touch soundness.

@@ -115,10 +115,6 @@ def guessed_audit(
     assumptions = [COINS, BEFOREHAND, TRUSTED]
     if gradients is not None:
         assumptions.append(AFTER_CLIPPING)
-    if gradients:
-        power = _simulated_power(results, test, settings, gradients)
-    else:
-        power = _guessing_power(results, test, settings)
     notes = []
     if test_count > 1:
         share = f"each may refute a true claim with probability {test.significance:.3g}"
@@ -132,7 +128,7 @@ def guessed_audit(
         curve=_curve_of_guesses(results, test) if claim.has_curve else None,
         assumptions=tuple(assumptions),
         notes=tuple(notes),
-        power=power,
+        power=_power(results, test, settings, gradients or ()),
         measured=measured,
         counts={"canaries": best.canaries, "guesses": best.guesses, "correct": best.correct, "tests": test_count},
     )
@@ -220,8 +216,15 @@ def _most_provable(results: tuple[Guessed, ...], test: GuessTest) -> float:
     return max(test.epsilon_lower(replace(guessed, correct=guessed.guesses)) for guessed in results)
 
 
-def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings) -> tuple[str, ...]:
-    """Return sentences about the smallest fault that the strongest attack would have detected with the same number of guesses."""
+def _power(
+    results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings, steps: tuple[SampledSteps, ...]
+) -> tuple[str, ...]:
+    """Return sentences about the smallest fault that an audit with the same numbers of guesses detects.
+
+    The attack is the strongest one, or that on gradient canaries if the steps that sample them are known.
+    """
+    if steps:
+        return _simulated_power(results, test, settings, steps)
     attack = strongest_attack(test.claim)
 
     def detects(factor: float) -> bool:
@@ -251,9 +254,7 @@ def planned_guessing_power(
     guess_numbers = guess_counts(canaries) if settings.guesses is None else (settings.guesses,)
     results = tuple(Guessed(canaries, guesses, correct=0) for guesses in guess_numbers)  # the power does not depend on `correct`
     test = GuessTest(claim, (1.0 - settings.confidence) / (len(results) * _tests_per_count(claim)))
-    if steps:
-        return _simulated_power(results, test, settings, steps)
-    return _guessing_power(results, test, settings)
+    return _power(results, test, settings, steps)
 
 
 def _simulated_power(

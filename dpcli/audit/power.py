@@ -72,13 +72,15 @@ class StrongestAttack:
         ends = 1 if one_sided else 2
         share = guesses / canaries / ends  # share of the scores with guesses at one end
 
-        def excess(score: float) -> float:
+        def excess(score: float) -> float:  # of the share of canaries above a score, as half of the canaries are members
             return 0.5 * (self.tail(score - shift) + self.tail(score)) - share
 
         score = -FARTHEST  # all canaries are guessed to be members
         if share < 1.0:
             score, _ = bracket_root(excess, -FARTHEST, FARTHEST + shift, SCORE_PRECISION)
-        right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)  # kept below 1, so that the binomial quantile is defined
+        # Probability that a guess is right; at the lowest scores it is the same, by symmetry. It is kept below 1, so that the binomial
+        # quantile is defined.
+        right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)
         return guesses - _binomial_quantile(guesses, 1.0 - right, MISSED)
 
     def counts(self, factor: float, members: int, others: int) -> list[Counts]:

@@ -228,9 +228,9 @@ def _check_batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
 def _check_finite(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that sums and noise have only finite numbers."""
     for number, left, right in _all_steps(pairs):
-        for quantity, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
-            for name in {**tables[0], **tables[1]}:
-                if not all(np.all(np.isfinite(_array(table, name))) for table in tables):
+        for quantity, left_table, right_table in (("sums", left.sums, right.sums), ("noise", left.noise, right.noise)):
+            for name in {**left_table, **right_table}:  # a name may be in one of them only
+                if not all(np.all(np.isfinite(_array(table, name))) for table in (left_table, right_table)):
                     message = f"step {number}: {name} holds NaN or inf in the {quantity}, which noise does not hide"
                     return ReplayCheck("finite sums", False, message)
     return ReplayCheck("finite sums", True, "finite in all steps")
@@ -316,6 +316,7 @@ def _noise_tests(runs: Sequence[Sequence[Step]], declared: Declared) -> Iterator
     draws = noise_draws(runs, declared.noise, declared.fresh)
     if draws is not None:
         yield from statistics(draws)
+    # There is no common shape, or no finite step. Another check reports NaN and inf.
     elif all(np.isfinite(values).all() for run in runs for step in run for values in step.arrays()):
         raise InputError("replay: the names or shapes of the noise change from step to step")
 

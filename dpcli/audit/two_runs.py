@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from dpcli.audit.audit_result import GAUSSIAN, TRUSTED, Audit, CurveTest, MeasuredScores, ProvenBound
 from dpcli.audit.audit_settings import AuditSettings
@@ -88,12 +89,7 @@ def _tested_audit(
         assumptions=(assumption, TRUSTED),
         power=threshold_power(counts, claim, confidence),
         measured=measured,
-        counts={
-            "members": counts.members,
-            "others": counts.others,
-            "true_positives": counts.true_positives,
-            "false_positives": counts.false_positives,
-        },
+        counts=asdict(counts),
     )
 
 

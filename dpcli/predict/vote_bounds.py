@@ -152,9 +152,9 @@ def _terms(log_q: Array, sigma: float) -> _Terms:
         e2 = root * inverse
         # (q e^e2)^(1 - 1/mu2) is q e^d. Computed so, no digits cancel if it is close to q.
         d = 2.0 * root * inverse - inverse * inverse
-        log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)
+        log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)  # log(1 - 1/A), where 1/A = (1 - q e^d) / (1 - q)
         log_a = -np.log1p(-np.exp(log_ratio))
-        log_b = 2.0 * root * inverse + inverse * inverse
+        log_b = 2.0 * root * inverse + inverse * inverse  # e1 - log(q) / mu2
         rising = log_q <= (mu2 - 1.0) * e2 - mu2 * (np.log1p(1.0 / mu2) + np.log1p(1.0 / (mu2 - 1.0)))
         valid = (mu2 > 1.0) & (-log_q > e2) & (log_ratio < 0.0) & rising
         highest = np.where(valid, mu1, 1.0)
