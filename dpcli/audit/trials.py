@@ -148,7 +148,7 @@ def _stored_scores(path: str | None) -> dict[Trial, float]:
         file.readline()
         for place, line in enumerate(file, 2):
             record = _json_table(line)
-            if not {"member", "first"} <= record.keys():
+            if not {"member", "first"} <= record.keys():  # an incomplete line
                 continue
             try:
                 for number, value in enumerate(record.get("scores", ()), record["first"]):

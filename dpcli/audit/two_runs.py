@@ -113,7 +113,7 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
     detail = f"false positives at most {percent(fpr)} with false negatives at most {percent(fnr)}"
     if curve_gap(rates, claim) <= 0.0:
         return CurveTest(refuted=False, confidence=confidence, detail=detail, source=RATES_SOURCE)
-    if rates_epsilon_lower(rates, claim.delta) <= claim.epsilon:
+    if rates_epsilon_lower(rates, claim.delta) <= claim.epsilon:  # The headline does not show the excess: name a pair that does.
         excess, epsilon, delta = max(_exceeded_pairs(rates, claim))
         detail += f": epsilon >= {down(epsilon + excess)} at delta = {delta:.3g}, where epsilon <= {up(epsilon)} is claimed"
     allowed, reached = _rate_up(1.0 - claim.trade_off(fpr)), _rate_down(1.0 - fnr)

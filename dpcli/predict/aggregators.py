@@ -99,7 +99,7 @@ class VoteCosts:
         if delta <= 0.0:
             raise CannotCertify("expected delta > 0 for an epsilon that depends on the votes, found 0")
         log_delta = math.log(delta)
-        above_one, epsilon = least_over_orders(lambda z: conversion(1.0 + z, self.rdp(1.0 + z), log_delta))
+        above_one, epsilon = least_over_orders(lambda z: conversion(1.0 + z, self.rdp(1.0 + z), log_delta))  # z: order - 1
         return epsilon, 1.0 + above_one
 
 

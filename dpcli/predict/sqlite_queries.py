@@ -169,7 +169,7 @@ def refuse_path(path: str) -> None:
     except (OSError, ValueError) as error:  # ValueError is raised for a null character in the path.
         raise LedgerError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, WORDS)  # a link, a file with several names, an empty file, or one that others may write
-    if os.path.lexists(f"{path}-wal"):  # SQLite would apply it to the count, which never has one itself
+    if os.path.lexists(f"{path}-wal"):  # SQLite might read it as a part of the count, which has none itself
         raise LedgerError(
             f"{path}: expected no write-ahead log next to it, found {path}-wal, which belongs to another file: move it away"
         )

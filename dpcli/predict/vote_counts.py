@@ -116,7 +116,7 @@ def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
     if table.shape[1] == 1:
         raise InputError(f"{place}: expected {classes} columns, one for each label, found one column: {HINT}")
     are_labels = ((table >= 0) & (table < classes) & (table == np.floor(table))).all()
-    # If every row adds up to the number of teachers, the table may be of counts, and is accepted.
+    # If every row adds up to the number of teachers, the table may be of counts, and is not refused here.
     if table.shape[1] == teachers and are_labels and (table.sum(axis=1, dtype=float) != teachers).any():
         raise InputError(f"{place}: expected {classes} columns, one for each label, found labels: {HINT}")
 

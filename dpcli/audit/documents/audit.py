@@ -240,6 +240,7 @@ def chart(audit: Audit) -> Chart:
         raise InputError("expected scores, from which a trade-off curve can be drawn, found counts or a replay")
     rates = _measured_rates(measured)
     verdict = "VIOLATION" if audit.violated else "no violation found"
+    # The area below the curve: smaller error rates than the claim allows.
     ruled_out = Band("ruled out by the claim", tuple((x, 0.0) for x, _ in claim.corners), claim.corners, Tone.SECOND)
     return Chart(
         kind="audit-trade-off",

@@ -3,8 +3,10 @@
 Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *context* is a template
 around one private text. A *private token* is drawn from clipped and averaged logits of a batch's contexts and is charged; with a threshold,
 a noisy test lets the public model write where it agrees, and the charge is for a number of private tokens (private_tokens.py). A change of
-one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. A `Key` annotates a key with its help text
-and the constraint on its value; a `Note` is a text that may be blank and may have several lines (base/fields.py).
+one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. A `Premise` is a condition of the guarantee,
+with who ensures it and the test that violates it on purpose. A `Key` annotates a key with its help text and the constraint on its value;
+`claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py). A `Note` is a text that may
+be blank and may have several lines.
 """
 
 from __future__ import annotations
@@ -119,12 +121,13 @@ class Generate:
     output: Annotated[str | None, Key("folder of the session; by default, runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield no problem, as no two keys contradict each other. The reader of files calls this for every table."""
         yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationPlan(PredictionPlan, PricedSession):
-    """The plan of `dpcli generate`.
+    """The plan of `dpcli generate`. The `entry` is the private-decoding mechanism, and the `account` is the cost of the file.
 
     Attributes:
         clipping: Clipping of logits for a private token.
@@ -168,6 +171,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
 
     @property
     def bounded(self) -> tuple[str, str] | None:
+        """Return the key and the column of owners, which dpcli compares with the unit that the file states; None without owners."""
         return None if self.generate.units is None else ("generate.units", self.generate.units)
 
 

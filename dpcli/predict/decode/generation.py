@@ -92,8 +92,9 @@ def write_texts(
     model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
     frame = frame_of(generate, model, vocabulary)
     require_usable(generate, model, vocabulary, frame, path)
-    with exclusive(plan.folder):
+    with exclusive(plan.folder):  # locked, so that one command at a time uses it
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
+        # Digests of the inputs, which must be the same if the session is continued.
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
         session, counter, supplies = _begin_session(plan, ledger, resume, moved, inputs)
         writer = Writer(
@@ -117,7 +118,7 @@ def write_texts(
         replace_file(
             os.path.join(plan.folder, STATEMENT), statement(plan, _summary(outcome), _disclosure_answers(outcome)).encode()
         )
-        commit(session, ledger)
+        commit(session, ledger)  # records the end of the run in the ledger, if there is one
     return outcome
 
 

@@ -156,6 +156,7 @@ def label_document(outcome: SessionOutcome) -> Document:
         "exit_code": 0,
     }
     verdict: Literal["pass", "warn"] = "pass" if transcript.private else "warn"
+    # notes: sentences below the tables; details: lines of the plain text format; total: the single number for scripts
     return Document(headline, data, verdict, notes=details, details=details, total=repr(plan.account.upper))
 
 

@@ -59,6 +59,7 @@ def fit_document(outcome: FitOutcome) -> Document:
         "exit_code": 0,
     }
     text = f"{count} models are fine-tuned, one for each shard; they are in {shown(plan.folder)}"
+    # notes: sentences below the tables; details: lines of the plain text format
     return Document(text, data, "pass" if plan.account else "warn", notes=details, details=details)
 
 

@@ -91,6 +91,7 @@ def generate_document(outcome: GenerationOutcome) -> Document:
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }
+    # notes: sentences below the tables; details: lines of the plain text format; total: the single number for scripts
     return Document(headline, data, "pass", notes=details, details=details, total=repr(account.upper))
 
 

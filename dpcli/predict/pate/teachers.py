@@ -102,6 +102,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
     if pate.data is None:
         raise InputError(f"{plan.path}: pate.data: expected private data to train the teachers, found a file of votes")
     require_learner(pate.model)
+    # The first process locks the folder for all, so that one command at a time uses it.
     with fitting_ranks() as ranks, exclusive(plan.folder) if ranks.first else nullcontext():
         shard_records, queries = _shards_and_queries(plan)
         folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, shard_records, queries)

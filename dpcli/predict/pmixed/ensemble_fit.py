@@ -86,10 +86,12 @@ def fit(
     if ledger is not None and plan.account is None:
         raise InputError('--ledger: expected no ledger with pmixed.mode = "paper", which has no guarantee and so no cost to charge')
     _require_budget(plan)
-    with exclusive(plan.folder, 0o700):  # The folder is private, as the size of a model reveals how much data its shard has.
+    # The folder is locked against other commands. It is private, as the size of a model reveals how much data its shard has.
+    with exclusive(plan.folder, 0o700):
         side = public_side(plan.pmixed, plan.path)
         side.require_usable()
         shards = shard_texts(plan, private_texts(plan))
+        # Digests of the inputs, which must be the same if the fit is continued.
         inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
         fitted_file = os.path.join(plan.folder, FITTED)
         if os.path.exists(fitted_file):

@@ -4,8 +4,8 @@ Private texts are dealt out to *shards* by a hash (shards.py), and one model is 
 after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
 change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
 protocol (mode "paper") has no guarantee: such a file can be run to compare, and never priced. An *account* is the cost of a file, as the
-accountants compute it. A `Key` annotates a key with its help text and the `Constraint` on its value; its `needs` names the setting without
-which the key has no effect (base/fields.py).
+accountants compute it. A `Key` annotates a key with its help text and the `Constraint` on its value; `needs` is the setting without which
+the key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py).
 """
 
 from __future__ import annotations
@@ -166,6 +166,7 @@ class Pmixed:
     device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of the table, each as (path of the key, text after "expected", text after "found")."""
         if self.model == COUNTING:
             for name, expected in (("public", PUBLIC_TEXT), ("tokenizer", TOKENIZERS)):
                 if getattr(self, name) is None:

@@ -115,9 +115,9 @@ def vote_and_teach(
     public = _public(plan)
     _require_fitting(labeller, prompt_shape(prompt), texts, f"{path}: prompt.queries")
     _require_fitting(labeller, prompt_shape(prompt), [demonstration.text for demonstration in public], f"{path}: prompt.public")
-    with exclusive(plan.folder):
+    with exclusive(plan.folder):  # locked, so that one command at a time uses it
         private = labelled_texts(prompt.data, prompt, path, "data", prompt.units, plan.rows)
-        inputs = {"private texts": private.digest, "labeller": labeller.content}
+        inputs = {"private texts": private.digest, "labeller": labeller.content}  # must be the same if the session is continued
         demonstrations = teacher_demonstrations(private, prompt, plan.pipeline.privacy.adjacency)
         with prompt_teachers(plan, labeller, demonstrations) as teachers:
             session, voting = _begin_voting(plan, ledger, resume, moved, inputs, stream or SystemStream())
@@ -125,7 +125,7 @@ def vote_and_teach(
             released = list(_released_labels(voting, votes, texts, report))
         outcome = _outcome(plan, session, voting.queries.taken(), len(texts), released, labeller, public)
         _write_outputs(outcome, released)
-        commit(session, ledger)
+        commit(session, ledger)  # records the end of the run in the ledger, if there is one
     return outcome
 
 
