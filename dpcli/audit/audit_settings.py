@@ -148,6 +148,6 @@ def with_flags(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettin
         if rule is not None and not rule.holds(value):
             raise InputError(f"{flag}: expected {rule.text}, found {value!r}")
     merged = replace(settings, **changes)
-    for key, expected, actual in merged.problems():
-        raise InputError(f"--{key[0]}: expected {expected}, found {actual}")
+    for (key,), expected, actual in merged.problems():  # the first problem is enough for a message
+        raise InputError(f"--{key}: expected {expected}, found {actual}")
     return merged

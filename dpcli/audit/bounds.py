@@ -173,7 +173,7 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
     def excess(mu: float) -> float:
         return curve_excess(canaries, guesses, correct, gaussian_curve(mu), significance)
 
-    low, high = 0.0, 0.25
+    low, high = 0.0, 0.25  # first bracket; a larger one takes its place until its end is not refuted
     if guesses == 0 or excess(low) <= 0.0:
         return 0.0
     while excess(high) > 0.0:
@@ -199,7 +199,10 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
     """
     if delta <= 0.0:
         raise InputError(f"expected a delta > 0, because the epsilon of Gaussian noise is infinite at delta = 0, found {delta!r}")
-    return gaussian_epsilon(mu, delta)[0] if mu > 0.0 else 0.0
+    if mu <= 0.0:
+        return 0.0
+    lower, _upper = gaussian_epsilon(mu, delta)
+    return lower
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def noise_draws(runs: Sequence[Sequence[Step]], std: float, fresh: bool) -> Draw
             noises.append(step.noise)
             largest = max([largest, *(float(np.abs(values).max(initial=0.0)) for values in arrays)])
     sizes = [{name: np.size(values) for name, values in noise.items()} for noise in noises]
-    if not sizes or any(other != sizes[0] for other in sizes) or not any(sizes[0].values()):
+    if not sizes or any(step_sizes != sizes[0] for step_sizes in sizes) or not any(sizes[0].values()):
         return None
     tensors = {}
     for name, size in sizes[0].items():

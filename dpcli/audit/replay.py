@@ -160,8 +160,8 @@ def _check_step_counts(pairs: Sequence[Pair]) -> ReplayCheck:
     for pair in pairs:
         left_count, right_count = len(pair.with_record), len(pair.without)
         if left_count != right_count and pair.comparable == min(left_count, right_count):
-            return ReplayCheck("number of steps", False, f"{left_count} with the record, {right_count} without")
-    return ReplayCheck("number of steps", True, f"{len(pairs[0].with_record)} on both datasets")
+            return ReplayCheck("number of steps", passed=False, message=f"{left_count} with the record, {right_count} without")
+    return ReplayCheck("number of steps", passed=True, message=f"{len(pairs[0].with_record)} on both datasets")
 
 
 class PairedStep(NamedTuple):
@@ -203,8 +203,8 @@ def _check_shapes(pairs: Sequence[Pair]) -> ReplayCheck:
     for step in _all_steps(pairs):
         left, right = _shapes_of(step.with_record), _shapes_of(step.without)
         if left != right:
-            return ReplayCheck(name, False, f"step {step.number}: {left} with the record, {right} without")
-    return ReplayCheck(name, True, "equal")
+            return ReplayCheck(name, passed=False, message=f"step {step.number}: {left} with the record, {right} without")
+    return ReplayCheck(name, passed=True, message="equal")
 
 
 def _shapes_of(step: Step) -> dict[str, tuple[int, ...]]:
@@ -221,8 +221,8 @@ def _check_batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
             differ |= set(step.with_record.batch) ^ set(step.without.batch)
             if len(differ) > declared.exchanged:
                 difference = f"{len(differ)} records differ up to this step, at most {declared.exchanged} may"
-                return ReplayCheck(name, False, f"step {step.number}: {difference}")
-    return ReplayCheck(name, True, "equal, except for the record")
+                return ReplayCheck(name, passed=False, message=f"step {step.number}: {difference}")
+    return ReplayCheck(name, passed=True, message="equal, except for the record")
 
 
 def _check_finite(pairs: Sequence[Pair]) -> ReplayCheck:
@@ -232,8 +232,8 @@ def _check_finite(pairs: Sequence[Pair]) -> ReplayCheck:
             for name in {**left_table, **right_table}:  # a name may be in one of them only
                 if not all(np.all(np.isfinite(_array(table, name))) for table in (left_table, right_table)):
                     message = f"step {number}: {name} holds NaN or inf in the {quantity}, which noise does not hide"
-                    return ReplayCheck("finite sums", False, message)
-    return ReplayCheck("finite sums", True, "finite in all steps")
+                    return ReplayCheck("finite sums", passed=False, message=message)
+    return ReplayCheck("finite sums", passed=True, message="finite in all steps")
 
 
 def _array(table: Mapping[str, Any], name: str) -> Array:
@@ -273,7 +273,8 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     if declared.noise is None:
         return
     if not _reports_noise([pair.with_record for pair in pairs]):
-        yield ReplayCheck("noise", False, "a standard deviation is declared, but the program reports no noise")
+        message = "a standard deviation is declared, but the program reports no noise"
+        yield ReplayCheck("noise", passed=False, message=message)
         return
     drawn = [[_flat_noise(step) for step in pair.with_record] for pair in pairs]
     yield _check_same_noise(pairs, declared.noise)
@@ -327,8 +328,9 @@ def _check_same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
     for step in _comparable_steps(pairs):
         left, right = _flat_noise(step.with_record), _flat_noise(step.without)
         if left.shape != right.shape or not np.allclose(left, right, rtol=ROUNDING, atol=SAME_NOISE * std, equal_nan=True):
-            return ReplayCheck(name, False, f"step {step.number}: different draws with and without the record")
-    return ReplayCheck(name, True, "equal draws on both datasets")
+            message = f"step {step.number}: different draws with and without the record"
+            return ReplayCheck(name, passed=False, message=message)
+    return ReplayCheck(name, passed=True, message="equal draws on both datasets")
 
 
 def _has_repeated_draws(draws: Sequence[Array], std: float) -> bool:

@@ -143,7 +143,12 @@ def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> Membersh
     otherwise. Each test is therefore exact. The correction counts one test for each score, even if fewer are tried.
     """
     per_test = significance / len(scores)
-    threshold, counts = max(_tests_at_scores(scores), key=lambda test: merit(test[1], per_test))
+
+    def merit_of(test: tuple[Threshold, Counts]) -> float:
+        _, counts = test
+        return merit(counts, per_test)
+
+    threshold, counts = max(_tests_at_scores(scores), key=merit_of)
     chosen = f"best of {len(scores):,} thresholds, each at {100.0 * per_test:.2g} %"
     return MembershipTest(threshold, counts, error_rates(counts, per_test), chosen)
 

@@ -206,9 +206,10 @@ def _read(connection: Any, path: str) -> Row:
         raise LedgerError(f"{path}: {DAMAGED}")
     rows = connection.execute(READ).fetchall()
     try:
-        ((identity, total, taken, machine, inode, place, digest),) = rows
+        (stored,) = rows
+        identity, total, taken, machine, inode, place, _digest = stored
         row = Row(CountState(identity, total, taken), FileIdentity(machine, int(inode), place))
-        is_sound = (*rows[0][:-1], digest) == row.values()
+        is_sound = stored == row.values()  # whose last value is the digest of the others
     except (ValueError, TypeError):
         is_sound = False
     if not is_sound:

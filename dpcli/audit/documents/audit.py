@@ -252,7 +252,7 @@ def chart(audit: Audit) -> Chart:
         lines=(
             Line("measured", _points(*rates), Tone.MAIN),
             Line("limit of the claim", claim.corners, Tone.SECOND),
-            Line("no information", NO_INFORMATION, Tone.MUTED, True),
+            Line("no information", NO_INFORMATION, Tone.MUTED, dashed=True),
         ),
         bands=(ruled_out, *_bands(measured, rates)),
         markers=_markers(audit, measured),

@@ -183,7 +183,7 @@ def evaluate(
 
     if (pictures or values) and over is None:
         raise InputError(f"{'--picture' if pictures else '--values'}: needs --over, the parameter to vary")
-    if "png" in [destination(path, None)[0] for path in pictures]:
+    if "png" in [destination(path, None).format for path in pictures]:
         require("matplotlib")  # fails before the evaluation, whose results would otherwise be lost
     points = _values(values or VALUES[over]) if over is not None else ()
     plan = plan_of(file)

@@ -98,6 +98,7 @@ def _perplexity_cells(measured: Perplexity) -> tuple[str, str]:
 
 
 def _points_table(evaluation: Evaluation) -> Table:
+    """Return the table of the ablation, which has one row for each value of the parameter."""
     columns = (LABELS[evaluation.axis or ""], "radius", _sound_name(evaluation), "95 % interval", "published, no guarantee")
     rows = []
     for point in evaluation.points:
@@ -138,6 +139,7 @@ def _perplexity_data(measured: Perplexity) -> dict[str, float]:
 
 
 def _evaluation_sheet(evaluation: Evaluation) -> Sheet:
+    """Return the table for csv: the methods, and then the points of the ablation, in which `kind` is the parameter that varies."""
     rows: list[tuple[Value, ...]] = [
         ("way", method.name, None, method.epsilon, *_perplexity_data(method.perplexity).values()) for method in evaluation.methods
     ]
@@ -163,10 +165,10 @@ def picture(evaluation: Evaluation) -> Chart:
     x_ends, y_ends = log_span([point.value for point in points], ROOM), log_span(perplexities, ROOM)
     lines = [Line(_sound_name(evaluation), sound)]
     if len(paper) > 1:
-        lines.append(Line("published, no guarantee", paper, Tone.SECOND, True))
+        lines.append(Line("published, no guarantee", paper, Tone.SECOND, dashed=True))
     for method in references:
         across = tuple((x, method.perplexity.value) for x in x_ends)
-        lines.append(Line(REFERENCES[method.kind], across, Tone.MUTED, True))
+        lines.append(Line(REFERENCES[method.kind], across, Tone.MUTED, dashed=True))
     return Chart(
         kind="pmixed",
         title=f"{evaluation.plan.pipeline.name or 'PMixED'}: perplexity against {label}",

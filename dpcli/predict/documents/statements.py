@@ -129,6 +129,7 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, sanitised: Sanitise
 
 
 def _summary(plan: VotingPlan, transcript: Transcript) -> str:
+    """Return the first sentences of the statement of a voting session: queries, answers, their cost, and what was lost."""
     lines = [
         f"{len(transcript):,} queries were put to {plan.pate.teachers:,} teachers on disjoint shards ({plan.entry.type}), and "
         f"{len(transcript.labels):,} were answered: {guarantee(plan.account)}. This pays for up to {plan.queries:,} queries and "
@@ -149,6 +150,7 @@ def _summary(plan: VotingPlan, transcript: Transcript) -> str:
 
 
 def _sanitised_sentence(plan: VotingPlan, sanitised: Sanitised | None) -> str:
+    """Return sentences about the released epsilon given the votes; "" if none was released, or the file's delta is 0."""
     delta = plan.account.delta
     if sanitised is None or not delta:
         return ""

@@ -160,6 +160,7 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
 
 
 def _read(path: str, session: Session) -> Transcript:
+    """Return the content of the file. Raises InputError if it cannot be read, is damaged, or belongs to another session."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
