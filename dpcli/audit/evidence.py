@@ -122,7 +122,7 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
         raise InputError(f"{path}: expected schema {SCHEMA!r}, found {document['schema']!r}")
     if type(document.get("canaries")) is list:
         evidence = _evidence_in_rows(path, document["canaries"])
-        return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _observed(path, document))
+        return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _observed_run(path, document))
     for keys, counted_evidence in EVIDENCE_OF_COUNTS.items():
         if set(keys) <= set(document):
             return counted_evidence(path, [_count(path, key, document[key]) for key in keys])
@@ -130,7 +130,7 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
     raise InputError(f"{path}: expected canaries, or counts {expected}, found {first_names(sorted(document), 'nothing')}")
 
 
-def _observed(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
+def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
     """Return the steps and the checks of a run with gradient canaries; None if the file has no key for them.
 
     `confidence` is that of the run's [audit] table, and by default that table's default, 0.95.

@@ -121,23 +121,23 @@ class SqliteQueries:
         self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS
     ) -> None:
         self._path, self._identity, self.total, self._seconds, self._counted_noun = path, identity, total, seconds, counted_noun
-        with self._writing(moved) as (connection, row):
+        with self._locked_row(moved) as (connection, row):
             if moved:  # The row now has the identity of the file at its new place, so that later requests accept it.
                 _write(connection, row)
 
     def taken(self) -> int:
-        with self._writing() as (_, row):
+        with self._locked_row() as (_, row):
             return row.count.taken
 
     def take(self, count: int = 1) -> int:
         require_count(count)
-        with self._writing() as (connection, row):
+        with self._locked_row() as (connection, row):
             count_after = replace(row.count, taken=row.count.after(count, self._path, self._counted_noun))
             _write(connection, replace(row, count=count_after))
         return row.count.taken + 1
 
     @contextmanager
-    def _writing(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
+    def _locked_row(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
         """Yield the connection and the row under an exclusive lock. The block ends with a durable commit; an error rolls back.
 
         The row has the present identity of the file. If `moved` is set, the stored identity may differ from it.

@@ -44,6 +44,7 @@ def log_q_gaussian(counts: Counts, sigma: float) -> Array:
         counts: (n, m) votes for each of m >= 2 labels.
         sigma: Standard deviation of the noise on each count, in votes.
     """
+    # log Phi(-gap / (sqrt 2 sigma)), as the difference of two noisy counts has noise of deviation sqrt 2 sigma
     return _union(counts, lambda gaps: log_ndtr_array(gaps * (-1.0 / (math.sqrt(2.0) * sigma))))
 
 
@@ -85,7 +86,8 @@ def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
     most = int(gaps.max(initial=0))  # at most the number of teachers
     # If a table of the tails of all gaps up to the largest is shorter than the list of gaps, the table is computed.
     tails = log_tail(np.arange(most + 1.0))[gaps] if most < gaps.size else log_tail(gaps.astype(float))
-    return _rounded_up(log_sum(tails), math.log1p(-1.0 / counts.shape[1]))
+    log_q = log_sum(tails)  # log of the sum of the tails in each row
+    return _rounded_up(log_q, math.log1p(-1.0 / counts.shape[1]))
 
 
 def _rounded_up(log_p: Array, most: float) -> Array:

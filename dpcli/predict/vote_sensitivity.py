@@ -80,13 +80,13 @@ class AnswerSensitivity:
 
     def more_likely(self, log_q: Array) -> Array:
         """Return log of B_U(q), the largest value that one changed vote can give q."""
-        return self._shifted(log_q, math.sqrt(2.0) / self.sigma)
+        return self._shift_log_q(log_q, math.sqrt(2.0) / self.sigma)
 
     def less_likely(self, log_q: Array) -> Array:
         """Return log of B_L(q), the smallest value that one changed vote can give q."""
-        return self._shifted(log_q, -math.sqrt(2.0) / self.sigma)
+        return self._shift_log_q(log_q, -math.sqrt(2.0) / self.sigma)
 
-    def _shifted(self, log_q: Array, shift: float) -> Array:
+    def _shift_log_q(self, log_q: Array, shift: float) -> Array:
         """Return log of (m - 1) Phi(z + shift), at most 0, where z solves q = (m - 1) Phi(z)."""
         log_others = math.log(self.classes - 1.0)
         return np.asarray(np.minimum(log_others + log_ndtr_array(inverse_log_ndtr(log_q - log_others) + shift), 0.0))

@@ -67,11 +67,11 @@ def headline(audit: Audit) -> str:
         scope = f"{counted(audit.counts.get('replays', 0), 'replay')} of {counted(audit.counts['steps'], 'step')}"
         return f"no violation found in {scope}{_power_clause(audit)}"
     bound, claim = audit.deciding, audit.claim
-    numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_setting(claim)}"
+    numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_claim_terms(claim)}"
     if bound.epsilon > claim.epsilon:
         return f"VIOLATION at {share}: {numbers}"
     if audit.curve is not None and audit.curve.refuted:
-        claimed = f"epsilon <= {up(claim.epsilon)} at {_setting(claim)}"
+        claimed = f"epsilon <= {up(claim.epsilon)} at {_claim_terms(claim)}"
         return f"VIOLATION at {share}: the claimed trade-off curve is refuted: {audit.curve.point} (claimed: {claimed})"
     return f"no violation found at {share}: {numbers}{_power_clause(audit)}"
 
@@ -81,7 +81,7 @@ def _power_clause(audit: Audit) -> str:
     return f"; {audit.power[0]}" if audit.power else ""
 
 
-def _setting(claim: Claim) -> str:
+def _claim_terms(claim: Claim) -> str:
     """Return delta, the unit, the adjacency and the source of a claim, in words."""
     return f"delta = {claim.delta!r} (per {_unit(claim)}, {claim.adjacency.value}; {claim.source})"
 

@@ -3,7 +3,8 @@
 generate writes texts token by token from *batches* of private texts; with a threshold, only its *private tokens* are charged. prompt lets
 *teachers*, prompts with private demonstrations, vote on the labels of public *queries*, and makes a prompt of the labelled texts, the
 *student*. A dry run prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of
-noisy labels: they were paid for, so that they may be printed. Every cost is an upper bound, rounded up.
+noisy labels: they were paid for, so that they may be printed. Every cost is an upper bound, rounded up. A *window* is the part of the
+dataset that a session reads (`rows_data`, `window_note`).
 """
 
 from __future__ import annotations

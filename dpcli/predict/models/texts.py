@@ -167,7 +167,7 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
         return _named_columns(READERS[source.ending](source.file(), source.rows), names, source)
     if ":" not in source.source:
         raise source.error(f"a {', '.join(endings)} file, or module:function", repr(source.source))
-    parts = private_result(source.source, source.path)
+    parts = private_result(source.source, source.path)  # calls the user's function; no message of an error is shown
     parts = (parts,) if len(names) == 1 else parts
     if not isinstance(parts, tuple) or len(parts) != len(names) or not all(isinstance(part, list | tuple) for part in parts):
         expected = "a list of texts" if len(names) == 1 else f"{len(names)} lists, texts first,"

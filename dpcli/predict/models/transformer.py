@@ -298,7 +298,7 @@ def _log_probabilities(scores: Tensor) -> Array:
 
 def _train(model: nn.Module, records: Sequence[Tokens], tuning: Tuning) -> None:
     """Train the adapter of the model without noise. The trained weights are private."""
-    rows = _padded(records)
+    rows = _pad_records(records)
     trained = list(_low_rank(model).values())
     optimizer = torch.optim.Adam(trained, lr=tuning.learning_rate)
     batches = -(-len(rows) // tuning.batch_size)  # rounded up
@@ -315,7 +315,7 @@ def _train(model: nn.Module, records: Sequence[Tokens], tuning: Tuning) -> None:
             optimizer.step()
 
 
-def _padded(records: Sequence[Tokens]) -> Tensor:
+def _pad_records(records: Sequence[Tokens]) -> Tensor:
     """Return the records of two tokens or more, padded to the longest, (records, tokens)."""
     usable = [torch.tensor(list(record)) for record in records if len(record) > 1]
     return nn.utils.rnn.pad_sequence(usable, batch_first=True, padding_value=PADDING)

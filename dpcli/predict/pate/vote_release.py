@@ -131,7 +131,8 @@ def noisy_cost(cost: float, smooth: float, release: ReleaseParameters, normal: f
 
 def raising_factor(release: ReleaseParameters) -> float:
     """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify if there is none."""
-    # z with Pr[Z > z] = failure, rounded up: a larger z gives a larger c, which is safe. If failure > Pr[Z > -1], z is about -1.
+    # z with Pr[Z > z] = failure, rounded up: a larger z gives a larger c, which is safe. If failure > Pr[Z > -1], z is about -1. No
+    # positive float is below Pr[Z > 40].
     _, z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)
     denominator = 1.0 - z * release.sigma * math.expm1(release.beta)
     if z > 0.0 and denominator <= 0.0:

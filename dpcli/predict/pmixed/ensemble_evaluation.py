@@ -217,7 +217,7 @@ class Measurer:
         if not has_own_models:
             modes += [mode for case in cases for mode in case.modes]
         losses_by_mode = self._losses_by_mode(fitted, modes)
-        ensembles = [self._measured(name, kind, epsilon, losses_by_mode[mode]) for name, kind, epsilon, mode in methods]
+        ensembles = [self._measured_method(name, kind, epsilon, losses_by_mode[mode]) for name, kind, epsilon, mode in methods]
         points = []
         for case in cases:
             if has_own_models:
@@ -255,7 +255,9 @@ class Measurer:
         losses = ensemble_losses(self.side.model, fitted, different, self.records, temperature, self.stream, self.report)
         return dict(zip(different, losses, strict=True))
 
-    def _measured(self, name: str, kind: MethodKind, epsilon: float | None, losses_by_record: Sequence[Array]) -> MeasuredMethod:
+    def _measured_method(
+        self, name: str, kind: MethodKind, epsilon: float | None, losses_by_record: Sequence[Array]
+    ) -> MeasuredMethod:
         """Return a method with its perplexity, from its losses on each record."""
         # If both models give a token probability 0, both losses are infinite, and their difference is NaN.
         with np.errstate(invalid="ignore"):
@@ -267,16 +269,17 @@ class Measurer:
     def _all_methods(self, ensembles: Sequence[MeasuredMethod]) -> Iterator[MeasuredMethod]:
         """Yield all methods, from the public model to the model without privacy."""
         texts = private_texts(self.plan)
-        yield self._measured("public model", "public", 0.0, self.public_losses)  # It reads no private text, so its epsilon is 0.
+        # The public model reads no private text, so its epsilon is 0.
+        yield self._measured_method("public model", "public", 0.0, self.public_losses)
         yield from ensembles
         private = self._private_model(texts)
         if private is not None:
             name = "one model, noisy counts" if isinstance(self.side.model, NGram) else "one model, DP-SGD"
-            yield self._measured(name, "dp", self.epsilon, self._fitted_losses(private))
+            yield self._measured_method(name, "dp", self.epsilon, self._fitted_losses(private))
         all_records = cut_records(self.processes, [texts.texts])
         ((_, learnt),) = teach_shards(self.processes, enumerate(all_records))
         (model,) = fitted_models(self.plan, self.side, [learnt])
-        yield self._measured("one model, fine-tuned without privacy", "all", math.inf, self._fitted_losses(model))
+        yield self._measured_method("one model, fine-tuned without privacy", "all", math.inf, self._fitted_losses(model))
 
     def _fitted_losses(self, model: LanguageModel) -> list[Array]:
         """Return the losses of a fitted model on each record. Raises InputError, without the original message, if the model fails."""
@@ -302,6 +305,7 @@ class Measurer:
 
         if not isinstance(model, Transformer):
             return None
+        # The mean number, rounded up. Further texts of a unit are not used.
         per_unit = math.ceil(texts_per_unit) if plan.pmixed.units is not None else 1
         learnt = train_privately(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
         (private,) = fitted_models(plan, self.side, [learnt])

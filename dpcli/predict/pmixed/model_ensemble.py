@@ -97,6 +97,7 @@ class Paper:
     """The published protocol, whose radius depends on the number of models drawn. It is not a DP guarantee."""
 
     published: Published
+    # Radius by the number of drawn models. Each is solved for once.
     _radii: dict[int, float] = field(default_factory=dict, init=False, compare=False)
 
     def total(self, public: Array, private: Sequence[Array]) -> ModelSum:

@@ -247,7 +247,8 @@ def draw_token(total: Multiples, count: int, stream: Stream) -> int:
     reached = np.cumsum(total)
     if int(reached[-1]) != count * ONE:
         raise InternalError("probabilities do not add up to 1: this is a bug in dpcli, and no token was drawn")
-    return int(np.searchsorted(reached, uniform_integers(stream, count * ONE, 1)[0], side="right"))
+    (place,) = uniform_integers(stream, limit=count * ONE, count=1)
+    return int(np.searchsorted(reached, place, side="right"))
 
 
 def sample_models(stream: Stream, count: int, rate: float) -> list[int]:

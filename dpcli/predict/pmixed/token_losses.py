@@ -53,7 +53,8 @@ def perplexity(losses_by_record: Sequence[Array], stream: Stream) -> Perplexity:
     """
     sums = np.array([losses.sum() for losses in losses_by_record])
     counts = np.array([float(len(losses)) for losses in losses_by_record])
-    drawn = uniform_integers(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
+    # Each resample has as many records as the text, drawn with replacement.
+    drawn = uniform_integers(stream, limit=len(sums), count=len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
     resampled_means = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     tail_count = int(TAIL * RESAMPLES)
     mean_losses = (sums.sum() / counts.sum(), resampled_means[tail_count], resampled_means[-tail_count - 1])
