@@ -159,7 +159,8 @@ def audit_request(
     """
     processes = jobs or min(os.cpu_count() or 1, MOST_PROCESSES)
     if path is None:
-        return AuditRequest(with_flags(AuditSettings(), flags), None, epsilon, delta, correct, processes, progress)
+        settings = with_flags(AuditSettings(), flags)
+        return AuditRequest(settings, None, epsilon, delta, correct, processes, progress)  # no pipeline
     data = read_bytes(path)
     pipeline = solved_pipeline(data, path)  # with the noise that meets the budget, where the file says "calibrate"
     settings = with_flags(read_settings(data, path), flags)

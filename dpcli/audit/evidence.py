@@ -22,7 +22,7 @@ import math
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcli.audit.audit_result import ReplayCheck
@@ -122,7 +122,7 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
         raise InputError(f"{path}: expected schema {SCHEMA!r}, found {document['schema']!r}")
     if type(document.get("canaries")) is list:
         evidence = _evidence_in_rows(path, document["canaries"])
-        return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _observed_run(path, document))
+        return replace(evidence, neighbours=document.get("neighbours"), observed=_observed_run(path, document))
     for keys, counted_evidence in EVIDENCE_OF_COUNTS.items():
         if set(keys) <= set(document):
             return counted_evidence(path, [_count(path, key, document[key]) for key in keys])

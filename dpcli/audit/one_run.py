@@ -185,7 +185,7 @@ def _guess_bounds(best: Guessed, test: GuessTest) -> tuple[ProvenBound, ...]:
     if delta <= 0.0:
         return (bound,)
     gaussian = guesses_gaussian_epsilon_lower(best.canaries, best.guesses, best.correct, delta, test.significance)
-    return bound, ProvenBound("one run, Gaussian family", gaussian, delta, confidence, evidence, CURVE_SOURCE, GAUSSIAN)
+    return bound, ProvenBound("one run, Gaussian family", gaussian, delta, confidence, evidence, CURVE_SOURCE, assumes=GAUSSIAN)
 
 
 def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTest:
@@ -195,7 +195,7 @@ def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTes
     comparison = "more" if refuted else "no more"
     detail = f"{_guess_evidence(best)}: {comparison} than the claimed trade-off curve allows"
     point = _allowed_guesses(best, test) if refuted else None
-    return CurveTest(refuted, 1.0 - test.significance, detail, CURVE_SOURCE, point)
+    return CurveTest(refuted, confidence=1.0 - test.significance, detail=detail, source=CURVE_SOURCE, point=point)
 
 
 def _allowed_guesses(guessed: Guessed, test: GuessTest) -> str:
@@ -236,7 +236,7 @@ def _power(
         return False
 
     factor = math.inf if attack is None else least_noise_factor(detects)
-    return power_sentences(_most_provable(results, test), factor, test.claim, "every guess right")
+    return power_sentences(_most_provable(results, test), factor, test.claim, best_case="every guess right")
 
 
 def planned_guessing_power(
@@ -267,7 +267,7 @@ def _simulated_power(
         _most_provable(results, test),
         factor,
         test.claim,
-        "every guess right",
-        "these canaries",
-        "the noise factor was found by simulated audits",
+        best_case="every guess right",
+        attack="these canaries",
+        remark="the noise factor was found by simulated audits",
     )

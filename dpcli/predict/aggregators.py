@@ -207,7 +207,7 @@ class GnMax(Aggregator):
         return [int(label) for label in noisy.argmax(axis=1)]
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
-        answer_sensitivity = AnswerSensitivity(self.sigma, counts.shape[1], order)
+        answer_sensitivity = AnswerSensitivity(self.sigma, classes=counts.shape[1], order=order)
         conditions = monotone_conditions(answer_sensitivity, teachers)._asdict()
         failing = [name.upper() for name, holds in conditions.items() if not holds]
         if failing:
@@ -261,7 +261,7 @@ class ConfidentGnMax(GnMax):
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         values, repeats = np.unique(np.rint(largest), return_counts=True)
         of_comparisons = repeats @ threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
-        of_answers = GnMax.sensitivity(self, counts, largest, teachers, order)
+        of_answers = GnMax.sensitivity(self, counts, largest, teachers, order)  # super() fails in a dataclass with slots
         return np.asarray(of_answers + of_comparisons, dtype=float)
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:

@@ -85,7 +85,9 @@ def _two_run_power(request: AuditRequest, claim: Claim) -> tuple[str, ...]:
     trials = settings.trials or TRIALS
     if settings.threshold is None and settings.choose == "split":
         trials -= round(CHOOSING_SHARE * trials)
-    return threshold_power(Counts(trials, trials, 0, 0), claim, settings.confidence)
+    # The power depends on the numbers of runs alone, and not on the positives.
+    runs = Counts(members=trials, others=trials, true_positives=0, false_positives=0)
+    return threshold_power(runs, claim, settings.confidence)
 
 
 def _gradients_document(request: AuditRequest, claim: Claim, canaries: int) -> Document:

@@ -184,6 +184,7 @@ def plan_of(path: str) -> GenerationPlan:
     """
     data = read_bytes(path)
     generate = table_of(data, path, Generate, "generate")
+    # The pipeline, its private-decoding entry, and the cost of the file.
     session = priced(path, data, DECODING, "generate", generate.mechanism)
     require_units(session.pipeline, generate.units, path, "generate")
     place = f'{path}: mechanism["{session.entry.name}"]'

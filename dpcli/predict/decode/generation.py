@@ -136,7 +136,7 @@ def _begin_session(
     limits = [AnswerLimit(plan.texts, "texts")]
     if plan.test is not None:
         batches = range(plan.generate.batches)
-        limits += [AnswerLimit(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
+        limits += [AnswerLimit(plan.entry.steps, "private tokens", name=f"private-{batch}") for batch in batches]
     path = os.path.join(plan.folder, TEXTS)
     session, (counter, *private_tokens) = begin_session(
         plan, "generate", ledger, inputs, limits, resume=resume, moved=moved, place=plan.generate.count, released=path
@@ -175,6 +175,7 @@ class WritingSession:
 
         Raises Denied if fewer are left, or none.
         """
+        # At least one text is attempted, so that Denied is raised if none is left.
         count = max(1, self.plan.texts - self.counter.taken()) if texts is None else texts
         written: list[SavedText] = []
         while len(written) < count:

@@ -193,7 +193,9 @@ def context_batches(
 
     Raises InputError if the texts cannot be read.
     """
-    source = TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows)
+    source = TextSource(
+        generate.data, path, "generate.data", column=generate.text, units=generate.units, record=generate.record, rows=rows
+    )
     private = owned_texts(source)
     if generate.units is not None:  # Without units, each text is a unit, and so are equal texts.
         private = _first_contributions(private, privacy.max_contributions or 1)

@@ -102,7 +102,8 @@ def _torch_model(model: Any, path: str, table: str, tuning: Tuning | None, devic
     config = getattr(model, "config", None)
     longest = getattr(config, "max_position_embeddings", None) or UNLIMITED
     model = model.to(device).eval().requires_grad_(False)
-    return Transformer(model, _width(model, path, table), longest, path, tuning, getattr(config, "bos_token_id", None))
+    start = getattr(config, "bos_token_id", None)  # the token that stands for an empty context
+    return Transformer(model, vocabulary=_width(model, path, table), context=longest, path=path, tuning=tuning, start=start)
 
 
 def _width(model: Any, path: str, table: str) -> int:

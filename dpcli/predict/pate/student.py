@@ -97,7 +97,15 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
     if test is not None:
         predicted = student.probabilities(test.inputs).argmax(axis=1)
         accuracy, tested = float((predicted == test.labels).mean()), len(test)
-    return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, tested, is_written)
+    return StudentOutcome(
+        plan,
+        transcript,
+        labelled=len(transcript.labels),
+        pseudo=len(pseudo),
+        accuracy=accuracy,
+        tested=tested,
+        is_written=is_written,
+    )
 
 
 def _fit_student(plan: VotingPlan, records: Records) -> Learnt:

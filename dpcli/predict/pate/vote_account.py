@@ -91,4 +91,4 @@ def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:
         return None
     epsilon, order = costs.epsilon(delta, balle)
     classic_epsilon, _ = costs.epsilon(delta, classic)
-    return VoteEpsilon(epsilon, order, classic_epsilon, costs.queries, costs.answered)
+    return VoteEpsilon(epsilon, order, classic=classic_epsilon, queries=costs.queries, answered=costs.answered)

@@ -211,7 +211,7 @@ def read_sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None
         )
     if "rdp" not in line:
         return None
-    return Sanitised(float(line["rdp"]), float(line["release_rdp"]), float(line["order"]), float(line["failure"]))
+    return Sanitised(**{name: float(line[name]) for name in ("rdp", "release_rdp", "order", "failure")})
 
 
 def _release(plan: VotingPlan) -> ReleaseParameters | None:

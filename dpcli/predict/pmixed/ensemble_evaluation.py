@@ -190,8 +190,11 @@ class Measurer:
     The loss of a token is -log of its probability, and a record's first token has none.
 
     Attributes:
+        processes: Processes in which models learn from private texts (shard_models.py).
         records: Records of the test text, as tokens.
         public_losses: Losses of the public model on these records.
+        stream: Random numbers for the draws of models, the noisy counts and the intervals.
+        epsilon, delta: Guarantee of the file, at which the methods are compared.
     """
 
     plan: PmixedPlan
@@ -227,7 +230,7 @@ class Measurer:
             points.append(AblationPoint(case.value, case.radius, sound, published))
         tokens = sum(len(record) - 1 for record in self.records)
         all_methods = tuple(self._all_methods(ensembles))
-        return Evaluation(self.plan, self.epsilon, self.delta, tokens, all_methods, axis, tuple(points))
+        return Evaluation(self.plan, self.epsilon, self.delta, tokens=tokens, methods=all_methods, axis=axis, points=tuple(points))
 
     def _ensemble_methods(self) -> list[EnsembleMethod]:
         """Return the methods of drawing tokens from the ensemble of the file: its own projection first, the published protocol last."""
@@ -238,7 +241,7 @@ class Measurer:
         ]
         published = _published_mode(self.plan, self.epsilon, self.delta)
         if published is not None:
-            methods.append(EnsembleMethod("published protocol (no guarantee)", "paper", None, published))
+            methods.append(EnsembleMethod("published protocol (no guarantee)", "paper", epsilon=None, mode=published))
         return methods
 
     def _ablation_case(self, axis: str, value: float) -> AblationCase:
@@ -252,8 +255,8 @@ class Measurer:
     def _losses_by_mode(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> dict[SampledMode, list[Array]]:
         """Return the losses of each mode on each record, in one pass over the text. Equal modes are measured once."""
         different, temperature = list(dict.fromkeys(modes)), self.plan.pmixed.temperature
-        losses = ensemble_losses(self.side.model, fitted, different, self.records, temperature, self.stream, self.report)
-        return dict(zip(different, losses, strict=True))
+        by_mode = ensemble_losses(self.side.model, fitted, different, self.records, temperature, self.stream, self.report)
+        return dict(zip(different, by_mode, strict=True))
 
     def _measured_method(
         self, name: str, kind: MethodKind, epsilon: float | None, losses_by_record: Sequence[Array]
@@ -262,7 +265,7 @@ class Measurer:
         # If both models give a token probability 0, both losses are infinite, and their difference is NaN.
         with np.errstate(invalid="ignore"):
             # e to the mean difference of two losses is the ratio of the two perplexities.
-            relative = [losses - public for losses, public in zip(losses_by_record, self.public_losses, strict=True)]
+            relative = [own - public for own, public in zip(losses_by_record, self.public_losses, strict=True)]
             perplexities = perplexity(losses_by_record, self.stream), perplexity(relative, self.stream)
         return MeasuredMethod(name, kind, epsilon, *perplexities)
 
@@ -270,13 +273,13 @@ class Measurer:
         """Yield all methods, from the public model to the model without privacy."""
         texts = private_texts(self.plan)
         # The public model reads no private text, so its epsilon is 0.
-        yield self._measured_method("public model", "public", 0.0, self.public_losses)
+        yield self._measured_method("public model", "public", epsilon=0.0, losses_by_record=self.public_losses)
         yield from ensembles
         private = self._private_model(texts)
         if private is not None:
             name = "one model, noisy counts" if isinstance(self.side.model, NGram) else "one model, DP-SGD"
             yield self._measured_method(name, "dp", self.epsilon, self._fitted_losses(private))
-        all_records = cut_records(self.processes, [texts.texts])
+        all_records = cut_records(self.processes, [texts.texts])  # one shard, which has all texts
         ((_, learnt),) = teach_shards(self.processes, enumerate(all_records))
         (model,) = fitted_models(self.plan, self.side, [learnt])
         yield self._measured_method("one model, fine-tuned without privacy", "all", math.inf, self._fitted_losses(model))
@@ -325,7 +328,7 @@ def _published_mode(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMo
     """
     if delta <= 0.0:
         return None
-    published = Published(plan.pmixed.order, plan.spec.model_rate, plan.tokens, epsilon, delta)
+    published = Published(plan.pmixed.order, rate=plan.spec.model_rate, queries=plan.tokens, epsilon=epsilon, delta=delta)
     try:
         published.radius(drawn=1)  # The error does not depend on the number of drawn models.
     except CannotCertify:

@@ -242,7 +242,9 @@ def answer_prompt(
     except Denied as denied:
         ended_by, refusal = "no more tokens are paid for", str(denied)
     text = text_of_tokens(models.vocabulary, answer, "the tokenizer")
-    return EnsembleAnswer(prompt, text, len(answer), ended_by, counter.taken(), counter.total, refusal)
+    return EnsembleAnswer(
+        prompt, text, tokens=len(answer), ended_by=ended_by, taken=counter.taken(), total=counter.total, refusal=refusal
+    )
 
 
 def _tokens(models: Ensemble, counter: AnswerCounter, prompt: list[int], max_tokens: int, stream: Stream) -> Iterator[int]:

@@ -310,6 +310,6 @@ def _published_protocol(pipeline: Pipeline, table: Pmixed, entry: Entry, path: s
         delta = budget.delta
     if budget is None or budget.epsilon is None or not delta:
         raise InputError(f'{path}: budget: state epsilon and delta > 0 with pmixed.mode = "paper"')
-    published = Published(table.order, entry.spec.model_rate, entry.steps, budget.epsilon, delta)
+    published = Published(table.order, rate=entry.spec.model_rate, queries=entry.steps, epsilon=budget.epsilon, delta=delta)
     _ = published.target  # raises CannotCertify before any model is fitted
     return published

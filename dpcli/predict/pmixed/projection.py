@@ -94,7 +94,7 @@ def ball(public: Array, radius: float) -> Ball:
         inverse = np.where(has_public, 1.0 / renormalised, 0.0)
     reach = min(radius, WIDEST)
     low, high = math.exp(-reach) * (1.0 + MARGIN), math.exp(reach) * (1.0 - MARGIN)
-    return Ball(renormalised, inverse, radius, min(low, 1.0), max(high, 1.0))
+    return Ball(renormalised, inverse, radius, low=min(low, 1.0), high=max(high, 1.0))
 
 
 def clip(ball: Ball, private: Array) -> Array:

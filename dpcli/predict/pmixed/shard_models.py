@@ -30,7 +30,10 @@ ANSWERING_KILLED = "a process of a fitted model was killed, or ran out of memory
 def private_texts(plan: PmixedPlan) -> OwnedTexts:
     """Return the private texts. Raises InputError if they cannot be read; the message quotes no text."""
     table = plan.pmixed
-    return owned_texts(TextSource(table.data, plan.path, "pmixed.data", table.text, table.units, table.record, plan.rows))
+    source = TextSource(
+        table.data, plan.path, "pmixed.data", column=table.text, units=table.units, record=table.record, rows=plan.rows
+    )
+    return owned_texts(source)
 
 
 def shard_texts(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:

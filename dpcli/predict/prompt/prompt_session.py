@@ -142,7 +142,8 @@ def _begin_voting(
     )
     transcript = VoteTranscript(path, len(plan.prompt.labels))
     require_count_of(path, transcript.last, queries)
-    return session, VotingSession(plan.aggregator, queries, answers[0] if answers else None, transcript, stream)
+    answer_counter = answers[0] if answers else None
+    return session, VotingSession(plan.aggregator, queries, answer_counter, transcript, stream)
 
 
 def _public(plan: PromptPlan) -> list[Demonstration]:
