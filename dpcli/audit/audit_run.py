@@ -111,8 +111,8 @@ class AuditRequest:
     def varied(self, evidence: Evidence | None) -> Adjacency:
         """Return how the two datasets of the audit differ.
 
-        The setting is used if there is one, then the statement of the file of scores, then the adjacency of the pipeline if the audit runs
-        a function, and then add-remove, as a canary or the record is in a run or left out.
+        The setting decides, or else the statement of the file of scores, or else, if the audit runs a function, the adjacency of the
+        pipeline. Without any of these it is add-remove, as a canary or the record is in a run or left out.
 
         Raises InputError if the setting contradicts the file of scores.
         """

@@ -112,7 +112,7 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
     """Return a lower bound on epsilon at `delta`, which is the largest epsilon that the guesses refute, rounded down.
 
     Args:
-        canaries, guesses, correct: As for `p_value`.
+        canaries, guesses, correct: Numbers of canaries, of guesses about them, and of right guesses.
         delta: Delta of the guarantee that is tested.
         significance: Probability, in (0, 1), with which a true guarantee may be refuted.
 
@@ -141,7 +141,7 @@ def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, sig
     Source: Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235 (the recursion over the number of correct guesses, with abstention).
 
     Args:
-        canaries, guesses, correct: As for `p_value`.
+        canaries, guesses, correct: Numbers of canaries, of guesses about them, and of right guesses.
         curve: Lower bound on the symmetric trade-off function of the guarantee.
         significance: Probability with which a true guarantee may be refuted.
 

@@ -100,7 +100,7 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
     Raises:
         CannotCertify: The file has no finite epsilon, or its claim does not apply to what the audit varies.
-        InputError: See `account`.
+        InputError: No delta is stated, it is out of range, or the pipeline contradicts itself.
     """
     group_size = _group_size(pipeline.privacy.adjacency, varied)
     account = headline(pipeline, delta=delta, group_size=group_size)

@@ -97,7 +97,9 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
     """Return the plan in a file of stored trials if the file exists, and a new plan otherwise.
 
     Args:
-        function, data, trials, folders: As for `TrialPlan`.
+        function, data: Names of the function under test, and of the function that makes the two datasets.
+        trials: Number of runs on each dataset.
+        folders: Folders of the user's modules.
         seed: Entropy of the plan; random if None.
         path: Path of the file of stored trials; None for no file.
 

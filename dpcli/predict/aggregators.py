@@ -143,7 +143,10 @@ class Aggregator(ABC):
 
     @abstractmethod
     def answer_releases(self, counts: Counts, weights: Array) -> Releases:
-        """Return the answers to queries with these counts, (n, m). The weights, (n,), are as in `merge_releases`."""
+        """Return the answers to queries with these counts, (n, m).
+
+        The weights, (n,), are 1 for an answered query and 0 for another, or the probability of an answer.
+        """
 
     def threshold_releases(self, largest: Array) -> tuple[Releases, ...]:
         """Return the comparisons of the largest count of each query, (n,), with the threshold; () if there is no threshold."""

@@ -56,7 +56,8 @@ class AnswerLimit:
         """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
 
         Args:
-            place, moved: As in `open_queries`; None for no place. The name of the count, if it has one, is appended to the place.
+            place: Path or URL of the count, to which the name of the count, if it has one, is appended; None for the session's folder.
+            moved: Whether the user confirms that the file of the count was moved here in its latest state.
 
         Raises:
             LedgerError: If the count is missing, locked, damaged or a copy, or belongs to another session.

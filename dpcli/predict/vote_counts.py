@@ -81,7 +81,7 @@ def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> Vo
     Args:
         values: (n, teachers) whole numbers from 0 to classes - 1: the label from each teacher for each query.
 
-    Raises InputError as for `vote_counts`.
+    Raises InputError, which quotes no row or value, if the table is not of this form.
     """
     table = _table(values, place)
     if table.shape[1] != teachers:

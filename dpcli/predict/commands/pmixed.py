@@ -1,9 +1,9 @@
 """The command group `dpcli pmixed`: predict tokens from language models fitted on private shards, mixed with a public model.
 
-`fit` makes the models, and charges a ledger, if one is named, for all tokens, `predict` draws tokens from them and counts each before it is
-drawn, `evaluate` compares perplexities for the operator, and `account` prices a file. Options that change how a token is drawn are refused
-by `predict` (`_refuse`): the guarantee covers what the file says. `output_options` adds -f and -o, for which it is told what the documents
-contain; `emit` prints a document and returns its exit code.
+`fit` makes the models. It charges a ledger, if one is named, for all tokens. `predict` draws tokens from the models, and counts each before
+it is drawn. `evaluate` compares perplexities for the operator, and `account` prices a file. `predict` refuses options that change how a
+token is drawn (`_refuse`): the guarantee covers what the file says. `output_options` adds -f and -o, for which it is told what the
+documents contain; `emit` prints a document and returns its exit code.
 """
 
 from __future__ import annotations

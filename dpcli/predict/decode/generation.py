@@ -131,7 +131,9 @@ def _begin_session(
         The session, the count of its texts, and the private tokens of each batch; [] if all tokens are private and none are counted.
 
     Raises:
-        InputError, Denied, LedgerError: As for `begin_session`.
+        InputError: If an input has changed since the session began, or the file of texts exists before it.
+        Denied: If the ledger does not allow the session.
+        LedgerError: If the ledger or a count cannot be relied on.
     """
     limits = [AnswerLimit(plan.texts, "texts")]
     if plan.test is not None:

@@ -37,12 +37,15 @@ def guarantee(account: Account) -> str:
 
 
 def statement(priced: PricedSession, summary: str, answers: Mapping[str, str]) -> str:
-    """Return the statement of a session as Markdown: its summary, then the disclosure of its file, with `answers` as in `disclosure_of`."""
+    """Return the statement of a session as Markdown: its summary, then the disclosure of its file.
+
+    `answers` are texts by key of [disclosure], for the keys that the file does not set.
+    """
     return f"{summary}\n\n{disclosure_of(priced, answers)}"
 
 
 def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
-    """Return the disclosure statement of a file as Markdown. `answers` are used for the keys that the file does not set."""
+    """Return the disclosure statement of a file as Markdown, with `answers` for the keys of [disclosure] that the file does not set."""
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure

@@ -160,7 +160,7 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
 
 
 class EnsembleMethod(NamedTuple):
-    """A method of drawing tokens from an ensemble. The fields are as in `MeasuredMethod`."""
+    """A method of drawing tokens from an ensemble. epsilon: that of its guarantee; None if there is no guarantee."""
 
     name: str
     kind: MethodKind

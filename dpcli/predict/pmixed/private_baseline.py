@@ -87,7 +87,10 @@ def typical_norm(records: Sequence[Sequence[int]], vocabulary: int, per_unit: fl
 
 
 def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
-    """Return the positive counts as a table of the tokens after each context of one token. Pairs are numbered as in `unit_counts`."""
+    """Return the positive counts as a table of the tokens after each context of one token.
+
+    total: (vocabulary^2,) count of each pair of tokens, which has the number first * vocabulary + second.
+    """
     pairs = np.flatnonzero(total)
     contexts, first = np.unique(pairs // vocabulary, return_index=True)
     return NGramCounts(1, vocabulary, contexts, np.append(first, len(pairs)), pairs % vocabulary, total[pairs])

@@ -132,7 +132,10 @@ def vote_and_teach(
 def _begin_voting(
     plan: PromptPlan, ledger: Ledger | None, resume: bool, moved: bool, inputs: Mapping[str, str], stream: Stream
 ) -> tuple[Session, VotingSession]:
-    """Charge the session, or continue it, and return it with its transcript and counts. Raises as `begin_session` does."""
+    """Charge the session, or continue it, and return it with its transcript and counts.
+
+    Raises InputError if an input has changed, Denied if the ledger refuses, and LedgerError if the ledger or a count cannot be relied on.
+    """
     path = os.path.join(plan.folder, TRANSCRIPT)
     limits = [AnswerLimit(plan.queries, "queries")]
     if plan.answers is not None:

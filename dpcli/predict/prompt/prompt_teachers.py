@@ -93,7 +93,10 @@ class PromptTeachers:
         return counts_of_labels(rows, len(by_teacher), self.labels, "votes")
 
     def labels_of(self, texts: Sequence[str]) -> dict[int, list[int]]:
-        """Return the label that each teacher gives each text, by the teacher's number. Raises as `votes` does."""
+        """Return the label that each teacher gives each text, by the teacher's number.
+
+        Raises InputError if the labeller fails on a text without demonstrations.
+        """
         defaults = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
         ballots = [Ballot(demonstrations, tuple(texts), defaults) for demonstrations in self.demonstrations]
         return dict(self.processes.results(enumerate(ballots)))
