@@ -155,7 +155,7 @@ def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, sig
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries
     for i in range(correct - 1, -1, -1):
         forced = max(wrong, curve(1.0 - right))
-        if forced == wrong:
+        if forced == wrong:  # r and h no longer change
             break
         # An outcome with i right guesses adds to r and to h in the ratio of its i right to its guesses - i wrong ones.
         right, wrong = min(right + (i / (guesses - i)) * (forced - wrong), 1.0), forced

@@ -154,7 +154,7 @@ def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
 
 
 def _is_check(check: ReplayCheck) -> bool:
-    """Return whether the values of a check have their types."""
+    """Return whether the values of a check have their types, and its texts can be printed as they are."""
     texts = (check.name, check.message, check.power)
     return all(type(text) is str and text.isprintable() for text in texts) and type(check.passed) is type(check.statistical) is bool
 

@@ -122,7 +122,7 @@ def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) 
     """Raise InputError if a unit may own several records but no key names owners, or if owners are named under replace-one."""
     privacy = pipeline.privacy
     reason = None
-    if privacy.unit not in (None, "example"):
+    if privacy.unit not in (None, "example"):  # None and "example" are a single record
         reason = f'the unit of privacy is "{privacy.unit}"'
     elif (privacy.max_contributions or 1) > 1:
         reason = f"max_contributions = {privacy.max_contributions}"

@@ -57,6 +57,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
             f"{plan.path}: pmixed.units: expected {plan.spec.shards} units, as each is a shard that may be added or removed (their actual "
             "number is private)"
         )
+    # In the order of the units' names, so that the order of the texts does not decide which shard is a unit's.
     return [[text for text in by_unit[unit] if text.strip()] for unit in sorted(by_unit, key=str)]
 
 
