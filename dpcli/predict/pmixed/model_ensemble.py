@@ -82,10 +82,10 @@ class Sound:
         around = ball(public, self.radius)
         bounds = multiples_ball(around)
         if not private:
-            return ModelSum(bounds.public.astype(np.int64), 1)
+            return ModelSum(bounds.public.astype(np.int64), models=1)
         total = np.zeros(len(public), np.int64)
-        for model in private:
-            total += bounds.rounded(self.projection(around, model))
+        for model_row in private:
+            total += bounds.rounded(self.projection(around, model_row))
         return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
@@ -102,10 +102,10 @@ class Paper:
 
     def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
         if not private:
-            return ModelSum(multiples(public), 1)
+            return ModelSum(multiples(public), models=1)
         total = np.zeros(len(public), np.int64)
-        for model in private:
-            total += multiples(self.projected(public, model, len(private)))
+        for model_row in private:
+            total += multiples(self.projected(public, model_row, drawn=len(private)))
         return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
