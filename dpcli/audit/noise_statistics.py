@@ -375,7 +375,7 @@ def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
     rows = scaled.first_columns(column_count)
     width = rows.shape[1]
     for lag in range(1, min(MOST_LAGS, width // 2) + 1):
-        # Each coordinate is compared with the one `lag` after it, and none with two others: blocks of `lag` coordinates form pairs.
+        # Blocks of `lag` coordinates form pairs, so that coordinates `lag` apart are compared, and none with two others.
         paired = width // (2 * lag) * 2 * lag  # number of coordinates in whole pairs of blocks
         blocks = rows[:, :paired].reshape(draws.count, -1, 2, lag)
         correlations.append(_correlation(blocks[:, :, 0], blocks[:, :, 1], f"coordinates {lag} apart"))
@@ -430,7 +430,7 @@ def steps_test(draws: Draws) -> Statistic:
     checks: list[NoiseCheck] = []
     for name, values in draws.tensors.items():
         for lag in range(1, min(MOST_LAGS, draws.count // 2) + 1):
-            # Each step is compared with the one `lag` after it, and none with two others: blocks of `lag` steps form pairs.
+            # Blocks of `lag` steps form pairs, so that steps `lag` apart are compared, and none with two others.
             paired = draws.count // (2 * lag) * 2 * lag  # number of steps in whole pairs of blocks
             blocks = values[:paired].reshape(-1, 2, lag, values.shape[1])
             checks.append(_correlation(blocks[:, 0], blocks[:, 1], f"steps {lag} apart in {name}"))

@@ -317,7 +317,7 @@ def _noise_tests(runs: Sequence[Sequence[Step]], declared: Declared) -> Iterator
     draws = noise_draws(runs, declared.noise, declared.fresh)
     if draws is not None:
         yield from statistics(draws)
-    # There is no common shape, or no finite step. Another check reports NaN and inf.
+    # The steps have no common shape, or none has finite numbers only. Another check reports NaN and inf.
     elif all(np.isfinite(values).all() for run in runs for step in run for values in step.arrays()):
         raise InputError("replay: the names or shapes of the noise change from step to step")
 

@@ -166,7 +166,7 @@ def _seeded_noise(transcript: Transcript) -> str:
 
 
 def _label_details(outcome: SessionOutcome) -> Iterator[str]:
-    """Yield the lines below the headline: where the files are, what the session cost and why it ended, and what was lost."""
+    """Yield the lines below the headline: where the files are, how far the payment reached, what was lost, and free labels."""
     plan, transcript = outcome.plan, outcome.transcript
     yield f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {shown(plan.folder)}"
     yield from window_note(plan)
