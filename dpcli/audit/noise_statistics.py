@@ -321,21 +321,11 @@ def _collisions(rows: Array, cell: float) -> Collisions:
     # Two pairs with a common column are correlated. The second term is the sum of their covariances.
     covariance = max(triple_probability - pair_probability**2, 0.0)
     variance = expected * (1.0 - pair_probability) + n * (n - 1.0) * (n - 2.0) * covariance
-    p = _poisson_tail(pairs, expected)
+    p = float(special.gammainc(pairs, expected))  # that a Poisson variable of mean `expected` is at least `pairs`
     if expected > 1.0:  # With few pairs, a Poisson variable alone is close enough.
-        p = max(p, _gamma_tail(pairs - 0.5, expected, variance))  # 0.5: a continuous variable stands for a whole number
+        shape, scale = expected * expected / variance, variance / expected  # of a gamma variable with this mean and variance
+        p = max(p, float(special.gammaincc(shape, (pairs - 0.5) / scale)))  # 0.5: a continuous variable stands for a whole number
     return Collisions(p, pairs, expected)
-
-
-def _poisson_tail(count: int, mean: float) -> float:
-    """Return the probability that a Poisson variable is at least `count`, which is positive."""
-    return float(special.gammainc(count, mean))
-
-
-def _gamma_tail(value: float, mean: float, variance: float) -> float:
-    """Return the probability that a gamma variable of this mean and variance is at least `value`."""
-    shape, scale = mean * mean / variance, variance / mean
-    return float(special.gammaincc(shape, value / scale))
 
 
 def _cell_width(draws: Draws, least: float = FINEST_CELL) -> float:

@@ -134,8 +134,8 @@ class GenerationPlan(PredictionPlan, PricedSession):
         test: Test that decides whether a token is private; None if all tokens are private.
     """
 
-    section: ClassVar[str] = "generate"
-    free: ClassVar[tuple[str, ...]] = ("count", "output")
+    section: ClassVar[str] = "generate"  # name of the table in the file
+    free: ClassVar[tuple[str, ...]] = ("count", "output")  # keys that may change after a session has begun
     generate: Generate
     clipping: LogitClipping
     test: PublicTest | None

@@ -79,6 +79,7 @@ class Writer:
         clips_differences: Whether the differences to the public logits are clipped, instead of the logits (see [generate] method).
         tokens: Largest number of tokens of a text.
         end: Id of the end token; None if the tokenizer has none.
+        place: Beginning of messages about the model.
     """
 
     model: LanguageModel

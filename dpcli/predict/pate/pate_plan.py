@@ -254,7 +254,7 @@ class VotingPlan(PredictionPlan, PricedSession):
     """
 
     section: ClassVar[str] = "pate"  # name of the table in the file
-    free: ClassVar[tuple[str, ...]] = FREE_KEYS
+    free: ClassVar[tuple[str, ...]] = FREE_KEYS  # keys that may change after the session has begun
     accounts: ClassVar[tuple[str, ...]] = ("account", "as_filed")  # names of the fields that hold an account of the file
     pate: Pate
     queries: int

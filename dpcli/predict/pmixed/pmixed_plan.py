@@ -206,9 +206,9 @@ class PmixedPlan(PredictionPlan):
         published: Parameters and claim of the published protocol; None in a sound file.
     """
 
-    section: ClassVar[str] = "pmixed"
+    section: ClassVar[str] = "pmixed"  # name of the table in the file
     free: ClassVar[tuple[str, ...]] = ("temperature", "max_tokens", "test", "queries", "output", "device")
-    accounts: ClassVar[tuple[str, ...]] = ("account",)
+    accounts: ClassVar[tuple[str, ...]] = ("account",)  # names of the fields that hold an account of the file
     entry: Entry
     pmixed: Pmixed
     account: Account | None

@@ -65,7 +65,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
 class ShardTuning:
     """The work of the shard processes: a call of a method of `PublicSide`, such as `learn`, with private arguments.
 
-    The public side is built once, in the process from which the others are forked.
+    The public side is built once, in the process from which the others are forked. Messages about a failure on a shard begin with `place`.
     """
 
     table: Pmixed

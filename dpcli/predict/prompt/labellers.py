@@ -45,6 +45,7 @@ class ModelLabeller:
 
     Attributes:
         words: First token of the word of each label.
+        place: Beginning of messages: the file and the key that names the model.
     """
 
     model: LanguageModel

@@ -153,7 +153,7 @@ class PromptPlan(PredictionPlan, PricedSession):
         free: Keys for the queries and for the use of the answers, which may change after a session has begun.
     """
 
-    section: ClassVar[str] = "prompt"
+    section: ClassVar[str] = "prompt"  # name of the table in the file
     free: ClassVar[tuple[str, ...]] = ("queries", "candidates", "student_demonstrations", "public", "count", "output")
     prompt: Prompt
 

@@ -28,7 +28,7 @@ PART = 32
 
 @dataclass(frozen=True, slots=True)
 class PromptTeacherWork:
-    """The public part of every teacher: all of its prompt except the demonstrations."""
+    """The public part of every teacher: all of its prompt except the demonstrations. Messages about a failure begin with `place`."""
 
     prompt: Prompt
     path: str
