@@ -84,10 +84,10 @@ class AuditRequest:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders of the user's modules, which are the folder of the file and the current folder."""
+        """The folders of the user's modules: that of the file, unless it is standard input ("-"), and the current folder."""
         path = self.pipeline.path if self.pipeline is not None else None
         if not path or path == "-":
-            return os.getcwd(), os.getcwd()
+            return (os.getcwd(),)
         return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
     def claim(self, varied: Adjacency) -> Claim:

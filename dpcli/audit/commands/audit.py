@@ -89,6 +89,7 @@ def command(
             require_unprotected(settings.scores)  # the trials are added to this file
         with _hint_after_interrupt(settings.scores) if runs_trials else nullcontext():
             result = audit(requested)
+    # With --picture, an audit without scores is an error, which `chart` raises.
     charts = [chart(result)] if result.measured is not None or pictures else []
     if pictures:
         show(charts[0], None, pictures)

@@ -88,7 +88,8 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
         raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
     labelled = _released_records(transcript, inputs)
     student = _fit_student(plan, labelled)
-    pseudo = _pseudo_labels(student, labelled, transcript, inputs) if pate.pseudo_labels else labelled.at(slice(0, 0))
+    no_records = labelled.at(slice(0, 0))
+    pseudo = _pseudo_labels(student, labelled, transcript, inputs) if pate.pseudo_labels else no_records
     if len(pseudo):
         both = Records(np.concatenate((labelled.inputs, pseudo.inputs)), np.concatenate((labelled.labels, pseudo.labels)))
         student = _fit_student(plan, both)

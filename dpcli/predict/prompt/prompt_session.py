@@ -111,7 +111,8 @@ def vote_and_teach(
     plan.require_budget()
     prompt, path = plan.prompt, plan.path
     labeller = labeller_of(prompt, path)
-    texts = tuple(dict.fromkeys(owned_texts(TextSource(prompt.queries, path, "prompt.queries", prompt.text)).texts))
+    queries = owned_texts(TextSource(prompt.queries, path, "prompt.queries", column=prompt.text))
+    texts = tuple(dict.fromkeys(queries.texts))  # equal texts are one query
     public = _public(plan)
     _require_fitting(labeller, prompt_shape(prompt), texts, f"{path}: prompt.queries")
     _require_fitting(labeller, prompt_shape(prompt), [demonstration.text for demonstration in public], f"{path}: prompt.public")

@@ -88,7 +88,7 @@ class PromptTeachers:
 
     def votes(self, texts: Sequence[str]) -> VoteCounts:
         """Return the vote counts of each text. Raises InputError if the labeller fails on a text without demonstrations."""
-        by_teacher = self.labels_of(texts)
+        by_teacher = self.labels_of(texts)  # in any order of the teachers, as votes are only counted
         rows = [list(row) for row in zip(*by_teacher.values(), strict=True)]
         return counts_of_labels(rows, len(by_teacher), self.labels, "votes")
 
