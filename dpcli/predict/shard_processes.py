@@ -110,7 +110,7 @@ class ShardProcesses:
                     number, shard = waiting.popleft()
                     started = self._start_work(shard, threads)
                     busy[started.connection] = number, started
-                for ready in wait(list(busy)):
+                for ready in wait(list(busy)):  # processes that have sent a result, or have ended
                     assert isinstance(ready, Connection)
                     number, started = busy.pop(ready)
                     try:

@@ -277,6 +277,7 @@ def _measured_rates(measured: MeasuredScores) -> MeasuredRates:
     # A threshold may say "member" below itself. The signs of the scores are then changed, so that high scores mean "member" again.
     sign = -1.0 if measured.threshold is not None and not measured.threshold.above else 1.0
     inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
+    # Thresholds from the strictest. A score at or above a threshold means "member".
     levels = np.unique(np.concatenate([inside, outside]))[::-1]
     strictest, spread = np.arange(min(len(levels), STRICTEST)), np.linspace(0, len(levels) - 1, THRESHOLDS)
     ranks = np.unique(np.concatenate([spread, strictest]).astype(int))

@@ -93,6 +93,7 @@ def _two_run_power(request: AuditRequest, claim: Claim) -> tuple[str, ...]:
 def _gradients_document(request: AuditRequest, claim: Claim, canaries: int) -> Document:
     """Return the power of an audit of one run by gradient canaries, and by the checks of the run's noise and batches."""
     assert request.path is not None
+    # `observed`: number of steps whose noise is tested. `sampled`: steps that sample the canaries, for simulations; may be empty.
     training, settings = load(REPLAYED)(request.path), request.settings
     significance = split_significance(settings.confidence)
     detected = _detected_noise(training.observed, significance)

@@ -87,6 +87,7 @@ def _as_planned_data(cost: VoteAccount) -> dict[str, Any] | None:
     """Return the cost that the session would have if its queries and answers had been declared, for JSON."""
     if cost.as_planned is None or cost.realised is None:
         return None
+    # Rows of accountants that do not prove an upper bound are left out.
     sound_rows = [row for row in cost.as_planned.rows if row.accountant.sound]
     return {
         "asked": cost.realised.queries,
@@ -105,8 +106,8 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
             f"charged so far: {charged}; had {charged} been declared beforehand, the session would cost epsilon <= "
             f"{up(cost.as_planned.upper)} whatever the votes are; its cost remains the declared one"
         )
+    # This may happen, as fewer accountants compute an epsilon from votes.
     if any(not epsilon.epsilon <= account.upper for epsilon in given_votes.values()):
-        # Fewer accountants compute an epsilon from votes.
         yield (
             f"an epsilon given the votes exceeds the guarantee, which still holds: epsilon <= {up(account.upper)} whatever the "
             "votes are"

@@ -69,6 +69,7 @@ def _notes(evaluation: Evaluation) -> list[str]:
     notes = [NOT_FOR_PUBLICATION, INTERVALS]
     if evaluation.axis == "shards":
         notes.append(REDRAWN)
+    # A ratio that is NaN counts as no better.
     no_better = [method.name for method in evaluation.methods if method.kind == "sound" and not method.relative.value < 1.0]
     if no_better:
         notes.insert(0, f"the private texts did not help: {' and '.join(no_better)} is no better than the public model")
