@@ -120,6 +120,7 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
 
 
 def _given_votes_table(given_votes: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
+    """Return the table of epsilons given the votes. All its rows are highlighted, as they are private."""
     rows = []
     for name, votes in given_votes.items():
         counts = (f"{votes.queries:,}", f"{votes.answered:,.1f}")

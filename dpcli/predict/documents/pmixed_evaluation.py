@@ -66,6 +66,7 @@ def evaluate_document(evaluation: Evaluation) -> Document:
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
+    """Return the sentences below the tables. The first says so if the private texts did not help."""
     notes = [NOT_FOR_PUBLICATION, INTERVALS]
     if evaluation.axis == "shards":
         notes.append(REDRAWN)
@@ -87,6 +88,7 @@ def _methods_table(evaluation: Evaluation) -> Table:
 
 
 def _epsilon_text(method: MeasuredMethod) -> str:
+    """Return epsilon as text: "-" without a guarantee, "infinite" without privacy, and "0" for the public model."""
     if method.epsilon is None:
         return "-"
     if math.isinf(method.epsilon):

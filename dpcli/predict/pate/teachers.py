@@ -183,6 +183,7 @@ def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
 
 
 def _has_digest(folder: str, digest: str) -> bool:
+    """Return whether the labels in the folder were made with this digest. A missing or damaged file has none."""
     try:
         with open(os.path.join(folder, DIGEST_FILE), encoding="utf-8") as file:
             return bool(json.load(file).get("of") == digest)
