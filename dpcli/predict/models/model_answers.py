@@ -211,7 +211,7 @@ def require_same_content(before: str, now: str) -> None:
     (_, _, earlier), (_, _, current) = before.partition(VOCABULARY_MARK), now.partition(VOCABULARY_MARK)
     if earlier and current and earlier != current:  # each has two digests of the tokens: in their order, and sorted
         change = "other tokens"
-        (_, earlier_sorted), (_, current_sorted) = earlier.split(), current.split()
+        (_, earlier_sorted, *_), (_, current_sorted, *_) = earlier.split(), current.split()
         if earlier_sorted == current_sorted:
             change = "a changed order: the order of a set differs between processes; use sorted(...)"
         raise InputError(f"the vocabulary: expected the same tokens in the same order whenever it is built, found {change}")
