@@ -123,7 +123,7 @@ def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: in
     is_member = rng.random(shape) < 0.5
     scores = np.where(is_member, rng.choice(members, shape), rng.choice(others, shape))
     by_score = np.take_along_axis(is_member, np.argsort(scores, axis=1), axis=1)
-    no_guess = np.zeros((audits, 1))
+    no_guess = np.zeros((audits, 1))  # column 0: no guess, and none is right
     right_high = np.hstack([no_guess, np.cumsum(by_score[:, ::-1], axis=1)])
     right_low = np.hstack([no_guess, np.cumsum(~by_score, axis=1)])
     return RightGuesses(right_high, right_low)
