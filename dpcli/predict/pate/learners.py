@@ -56,7 +56,7 @@ class Fitted:
     def _probabilities(self, inputs: Array) -> Array:
         classes = getattr(self.model, "classes_", None)
         if classes is not None and hasattr(self.model, "predict_proba"):
-            by_label = np.zeros((len(inputs), self.classes))  # 0 for a label that no record of the shard has
+            by_label = np.zeros((len(inputs), self.classes))  # 0 for a label that no training record has
             by_label[:, np.asarray(classes, dtype=int)] = self.model.predict_proba(inputs)
             return by_label
         return one_hot(self._labels(inputs), self.classes)
