@@ -141,6 +141,7 @@ class MeasuredScores:
         threshold: Threshold that was tested on the scores, if any.
         rates: Bounds on the error rates of the threshold.
         independent: Whether each score comes from a separate run. The canaries of a single run share its noise.
+        confidence: Confidence of the bands around the measured curve, at each threshold by itself.
     """
 
     scores: Scores

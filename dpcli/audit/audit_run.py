@@ -84,10 +84,10 @@ class AuditRequest:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders of the user's modules, which are the folder of the file and the current folder."""
+        """The folders of the user's modules: that of the file, unless it is standard input ("-"), and the current folder."""
         path = self.pipeline.path if self.pipeline is not None else None
         if not path or path == "-":
-            return os.getcwd(), os.getcwd()
+            return (os.getcwd(),)
         return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
     def claim(self, varied: Adjacency) -> Claim:
@@ -111,8 +111,8 @@ class AuditRequest:
     def varied(self, evidence: Evidence | None) -> Adjacency:
         """Return how the two datasets of the audit differ.
 
-        The setting is used if there is one, then the statement of the file of scores, then the adjacency of the pipeline if the audit runs
-        a function, and then add-remove.
+        The setting decides, or else the statement of the file of scores, or else, if the audit runs a function, the adjacency of the
+        pipeline. Without any of these it is add-remove, as a canary or the record is in a run or left out.
 
         Raises InputError if the setting contradicts the file of scores.
         """
@@ -159,11 +159,12 @@ def audit_request(
     """
     processes = jobs or min(os.cpu_count() or 1, MOST_PROCESSES)
     if path is None:
-        return AuditRequest(with_flags(AuditSettings(), flags), None, epsilon, delta, correct, processes, progress)
+        settings = with_flags(AuditSettings(), flags)
+        return AuditRequest(settings, None, epsilon, delta, correct, processes, progress)  # no pipeline
     data = read_bytes(path)
-    pipeline = solved_pipeline(data, path)
+    pipeline = solved_pipeline(data, path)  # with the noise that meets the budget, where the file says "calibrate"
     settings = with_flags(read_settings(data, path), flags)
-    diagnostics = judge(pipeline, data, {"--delta": delta})
+    diagnostics = judge(pipeline, data, {"--delta": delta})  # lint rules, about the file and about the flag
     return AuditRequest(settings, pipeline, epsilon, delta, correct, processes, progress, diagnostics, path)
 
 
@@ -265,6 +266,8 @@ def _replay(request: AuditRequest) -> Audit:
     pairs = []
     for index in range(count):
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(REPLAY_KEY, index)))
+        # In the training of a file, each step without the record starts from the weights that the run with the record released. A user's
+        # function continues with its own releases.
         pairs.append(Pair(*program.replay(index, rng), restarted=settings.function is None))
         request.progress(index + 1, count)
     results = checks(pairs, program.declared)
@@ -289,7 +292,8 @@ def _replayable_function(request: AuditRequest, function: str, entropy: int) -> 
 
     def replay(index: int, rng: np.random.Generator) -> tuple[Steps, Steps]:
         def steps(dataset: Any) -> Steps:
-            return steps_of(function, call_user_code(function, program, dataset, copy.deepcopy(rng)))
+            same_randomness = copy.deepcopy(rng)  # both datasets get a generator in the same state
+            return steps_of(function, call_user_code(function, program, dataset, same_randomness))
 
         pair = neighbouring_pair(data, request.folders, entropy, index)
         return steps(pair.with_record), steps(pair.without)
@@ -302,7 +306,7 @@ def _replayable_training(request: AuditRequest) -> Replayable:
     """Return the training that the file describes (train/replay/program.py). Raises InputError if the file has no [train]."""
     if request.path is None or request.pipeline is None or "train" not in dict(request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
-    training = load(REPLAYED)(request.path)
+    training = load(REPLAYED)(request.path)  # imported late, because it needs torch
     declared = replace(training.declared, significance=1.0 - request.settings.confidence)
     return Replayable(declared, training.replay, training.unseen)
 

@@ -3,8 +3,9 @@
 There are three kinds of audit (audit_run.py). one-run guesses which canaries, inserted by fair coins, were in a run; two-run compares runs
 with and without one record; replay repeats steps of a program on both datasets. In a file that states its kind, a key that only another
 kind reads is refused; a `NeededSetting` says which kinds read a key. Whatever decides the verdict (guesses, threshold, trials, confidence)
-is stated here, before the first score is known: a setting that was chosen after a look at the scores would prove nothing. The annotations
-of the keys are explained in base/fields.py.
+is stated here, before the first score is known: a setting that was chosen after a look at the scores would prove nothing. A `Key` annotates
+a key with its help text, the `Constraint` on its value and the setting that it needs (base/fields.py). A `Premise` is a condition of the
+verdict, with who ensures it and the test that violates it on purpose.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, 
 
 
 def read_by(*kinds: str) -> NeededSetting:
-    """Return the requirement of keys that only audits of the given kinds use. A file without a kind may have the keys of all kinds."""
+    """Return the setting that a key of the given kinds of audit needs. A file without a kind may have the keys of all kinds."""
     return NeededSetting(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
 
 
@@ -113,7 +114,7 @@ class AuditSettings:
     ] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the keys whose values contradict each other or have a wrong form."""
+        """Yield (path of the key, expected value, value found) for keys that contradict each other or have a wrong form."""
         if self.guesses is not None and self.canaries is not None and self.guesses > self.canaries:
             yield ("guesses",), f"at most the number of canaries, {self.canaries}", str(self.guesses)
         for key in ("function", "data"):
@@ -138,7 +139,7 @@ def with_flags(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettin
 
     Raises InputError if a value is out of range, or contradicts another value.
     """
-    members = members_of(AuditSettings)
+    members = members_of(AuditSettings)  # each key with its annotations; `rule` is its Constraint
     changes = {name: value for name, value in flags.items() if value is not None}
     for name, value in changes.items():
         flag, rule = f"--{name.replace('_', '-')}", members[name].rule
@@ -147,6 +148,6 @@ def with_flags(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettin
         if rule is not None and not rule.holds(value):
             raise InputError(f"{flag}: expected {rule.text}, found {value!r}")
     merged = replace(settings, **changes)
-    for key, expected, actual in merged.problems():
-        raise InputError(f"--{key[0]}: expected {expected}, found {actual}")
+    for (key,), expected, actual in merged.problems():  # the first problem is enough for a message
+        raise InputError(f"--{key}: expected {expected}, found {actual}")
     return merged

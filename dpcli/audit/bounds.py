@@ -31,6 +31,8 @@ ALPHA_TERMS = 4096  # number of terms of alpha that are computed in one array; a
 # Ends of searches: beyond them a smaller lower bound is returned, which is still valid.
 LARGEST_EPSILON = 64.0  # in nats; no feasible number of canaries refutes a larger epsilon
 LARGEST_MU = 64.0  # of mu, the sensitivity over the standard deviation
+# Relative widths of the bracket at which the searches for epsilon and for mu stop. They touch accuracy alone, as the lower end is returned.
+ROOT_PRECISION, MU_PRECISION = 1e-10, 1e-7
 TradeOff = Callable[[float], float]  # function from a false positive rate to a lower bound on the false negative rate
 GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
 CURVE_SOURCE = "Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235"
@@ -110,13 +112,13 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
     """Return a lower bound on epsilon at `delta`, which is the largest epsilon that the guesses refute, rounded down.
 
     Args:
-        canaries, guesses, correct: As for `p_value`.
+        canaries, guesses, correct: Numbers of canaries, of guesses about them, and of right guesses.
         delta: Delta of the guarantee that is tested.
         significance: Probability, in (0, 1), with which a true guarantee may be refuted.
 
     Returns:
-        A lower bound on epsilon in nats, at most 1e-9 below the root of p_value = significance; 0 if no epsilon is refuted. The guesses
-        refute the returned epsilon itself, and therefore every smaller one.
+        A lower bound on epsilon in nats, close to the root of p_value = significance and not above it; 0 if no epsilon is refuted, and
+        LARGEST_EPSILON if that is refuted too. The guesses refute the returned epsilon itself, and therefore every smaller one.
     """
 
     def margin(epsilon: float) -> float:
@@ -129,7 +131,8 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
         low, high = high, 2.0 * high
         if high > LARGEST_EPSILON:
             return low
-    return bracket_root(margin, low, high, 1e-10)[0]  # the lower end of the bracket, which the guesses refute
+    lower_end, _ = bracket_root(margin, low, high, ROOT_PRECISION)  # the guesses refute the lower end of the bracket
+    return lower_end
 
 
 def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significance: float) -> float:
@@ -138,21 +141,23 @@ def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, sig
     Source: Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235 (the recursion over the number of correct guesses, with abstention).
 
     Args:
-        canaries, guesses, correct: As for `p_value`.
+        canaries, guesses, correct: Numbers of canaries, of guesses about them, and of right guesses.
         curve: Lower bound on the symmetric trade-off function of the guarantee.
         significance: Probability with which a true guarantee may be refuted.
 
     Returns:
-        r + h - guesses / canaries. Here r and h are lower bounds on the mass of right and of wrong guesses if `correct` or more guesses are
-        right with probability `significance`. Both grow with each smaller number of right guesses, because the curve forces this number to
-        be likely too. The curve is refuted if r + h exceeds the total mass, guesses / canaries.
+        r + h - guesses / canaries. Here r and h are lower bounds on the expected numbers of right and of wrong guesses, divided by the
+        number of canaries, if `correct` or more guesses are right with probability `significance`. The recursion adds the outcomes with
+        fewer right guesses, one number after the other: the curve forces a part of the probability to lie there, so r and h grow. The curve
+        is refuted if r + h exceeds guesses / canaries, which is their sum for any program.
     """
     require_consistent_guesses(canaries, guesses, correct)
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries
     for i in range(correct - 1, -1, -1):
         forced = max(wrong, curve(1.0 - right))
-        if forced == wrong:
+        if forced == wrong:  # r and h no longer change
             break
+        # An outcome with i right guesses adds to r and to h in the ratio of its i right to its guesses - i wrong ones.
         right, wrong = min(right + (i / (guesses - i)) * (forced - wrong), 1.0), forced
     return right + wrong - (1.0 + MARGIN) * guesses / canaries
 
@@ -168,14 +173,15 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
     def excess(mu: float) -> float:
         return curve_excess(canaries, guesses, correct, gaussian_curve(mu), significance)
 
-    low, high = 0.0, 0.25
+    low, high = 0.0, 0.25  # first bracket; a larger one takes its place until its end is not refuted
     if guesses == 0 or excess(low) <= 0.0:
         return 0.0
     while excess(high) > 0.0:
         low, high = high, 2.0 * high
         if high > LARGEST_MU:
             return low
-    return bracket_root(excess, low, high, 1e-7)[0]  # the lower end of the bracket, which the guesses refute
+    lower_end, _ = bracket_root(excess, low, high, MU_PRECISION)  # the guesses refute the lower end of the bracket
+    return lower_end
 
 
 def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
@@ -193,7 +199,10 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
     """
     if delta <= 0.0:
         raise InputError(f"expected a delta > 0, because the epsilon of Gaussian noise is infinite at delta = 0, found {delta!r}")
-    return gaussian_epsilon(mu, delta)[0] if mu > 0.0 else 0.0
+    if mu <= 0.0:
+        return 0.0
+    lower, _upper = gaussian_epsilon(mu, delta)
+    return lower
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def stated_claim(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
         raise InputError(f"--epsilon: expected a finite number >= 0, found {epsilon!r}")
     if not 0.0 <= delta < 1.0:
         raise InputError(f"--delta: expected a number in [0, 1), found {delta!r}")
-    curve = ProfileCurve(np.array([epsilon]), np.array([delta]), np.zeros(1))
+    curve = ProfileCurve(np.array([epsilon]), upper=np.array([delta]), lower=np.zeros(1))
     return Claim(epsilon, delta, adjacency, "as stated on the command line", curve)
 
 
@@ -100,10 +100,11 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
     Raises:
         CannotCertify: The file has no finite epsilon, or its claim does not apply to what the audit varies.
-        InputError: See `account`.
+        InputError: No delta is stated, it is out of range, or the pipeline contradicts itself.
     """
     group_size = _group_size(pipeline.privacy.adjacency, varied)
     account = headline(pipeline, delta=delta, group_size=group_size)
+    # The winner is the row of the accountant that gives the headline; None if no accountant applies.
     if account.winner is None or not math.isfinite(account.upper):
         raise CannotCertify(f"{pipeline.path}: no finite epsilon can be certified, so there is nothing to audit")
     source = f"{account.winner.accountant.name} accountant"
@@ -115,13 +116,14 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
 def _claimed_curve(pipeline: Pipeline, account: Account, group_size: int) -> ProfileCurve:
     """Return the pairs along the privacy profile of the pipeline. At the headline epsilon and beyond, delta is at most the claimed one."""
-    end = 1.25 * account.upper + 1e-3  # somewhat beyond the headline, where the claimed delta is smaller
+    # Somewhat beyond the headline, where the claimed delta is smaller. The 1e-3 keeps the range from being empty if the headline is 0.
+    end = 1.25 * account.upper + 1e-3
     dense, wide = np.linspace(0.0, min(end, DENSE_UP_TO), DENSE_POINTS), np.linspace(0.0, end, WIDE_POINTS)
     epsilons = sorted({*dense.tolist(), *wide.tolist(), account.upper})
     # 1e-6 is a usual delta, for a claim with delta = 0. It decides which accountants are run, and does not touch soundness.
     curve = profile(pipeline, epsilons, group_size, account.delta or 1e-6)
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, account.delta), curve.upper)
-    return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper))
+    return ProfileCurve(curve.epsilons, upper=upper, lower=np.minimum(curve.lower, upper))
 
 
 def _group_size(claimed_about: Adjacency, varied: Adjacency) -> int:

@@ -22,7 +22,7 @@ import math
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcli.audit.audit_result import ReplayCheck
@@ -122,7 +122,7 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
         raise InputError(f"{path}: expected schema {SCHEMA!r}, found {document['schema']!r}")
     if type(document.get("canaries")) is list:
         evidence = _evidence_in_rows(path, document["canaries"])
-        return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _observed(path, document))
+        return replace(evidence, neighbours=document.get("neighbours"), observed=_observed_run(path, document))
     for keys, counted_evidence in EVIDENCE_OF_COUNTS.items():
         if set(keys) <= set(document):
             return counted_evidence(path, [_count(path, key, document[key]) for key in keys])
@@ -130,8 +130,10 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
     raise InputError(f"{path}: expected canaries, or counts {expected}, found {first_names(sorted(document), 'nothing')}")
 
 
-def _observed(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
+def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
     """Return the steps and the checks of a run with gradient canaries; None if the file has no key for them.
+
+    `confidence` is that of the run's [audit] table, and by default that table's default, 0.95.
 
     Raises InputError for impossible steps or checks.
     """
@@ -152,7 +154,7 @@ def _observed(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
 
 
 def _is_check(check: ReplayCheck) -> bool:
-    """Return whether the values of a check have their types."""
+    """Return whether the values of a check have their types, and its texts can be printed as they are."""
     texts = (check.name, check.message, check.power)
     return all(type(text) is str and text.isprintable() for text in texts) and type(check.passed) is type(check.statistical) is bool
 
@@ -177,7 +179,7 @@ EVIDENCE_OF_COUNTS: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence
 
 
 def _count(path: str, key: str, value: Any) -> int:
-    """Return a count unchanged. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT."""
+    """Return a count unchanged. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT. JSON's true is no number."""
     if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
         raise InputError(f"{path}: {key}: expected a whole number from 0 to 10^9, found {value!r}")
     return int(value)

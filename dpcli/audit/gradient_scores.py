@@ -72,6 +72,7 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
     """
     with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step, and log(0) is -inf
         absent = np.log1p(-rate)
+    # (b - 1/2) / s^2 is the log ratio of the normal densities with means 1 and 0 at a product b. It counts with probability `rate`.
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
 
 
@@ -88,7 +89,7 @@ def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> Simulate
 
     Every factor uses the same random numbers, so that two factors differ by the noise alone.
     """
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # any fixed seed
     step_count = sum(part.steps for part in steps)
     size = max(LEAST_POOL, min(POOL, PRODUCTS // step_count))
     members, others = np.zeros(size), np.zeros(size)
@@ -96,7 +97,8 @@ def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> Simulate
         for start in range(0, part.steps, STEPS_AT_ONCE):
             count = min(STEPS_AT_ONCE, part.steps - start)
             member_products, other_products = part.noise / factor * rng.standard_normal((2, count, size))
-            member_products += rng.random((count, size)) < part.rate
+            member_products += rng.random((count, size)) < part.rate  # 1 if the step samples the canary
+            # The attack does not know that noise is missing, so its scores use the declared noise.
             members += log_ratios(member_products, part.rate, part.noise)
             others += log_ratios(other_products, part.rate, part.noise)
     return SimulatedScores(members, others)
@@ -121,7 +123,7 @@ def simulated_guesses(steps: Sequence[SampledSteps], factor: float, canaries: in
     is_member = rng.random(shape) < 0.5
     scores = np.where(is_member, rng.choice(members, shape), rng.choice(others, shape))
     by_score = np.take_along_axis(is_member, np.argsort(scores, axis=1), axis=1)
-    no_guess = np.zeros((audits, 1))
+    no_guess = np.zeros((audits, 1))  # column 0: no guess, and none is right
     right_high = np.hstack([no_guess, np.cumsum(by_score[:, ::-1], axis=1)])
     right_low = np.hstack([no_guess, np.cumsum(~by_score, axis=1)])
     return RightGuesses(right_high, right_low)

@@ -67,12 +67,14 @@ class Draws:
 
     def scaled(self) -> Draws:
         """Return each tensor divided by its root mean square, so that tests of shape do not depend on size."""
+        # A tensor without noise, whose root mean square is 0, is not rescaled.
         sizes = {name: float(np.sqrt(np.mean(np.square(values)))) or 1.0 for name, values in self.tensors.items()}
         tensors = {name: values / sizes[name] for name, values in self.tensors.items()}
         return Draws(tensors, self.positions, self.resolution / min(sizes.values()))
 
     def first_columns(self, width: int) -> Array:
         """Return an array of shape (draws, about `width`) with the first numbers of every tensor, in shares as equal as possible."""
+        # What a narrow tensor leaves of its share goes to the wider ones after it.
         narrow_first = sorted(self.tensors.values(), key=lambda values: values.shape[1])
         remaining_width, parts = width, []
         for index, values in enumerate(narrow_first):
@@ -108,7 +110,7 @@ def noise_draws(runs: Sequence[Sequence[Step]], std: float, fresh: bool) -> Draw
             noises.append(step.noise)
             largest = max([largest, *(float(np.abs(values).max(initial=0.0)) for values in arrays)])
     sizes = [{name: np.size(values) for name, values in noise.items()} for noise in noises]
-    if not sizes or any(other != sizes[0] for other in sizes) or not any(sizes[0].values()):
+    if not sizes or any(step_sizes != sizes[0] for step_sizes in sizes) or not any(sizes[0].values()):
         return None
     tensors = {}
     for name, size in sizes[0].items():

@@ -1,15 +1,17 @@
 """Statistical tests of the noise of a replay, which is divided by its declared standard deviation (noise_draws.py).
 
 A *replay* runs steps of a program twice, with and without one record (replay.py, which calls `statistics`). A *tensor* is the noise on one
-parameter of the program: a row for each step, a column for each number, which is also called a coordinate.
+parameter of the program: a row for each step, a column for each number, which is also called a coordinate. `Draws` holds all tensors, with
+`count` rows and `width` coordinates in all; `draws.parts()` yields one array that joins the tensors, if there are several, and each tensor.
 
 A *test* makes several checks (`NoiseCheck`), for example one for each tensor. Its result (`Statistic`) is that of the worst check, with
 Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the *level* of its test. A p-value is the
 probability that the declared noise looks at least as bad as the measured noise. It is exact, or an upper bound, if the declared noise is
 Gaussian; the p-values of numbers of equal pairs are approximations (`Collisions`).
 
-Too much noise costs no privacy. The size of the noise is therefore tested only for being too small. The shape of its distribution is tested
-after each tensor has been rescaled. Each test also states its power: the smallest fault that it detects with probability 90 %.
+Too much noise costs no privacy. The size of the noise is therefore tested only for being too small. The other tests use each tensor divided
+by its root mean square (`scaled`), so that they do not depend on the size; their p-values are computed as if this size were known. Each
+test also states its power: the smallest fault that it detects with probability 90 %.
 """
 
 from __future__ import annotations
@@ -118,8 +120,10 @@ def chi_square_cdf(squares: Array | float, count: Array | float) -> Array:
 
 def detectable_factor(count: int, level: float) -> float:
     """Return the smallest x such that a test of `count` numbers detects noise divided by x with probability DETECTION_PROBABILITY."""
-    low, high = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, DETECTION_PROBABILITY))
-    return math.sqrt(high / low) if low > 0.0 else math.inf
+    # Quantiles of half a chi-square variable. The test refutes sums of squares below the first, and noise / x has a sum below
+    # 1 / x^2 times the second with probability DETECTION_PROBABILITY.
+    refuted, reached = (float(special.gammaincinv(0.5 * count, share)) for share in (level, DETECTION_PROBABILITY))
+    return math.sqrt(reached / refuted) if refuted > 0.0 else math.inf
 
 
 def _detectable_noise(count: int, level: float) -> str:
@@ -202,7 +206,7 @@ def mean_test(draws: Draws) -> Statistic:
         checks.append(NoiseCheck(_two_sided_tail(z), f"{float(values.mean()):.3g} standard deviations in {name}"))
     squared_sums = sum(float(np.square(values.sum(axis=0)).sum()) for values in draws.tensors.values())
     squares = squared_sums / draws.count  # chi-square, with as many degrees of freedom as coordinates
-    away = math.sqrt(squares / draws.width / draws.count)
+    away = math.sqrt(squares / draws.width / draws.count)  # root mean square of the coordinates' means
     p_value = float(special.gammaincc(0.5 * draws.width, 0.5 * squares))
     checks.append(NoiseCheck(p_value, f"{away:.3g} standard deviations a coordinate"))
     p, where = _worst_corrected(checks)
@@ -238,6 +242,8 @@ def shape_test(draws: Draws) -> Statistic:
     p, where = _worst_corrected(checks)
 
     def power(level: float) -> str:  # A distance of 0.5 or more is stated as no power.
+        # Both are times 1 / sqrt(n): the distance at which the p-value is `level`, and a margin, because the standard deviation of an
+        # empirical distribution function is at most 0.5 / sqrt(n).
         refuted = math.sqrt(0.5 * math.log(2.0 * len(checks) / level))
         spread = 0.5 * float(special.ndtri(DETECTION_PROBABILITY))
         away = (refuted + spread) / math.sqrt(max(counts))
@@ -257,6 +263,7 @@ def tails_test(draws: Draws) -> Statistic:
     p, where = _worst_corrected(checks)
 
     def power(level: float) -> str:  # A rate of 0.3 is noise clipped at about one standard deviation; more is stated as no power.
+        # If a share `rate` of the declared noise lies beyond the clipping, none of n numbers does with probability about e^(-n rate).
         rate = math.log(2.0 * len(checks) / level) / max(counts)
         return f"noise clipped at {-float(special.ndtri(0.5 * rate)):.3g} standard deviations in all" if rate < 0.3 else "nothing"
 
@@ -314,21 +321,11 @@ def _collisions(rows: Array, cell: float) -> Collisions:
     # Two pairs with a common column are correlated. The second term is the sum of their covariances.
     covariance = max(triple_probability - pair_probability**2, 0.0)
     variance = expected * (1.0 - pair_probability) + n * (n - 1.0) * (n - 2.0) * covariance
-    p = _poisson_tail(pairs, expected)
+    p = float(special.gammainc(pairs, expected))  # that a Poisson variable of mean `expected` is at least `pairs`
     if expected > 1.0:  # With few pairs, a Poisson variable alone is close enough.
-        p = max(p, _gamma_tail(pairs - 0.5, expected, variance))  # 0.5: a continuous variable stands for a whole number
+        shape, scale = expected * expected / variance, variance / expected  # of a gamma variable with this mean and variance
+        p = max(p, float(special.gammaincc(shape, (pairs - 0.5) / scale)))  # 0.5: a continuous variable stands for a whole number
     return Collisions(p, pairs, expected)
-
-
-def _poisson_tail(count: int, mean: float) -> float:
-    """Return the probability that a Poisson variable is at least `count`, which is positive."""
-    return float(special.gammainc(count, mean))
-
-
-def _gamma_tail(value: float, mean: float, variance: float) -> float:
-    """Return the probability that a gamma variable of this mean and variance is at least `value`."""
-    shape, scale = mean * mean / variance, variance / mean
-    return float(special.gammaincc(shape, value / scale))
 
 
 def _cell_width(draws: Draws, least: float = FINEST_CELL) -> float:
@@ -350,6 +347,7 @@ def precision_test(draws: Draws) -> Statistic:
     def power(level: float) -> str:
         pairs_per_width = 0.5 * max(counts) ** 2 * HALF_NORMAL_SQUARED
         expected = pairs_per_width * cell
+        # Excess of pairs, in standard errors, that is detected with probability DETECTION_PROBABILITY.
         errors = float(special.ndtri(DETECTION_PROBABILITY) - special.ndtri(level / len(checks)))
         grid = (expected + errors * math.sqrt(expected + 1.0) + 1.0) / pairs_per_width
         return f"rounding to {grid:.2g} standard deviations in the largest tensor" if grid < 1.0 else "no rounding"
@@ -367,7 +365,8 @@ def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
     rows = scaled.first_columns(column_count)
     width = rows.shape[1]
     for lag in range(1, min(MOST_LAGS, width // 2) + 1):
-        paired = width // (2 * lag) * 2 * lag  # number of coordinates in whole pairs of blocks of `lag`
+        # Blocks of `lag` coordinates form pairs, so that coordinates `lag` apart are compared, and none with two others.
+        paired = width // (2 * lag) * 2 * lag  # number of coordinates in whole pairs of blocks
         blocks = rows[:, :paired].reshape(draws.count, -1, 2, lag)
         correlations.append(_correlation(blocks[:, :, 0], blocks[:, :, 1], f"coordinates {lag} apart"))
     # Repeated pairs and correlations are separate tests. Each gets half of the level.
@@ -421,7 +420,8 @@ def steps_test(draws: Draws) -> Statistic:
     checks: list[NoiseCheck] = []
     for name, values in draws.tensors.items():
         for lag in range(1, min(MOST_LAGS, draws.count // 2) + 1):
-            paired = draws.count // (2 * lag) * 2 * lag  # number of steps in whole pairs of blocks of `lag`
+            # Blocks of `lag` steps form pairs, so that steps `lag` apart are compared, and none with two others.
+            paired = draws.count // (2 * lag) * 2 * lag  # number of steps in whole pairs of blocks
             blocks = values[:paired].reshape(-1, 2, lag, values.shape[1])
             checks.append(_correlation(blocks[:, 0], blocks[:, 1], f"steps {lag} apart in {name}"))
     pairs = draws.count * (draws.count - 1) // 2

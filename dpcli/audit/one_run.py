@@ -85,7 +85,8 @@ def _observed_audit(scores: Scores, claim: Claim, settings: AuditSettings, subje
             f"{settings.confidence!r}"
         )
     by_guesses = replace(settings, confidence=1.0 - split_significance(settings.confidence))
-    audit = one_run_audit(scores, claim, by_guesses, subject, replace(observed, checks=()))
+    without_checks = replace(observed, checks=())  # so that this call audits the scores alone
+    audit = one_run_audit(scores, claim, by_guesses, subject, without_checks)
     power = (noise_power(observed.checks), *audit.power)
     return replace(audit, confidence=settings.confidence, checks=observed.checks, power=power)
 
@@ -114,10 +115,6 @@ def guessed_audit(
     assumptions = [COINS, BEFOREHAND, TRUSTED]
     if gradients is not None:
         assumptions.append(AFTER_CLIPPING)
-    if gradients:
-        power = _simulated_power(results, test, settings, gradients)
-    else:
-        power = _guessing_power(results, test, settings)
     notes = []
     if test_count > 1:
         share = f"each may refute a true claim with probability {test.significance:.3g}"
@@ -131,7 +128,7 @@ def guessed_audit(
         curve=_curve_of_guesses(results, test) if claim.has_curve else None,
         assumptions=tuple(assumptions),
         notes=tuple(notes),
-        power=power,
+        power=_power(results, test, settings, gradients or ()),
         measured=measured,
         counts={"canaries": best.canaries, "guesses": best.guesses, "correct": best.correct, "tests": test_count},
     )
@@ -188,7 +185,7 @@ def _guess_bounds(best: Guessed, test: GuessTest) -> tuple[ProvenBound, ...]:
     if delta <= 0.0:
         return (bound,)
     gaussian = guesses_gaussian_epsilon_lower(best.canaries, best.guesses, best.correct, delta, test.significance)
-    return bound, ProvenBound("one run, Gaussian family", gaussian, delta, confidence, evidence, CURVE_SOURCE, GAUSSIAN)
+    return bound, ProvenBound("one run, Gaussian family", gaussian, delta, confidence, evidence, CURVE_SOURCE, assumes=GAUSSIAN)
 
 
 def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTest:
@@ -198,7 +195,7 @@ def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTes
     comparison = "more" if refuted else "no more"
     detail = f"{_guess_evidence(best)}: {comparison} than the claimed trade-off curve allows"
     point = _allowed_guesses(best, test) if refuted else None
-    return CurveTest(refuted, 1.0 - test.significance, detail, CURVE_SOURCE, point)
+    return CurveTest(refuted, confidence=1.0 - test.significance, detail=detail, source=CURVE_SOURCE, point=point)
 
 
 def _allowed_guesses(guessed: Guessed, test: GuessTest) -> str:
@@ -207,7 +204,7 @@ def _allowed_guesses(guessed: Guessed, test: GuessTest) -> str:
     def exceeds_curve(right: int) -> bool:
         return right > 0 and test.curve_excess(replace(guessed, correct=right)) > 0.0
 
-    allowed = least_count(guessed.correct - 1, exceeds_curve) - 1
+    allowed = least_count(guessed.correct - 1, exceeds_curve) - 1  # one below the smallest number that refutes the curve
     return (
         f"under the curve, more than {allowed:,} of {guessed.guesses:,} guesses about {guessed.canaries:,} canaries are right with "
         f"probability at most {100.0 * test.significance:.3g} %, and {guessed.correct:,} were right"
@@ -219,8 +216,15 @@ def _most_provable(results: tuple[Guessed, ...], test: GuessTest) -> float:
     return max(test.epsilon_lower(replace(guessed, correct=guessed.guesses)) for guessed in results)
 
 
-def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings) -> tuple[str, ...]:
-    """Return sentences about the smallest fault that the strongest attack would have detected with the same number of guesses."""
+def _power(
+    results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings, steps: tuple[SampledSteps, ...]
+) -> tuple[str, ...]:
+    """Return sentences about the smallest fault that an audit with the same numbers of guesses detects.
+
+    The attack is the strongest one, or that on gradient canaries if the steps that sample them are known.
+    """
+    if steps:
+        return _simulated_power(results, test, settings, steps)
     attack = strongest_attack(test.claim)
 
     def detects(factor: float) -> bool:
@@ -232,7 +236,7 @@ def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: Aud
         return False
 
     factor = math.inf if attack is None else least_noise_factor(detects)
-    return power_sentences(_most_provable(results, test), factor, test.claim, "every guess right")
+    return power_sentences(_most_provable(results, test), factor, test.claim, best_case="every guess right")
 
 
 def planned_guessing_power(
@@ -248,11 +252,9 @@ def planned_guessing_power(
     if steps and settings.guesses is None:
         settings = _with_best_rule(settings, claim, canaries, steps)
     guess_numbers = guess_counts(canaries) if settings.guesses is None else (settings.guesses,)
-    results = tuple(Guessed(canaries, guesses, 0) for guesses in guess_numbers)
+    results = tuple(Guessed(canaries, guesses, correct=0) for guesses in guess_numbers)  # the power does not depend on `correct`
     test = GuessTest(claim, (1.0 - settings.confidence) / (len(results) * _tests_per_count(claim)))
-    if steps:
-        return _simulated_power(results, test, settings, steps)
-    return _guessing_power(results, test, settings)
+    return _power(results, test, settings, steps)
 
 
 def _simulated_power(
@@ -265,7 +267,7 @@ def _simulated_power(
         _most_provable(results, test),
         factor,
         test.claim,
-        "every guess right",
-        "these canaries",
-        "the noise factor was found by simulated audits",
+        best_case="every guess right",
+        attack="these canaries",
+        remark="the noise factor was found by simulated audits",
     )

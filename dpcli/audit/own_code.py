@@ -208,11 +208,12 @@ def _installed_files(folder: str) -> Iterator[str]:
     """Yield the files that an installer has copied into a folder. An editable install adds none of the project's files."""
     for distribution in importlib.metadata.distributions(path=[folder]):
         for line in (distribution.read_text("RECORD") or "").splitlines():
-            yield os.path.normpath(os.path.join(folder, line.rsplit(",", 2)[0]))
+            path, *_hash_and_size = line.rsplit(",", 2)
+            yield os.path.normpath(os.path.join(folder, path))
 
 
 def _torch_folders() -> Iterator[str]:
-    """Yield the folders of the torch package, which may be a source tree."""
+    """Yield the folders of the torch package, which may be a source tree, outside of every folder of libraries."""
     spec = importlib.util.find_spec("torch")
     if spec is not None:
         yield from (folder + os.sep for folder in spec.submodule_search_locations or ())

@@ -39,7 +39,9 @@ LARGEST_FACTOR = 64.0  # end of the search for a noise factor; an audit that mis
 FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
 THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # thresholds in standard deviations above the mean score of others
 FARTHEST = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
-LARGEST_SHIFT = 1e3  # end of the search for the shift of the strongest attack
+LEAST_SHIFT, LARGEST_SHIFT = 1e-9, 1e3  # ends of the search for the shift of the strongest attack
+SHIFT_PRECISION = 1e-6  # relative width of the bracket at which that search stops
+SCORE_PRECISION = 1e-9  # the same, of the search for the score beyond which an attack guesses
 SIMULATED_AUDITS = 200  # enough to tell a share of 94 % from 90 %
 # Share of simulated audits that must detect a fault. If less than 90 % of real audits detect a fault, this share is reached with
 # probability 3 % at most.
@@ -70,11 +72,15 @@ class StrongestAttack:
         ends = 1 if one_sided else 2
         share = guesses / canaries / ends  # share of the scores with guesses at one end
 
-        def excess(score: float) -> float:
+        def excess(score: float) -> float:  # of the share of canaries above a score, as half of the canaries are members
             return 0.5 * (self.tail(score - shift) + self.tail(score)) - share
 
-        score = bracket_root(excess, -FARTHEST, FARTHEST + shift, 1e-9)[0] if share < 1.0 else -FARTHEST
-        right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)  # kept below 1, so that the binomial quantile is defined
+        score = -FARTHEST  # all canaries are guessed to be members
+        if share < 1.0:
+            score, _ = bracket_root(excess, -FARTHEST, FARTHEST + shift, SCORE_PRECISION)
+        # Probability that a guess is right; at the lowest scores it is the same, by symmetry. It is kept below 1, so that the binomial
+        # quantile is defined.
+        right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)
         return guesses - _binomial_quantile(guesses, 1.0 - right, MISSED)
 
     def counts(self, factor: float, members: int, others: int) -> list[Counts]:
@@ -91,25 +97,29 @@ class StrongestAttack:
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
     """Return the best attack on a noisy sum whose privacy cost equals the claim; None if the claimed epsilon is 0.
 
-    The cost of sampled mechanisms at one delta is that of a Gaussian which costs more than they do at other deltas. The curve of the claim
-    would refute this Gaussian although no noise is missing. The Gaussian with the most cost that the curve allows is used instead.
+    If delta > 0, this is the attack on a Gaussian sum whose epsilon at the claim's delta is the claimed one. Such a sum may cost more than
+    the program at other deltas, for example if the program samples its records. The claimed curve would then refute it although no noise is
+    missing. In this case the attack is on the costliest Gaussian sum that the curve allows.
     """
     if claim.epsilon <= 0.0:
         return None
     if claim.delta <= 0.0:
         return StrongestAttack(claim.epsilon, _laplace_tail)
-    # The roots are found up to 1e-6, and from below: a smaller shift is a weaker attack, which overstates no power.
+    # The lower ends of the brackets are used: a smaller shift is a weaker attack, which overstates no power.
     high = 1.0
     while gaussian_epsilon_upper(high, claim.delta) < claim.epsilon and high < LARGEST_SHIFT:
         high *= 2.0
-    mu = bracket_root(lambda m: claim.epsilon - gaussian_epsilon_upper(m, claim.delta), 1e-9, high, 1e-6)[0]
-    if claim.has_curve and _room(claim, mu) < 0.0:
-        mu = bracket_root(functools.partial(_room, claim), 1e-9, mu, 1e-6)[0]
+    mu, _ = bracket_root(lambda m: claim.epsilon - gaussian_epsilon_upper(m, claim.delta), LEAST_SHIFT, high, SHIFT_PRECISION)
+    if claim.has_curve and _height_above_curve(claim, mu) < 0.0:
+        mu, _ = bracket_root(functools.partial(_height_above_curve, claim), LEAST_SHIFT, mu, SHIFT_PRECISION)
     return StrongestAttack(mu, lambda score: float(special.ndtr(-score)))
 
 
-def _room(claim: Claim, mu: float) -> float:
-    """Return how far the rates of a Gaussian with shift `mu` stay above the claimed curve at each of THRESHOLDS; negative if below it."""
+def _height_above_curve(claim: Claim, mu: float) -> float:
+    """Return how far the error rates of a Gaussian with shift `mu` lie above the claimed curve, at the threshold where they are lowest.
+
+    The result is negative if the curve excludes the rates at one of THRESHOLDS.
+    """
     rates = [(float(special.ndtr(-threshold)), float(special.ndtr(threshold - mu))) for threshold in THRESHOLDS]
     return min(min(fnr - claim.trade_off(fpr), fpr - claim.trade_off(fnr)) for fpr, fnr in rates)
 
@@ -121,7 +131,7 @@ def _laplace_tail(score: float) -> float:
 
 def _binomial_quantile(count: int, rate: float, level: float) -> int:
     """Return the smallest number of successes in `count` trials that is exceeded with probability at most `level`."""
-    return least_count(count - 1, lambda most: float(special.bdtr(most, count, rate)) >= 1.0 - level)
+    return least_count(count - 1, lambda most: float(special.bdtr(most, count, rate)) >= 1.0 - level)  # bdtr: P(successes <= most)
 
 
 def least_count(most: int, holds: Callable[[int], bool]) -> int:
@@ -233,7 +243,7 @@ def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Ca
         needed = least_count(guesses, lambda right, guesses=guesses: refutes(guesses, right))  # type: ignore[misc]
         if needed <= guesses:
             rules += [GuessingRule(guesses, one_sided, needed) for one_sided in (False, True)]
-    if not rules:
+    if not rules:  # no number of right guesses refutes the claim
         return GuessingRule(canaries, one_sided=False, needed=canaries + 1)
     factor = simulated_noise_factor(steps, canaries, rules, CHOOSING_SEED)
     rates = detection_rates(steps, min(factor, LARGEST_FACTOR), canaries, rules, CHOOSING_SEED)

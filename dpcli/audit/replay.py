@@ -160,8 +160,8 @@ def _check_step_counts(pairs: Sequence[Pair]) -> ReplayCheck:
     for pair in pairs:
         left_count, right_count = len(pair.with_record), len(pair.without)
         if left_count != right_count and pair.comparable == min(left_count, right_count):
-            return ReplayCheck("number of steps", False, f"{left_count} with the record, {right_count} without")
-    return ReplayCheck("number of steps", True, f"{len(pairs[0].with_record)} on both datasets")
+            return ReplayCheck("number of steps", passed=False, message=f"{left_count} with the record, {right_count} without")
+    return ReplayCheck("number of steps", passed=True, message=f"{len(pairs[0].with_record)} on both datasets")
 
 
 class PairedStep(NamedTuple):
@@ -203,8 +203,8 @@ def _check_shapes(pairs: Sequence[Pair]) -> ReplayCheck:
     for step in _all_steps(pairs):
         left, right = _shapes_of(step.with_record), _shapes_of(step.without)
         if left != right:
-            return ReplayCheck(name, False, f"step {step.number}: {left} with the record, {right} without")
-    return ReplayCheck(name, True, "equal")
+            return ReplayCheck(name, passed=False, message=f"step {step.number}: {left} with the record, {right} without")
+    return ReplayCheck(name, passed=True, message="equal")
 
 
 def _shapes_of(step: Step) -> dict[str, tuple[int, ...]]:
@@ -221,19 +221,19 @@ def _check_batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
             differ |= set(step.with_record.batch) ^ set(step.without.batch)
             if len(differ) > declared.exchanged:
                 difference = f"{len(differ)} records differ up to this step, at most {declared.exchanged} may"
-                return ReplayCheck(name, False, f"step {step.number}: {difference}")
-    return ReplayCheck(name, True, "equal, except for the record")
+                return ReplayCheck(name, passed=False, message=f"step {step.number}: {difference}")
+    return ReplayCheck(name, passed=True, message="equal, except for the record")
 
 
 def _check_finite(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that sums and noise have only finite numbers."""
     for number, left, right in _all_steps(pairs):
-        for quantity, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
-            for name in {**tables[0], **tables[1]}:
-                if not all(np.all(np.isfinite(_array(table, name))) for table in tables):
+        for quantity, left_table, right_table in (("sums", left.sums, right.sums), ("noise", left.noise, right.noise)):
+            for name in {**left_table, **right_table}:  # a name may be in one of them only
+                if not all(np.all(np.isfinite(_array(table, name))) for table in (left_table, right_table)):
                     message = f"step {number}: {name} holds NaN or inf in the {quantity}, which noise does not hide"
-                    return ReplayCheck("finite sums", False, message)
-    return ReplayCheck("finite sums", True, "finite in all steps")
+                    return ReplayCheck("finite sums", passed=False, message=message)
+    return ReplayCheck("finite sums", passed=True, message="finite in all steps")
 
 
 def _array(table: Mapping[str, Any], name: str) -> Array:
@@ -273,14 +273,16 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     if declared.noise is None:
         return
     if not _reports_noise([pair.with_record for pair in pairs]):
-        yield ReplayCheck("noise", False, "a standard deviation is declared, but the program reports no noise")
+        message = "a standard deviation is declared, but the program reports no noise"
+        yield ReplayCheck("noise", passed=False, message=message)
         return
     drawn = [[_flat_noise(step) for step in pair.with_record] for pair in pairs]
     yield _check_same_noise(pairs, declared.noise)
     if declared.fresh:
         yield _check_new_noise(drawn, declared.noise)
     if len(drawn) > 1:
-        repeated = _has_repeated_draws([run[0] for run in drawn], declared.noise)
+        first_draws = [run[0] for run in drawn]  # a generator that starts again in each run repeats its first step
+        repeated = _has_repeated_draws(first_draws, declared.noise)
         message = "two successive runs have the same noise" if repeated else "different in successive runs"
         yield ReplayCheck("new noise in every run", not repeated, message)
 
@@ -315,6 +317,7 @@ def _noise_tests(runs: Sequence[Sequence[Step]], declared: Declared) -> Iterator
     draws = noise_draws(runs, declared.noise, declared.fresh)
     if draws is not None:
         yield from statistics(draws)
+    # The steps have no common shape, or none has finite numbers only. Another check reports NaN and inf.
     elif all(np.isfinite(values).all() for run in runs for step in run for values in step.arrays()):
         raise InputError("replay: the names or shapes of the noise change from step to step")
 
@@ -325,8 +328,9 @@ def _check_same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
     for step in _comparable_steps(pairs):
         left, right = _flat_noise(step.with_record), _flat_noise(step.without)
         if left.shape != right.shape or not np.allclose(left, right, rtol=ROUNDING, atol=SAME_NOISE * std, equal_nan=True):
-            return ReplayCheck(name, False, f"step {step.number}: different draws with and without the record")
-    return ReplayCheck(name, True, "equal draws on both datasets")
+            message = f"step {step.number}: different draws with and without the record"
+            return ReplayCheck(name, passed=False, message=message)
+    return ReplayCheck(name, passed=True, message="equal draws on both datasets")
 
 
 def _has_repeated_draws(draws: Sequence[Array], std: float) -> bool:
@@ -379,14 +383,15 @@ def _excess_probability(trials: int, rate: float, drawn: int) -> float:
 def draw_count_power(trials: int, rate: float, level: float) -> str:
     """Return in words how much too often records must be drawn for a test at this level to detect it. trials: steps times records."""
     threshold = least_count(trials, lambda count: count > 0 and _excess_probability(trials, rate, count) <= level)
-    if threshold > trials:
+    if threshold > trials:  # even if every record were drawn in every step, the test would not refute the rate
         return "nothing"
+    # The rate at which a binomial count reaches the threshold with probability DETECTION_PROBABILITY, over the declared rate.
     times = float(special.betaincinv(threshold, trials - threshold + 1, DETECTION_PROBABILITY)) / rate
     return f"records drawn {up(times, 2)} times as often" if times < 1.0 / rate else "nothing"
 
 
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:
-    """Return the claims of the settings and the file about each step.
+    """Return the claims of the settings and the file about each step of a user's function.
 
     The sensitivity is C, or 2 C if a record is replaced. If the settings state no noise, the noise of the only mechanism with a noise
     multiplier is used.

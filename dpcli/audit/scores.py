@@ -74,6 +74,7 @@ class Scores:
     def split(self) -> tuple[Scores, Scores]:
         """Return a random CHOOSING_SHARE of the members and of the others, which choose a threshold, and the rest, which test it."""
         mixed = self.shuffled()
+        # Rank of each score among the members or among the others, so that both groups are divided in the same proportion.
         ranks = np.where(mixed.members, np.cumsum(mixed.members), np.cumsum(~mixed.members))
         sizes = np.where(mixed.members, len(self.inside), len(self.outside))
         chooses = ranks <= CHOOSING_SHARE * sizes
@@ -142,7 +143,12 @@ def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> Membersh
     otherwise. Each test is therefore exact. The correction counts one test for each score, even if fewer are tried.
     """
     per_test = significance / len(scores)
-    threshold, counts = max(_tests_at_scores(scores), key=lambda test: merit(test[1], per_test))
+
+    def merit_of(test: tuple[Threshold, Counts]) -> float:
+        _, counts = test
+        return merit(counts, per_test)
+
+    threshold, counts = max(_tests_at_scores(scores), key=merit_of)
     chosen = f"best of {len(scores):,} thresholds, each at {100.0 * per_test:.2g} %"
     return MembershipTest(threshold, counts, error_rates(counts, per_test), chosen)
 
@@ -176,7 +182,7 @@ def _spread_values(ordered: Array) -> Array:
 def _midpoints(scores: Scores) -> list[float]:
     """Return thresholds halfway between neighbouring scores."""
     levels = np.unique(scores.values)
-    if len(levels) > 1:
+    if len(levels) > 1:  # a single level has no midpoint, and is the threshold itself
         levels = _spread_values(0.5 * levels[1:] + 0.5 * levels[:-1])
     midpoints: list[float] = levels.tolist()
     return midpoints

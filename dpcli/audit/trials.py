@@ -97,7 +97,9 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
     """Return the plan in a file of stored trials if the file exists, and a new plan otherwise.
 
     Args:
-        function, data, trials, folders: As for `TrialPlan`.
+        function, data: Names of the function under test, and of the function that makes the two datasets.
+        trials: Number of runs on each dataset.
+        folders: Folders of the user's modules.
         seed: Entropy of the plan; random if None.
         path: Path of the file of stored trials; None for no file.
 
@@ -109,6 +111,7 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
         return fresh
     with open(path, encoding="utf-8", errors="replace") as file:
         header = _json_table(file.readline())
+    # An audit without a seed continues with the random entropy of the file. An audit with a seed must find that seed there.
     stored_entropy = header.get("entropy") if seed is None else seed
     if header != {**fresh.header, "entropy": stored_entropy} or type(stored_entropy) is not int:
         raise InputError(
@@ -127,8 +130,8 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
     scores = _stored_scores(path)
     store = _part_storage(plan, path)
     for part, values in _computed_parts(plan, jobs, _missing_parts(plan, jobs, scores)):
-        for trial, value in enumerate(values, part.first):
-            scores[Trial(part.with_record, trial)] = value
+        for number, value in enumerate(values, part.first):
+            scores[Trial(part.with_record, number)] = value
         store(part, values)
         progress(len(scores), 2 * plan.trials)
     trials = [Trial(with_record, number) for with_record in WITH_RECORD for number in range(plan.trials)]
@@ -147,7 +150,7 @@ def _stored_scores(path: str | None) -> dict[Trial, float]:
         file.readline()
         for place, line in enumerate(file, 2):
             record = _json_table(line)
-            if not {"member", "first"} <= record.keys():
+            if not {"member", "first"} <= record.keys():  # an incomplete line
                 continue
             try:
                 for number, value in enumerate(record.get("scores", ()), record["first"]):
@@ -198,7 +201,7 @@ def _missing_parts(plan: TrialPlan, jobs: int, scores: dict[Trial, float]) -> li
     parts = []
     for first in range(0, plan.trials, size):
         parts += [TrialPart(with_record, first, min(first + size, plan.trials)) for with_record in WITH_RECORD]
-    return [part for part in parts if not scores.keys() >= part.trials]
+    return [part for part in parts if not scores.keys() >= part.trials]  # a part of which only some trials are stored is run again
 
 
 def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Iterator[tuple[TrialPart, list[float]]]:

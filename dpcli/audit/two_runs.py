@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from dpcli.audit.audit_result import GAUSSIAN, TRUSTED, Audit, CurveTest, MeasuredScores, ProvenBound
 from dpcli.audit.audit_settings import AuditSettings
@@ -69,8 +70,8 @@ def curve_gap(rates: ErrorRates, claim: Claim) -> float:
 def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
     """Audit the counts of a test that was fixed before they were taken."""
     rates = error_rates(counts, 1.0 - settings.confidence)
-    tested = MembershipTest(None, counts, rates, "test fixed beforehand")
-    return _tested_audit(tested, claim, settings, subject, COUNTED, None)
+    tested = MembershipTest(threshold=None, counts=counts, rates=rates, chosen="test fixed beforehand")
+    return _tested_audit(tested, claim, settings, subject, COUNTED, measured=None)
 
 
 def _tested_audit(
@@ -88,12 +89,7 @@ def _tested_audit(
         assumptions=(assumption, TRUSTED),
         power=threshold_power(counts, claim, confidence),
         measured=measured,
-        counts={
-            "members": counts.members,
-            "others": counts.others,
-            "true_positives": counts.true_positives,
-            "false_positives": counts.false_positives,
-        },
+        counts=asdict(counts),
     )
 
 
@@ -108,7 +104,7 @@ def _rate_bounds(tested: MembershipTest, claim: Claim, confidence: float) -> tup
     if delta <= 0.0:
         return (bound,)
     gaussian = rates_gaussian_epsilon_lower(tested.rates, delta)
-    return bound, ProvenBound("two runs, Gaussian family", gaussian, delta, confidence, evidence, GAUSSIAN_SOURCE, GAUSSIAN)
+    return bound, ProvenBound("two runs, Gaussian family", gaussian, delta, confidence, evidence, GAUSSIAN_SOURCE, assumes=GAUSSIAN)
 
 
 def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> CurveTest:
@@ -117,7 +113,7 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
     detail = f"false positives at most {percent(fpr)} with false negatives at most {percent(fnr)}"
     if curve_gap(rates, claim) <= 0.0:
         return CurveTest(refuted=False, confidence=confidence, detail=detail, source=RATES_SOURCE)
-    if rates_epsilon_lower(rates, claim.delta) <= claim.epsilon:
+    if rates_epsilon_lower(rates, claim.delta) <= claim.epsilon:  # The headline does not show the excess: name a pair that does.
         excess, epsilon, delta = max(_exceeded_pairs(rates, claim))
         detail += f": epsilon >= {down(epsilon + excess)} at delta = {delta:.3g}, where epsilon <= {up(epsilon)} is claimed"
     allowed, reached = _rate_up(1.0 - claim.trade_off(fpr)), _rate_down(1.0 - fnr)
@@ -147,7 +143,8 @@ def _rate_down(rate: float) -> str:
 def threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str, ...]:
     """Return sentences about the smallest fault that the strongest attack would have detected with the same number of runs."""
     significance = 1.0 - confidence
-    perfect = error_rates(Counts(counts.members, counts.others, counts.members, 0), significance)
+    no_errors = Counts(counts.members, counts.others, true_positives=counts.members, false_positives=0)
+    perfect = error_rates(no_errors, significance)
     attack = strongest_attack(claim)
 
     def detects(factor: float) -> bool:
@@ -158,7 +155,11 @@ def threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[st
     factor = math.inf if attack is None else least_noise_factor(detects)
     most_provable = rates_epsilon_lower(perfect, claim.delta)
     return power_sentences(
-        most_provable, factor, claim, "every run classified correctly", "the strongest possible attack at its best threshold"
+        most_provable,
+        factor,
+        claim,
+        best_case="every run classified correctly",
+        attack="the strongest possible attack at its best threshold",
     )
 
 

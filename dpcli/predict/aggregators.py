@@ -99,7 +99,7 @@ class VoteCosts:
         if delta <= 0.0:
             raise CannotCertify("expected delta > 0 for an epsilon that depends on the votes, found 0")
         log_delta = math.log(delta)
-        above_one, epsilon = least_over_orders(lambda z: conversion(1.0 + z, self.rdp(1.0 + z), log_delta))
+        above_one, epsilon = least_over_orders(lambda z: conversion(1.0 + z, self.rdp(1.0 + z), log_delta))  # z: order - 1
         return epsilon, 1.0 + above_one
 
 
@@ -143,7 +143,10 @@ class Aggregator(ABC):
 
     @abstractmethod
     def answer_releases(self, counts: Counts, weights: Array) -> Releases:
-        """Return the answers to queries with these counts, (n, m). The weights, (n,), are as in `merge_releases`."""
+        """Return the answers to queries with these counts, (n, m).
+
+        The weights, (n,), are 1 for an answered query and 0 for another, or the probability of an answer.
+        """
 
     def threshold_releases(self, largest: Array) -> tuple[Releases, ...]:
         """Return the comparisons of the largest count of each query, (n,), with the threshold; () if there is no threshold."""
@@ -207,7 +210,7 @@ class GnMax(Aggregator):
         return [int(label) for label in noisy.argmax(axis=1)]
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
-        answer_sensitivity = AnswerSensitivity(self.sigma, counts.shape[1], order)
+        answer_sensitivity = AnswerSensitivity(self.sigma, classes=counts.shape[1], order=order)
         conditions = monotone_conditions(answer_sensitivity, teachers)._asdict()
         failing = [name.upper() for name, holds in conditions.items() if not holds]
         if failing:
@@ -215,6 +218,7 @@ class GnMax(Aggregator):
                 f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: the proof of "
                 "the sensitivity needs both conditions"
             )
+        # The sensitivity does not depend on the order of the labels, so queries with the same sorted counts are evaluated once.
         rows, repeats = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
         if not len(rows):
             return np.zeros(teachers)
@@ -244,7 +248,7 @@ class ConfidentGnMax(GnMax):
         return int(entry.spec.queries)  # type: ignore[attr-defined]
 
     @classmethod
-    def most_answers(cls, entry: Entry) -> int:
+    def most_answers(cls, entry: Entry) -> int:  # If the entry states no number of answers, every query may be answered.
         return int(entry.spec.answers or entry.spec.queries)  # type: ignore[attr-defined]
 
     @classmethod
@@ -253,14 +257,14 @@ class ConfidentGnMax(GnMax):
         return replace(entry, spec=replace(entry.spec, answers=answers, queries=queries))  # type: ignore[type-var]
 
     def threshold_releases(self, largest: Array) -> tuple[Releases, ...]:
-        log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
+        log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))  # of the less likely of the two outcomes
         # The bound holds for sensitivity sqrt 2. The largest count has sensitivity 1, which is equivalent to noise larger by sqrt 2.
         return (merge_releases(log_q, np.ones(len(log_q)), _gaussian_total(math.sqrt(2.0) * self.threshold_sigma)),)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         values, repeats = np.unique(np.rint(largest), return_counts=True)
         of_comparisons = repeats @ threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
-        of_answers = GnMax.sensitivity(self, counts, largest, teachers, order)
+        of_answers = GnMax.sensitivity(self, counts, largest, teachers, order)  # super() fails in a dataclass with slots
         return np.asarray(of_answers + of_comparisons, dtype=float)
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:
@@ -287,7 +291,8 @@ class LnMax(Aggregator):
 
     def answer_releases(self, counts: Counts, weights: Array) -> Releases:
         def total(log_q: Array, weights: Array, orders: Array) -> Array:
-            return total_rdp_laplace(log_q, weights, 2.0 / self.scale, orders)
+            epsilon = 2.0 / self.scale  # of one release: a changed vote moves one count up and another one down
+            return total_rdp_laplace(log_q, weights, epsilon, orders)
 
         return merge_releases(log_q_laplace(counts, self.scale), weights, total)
 

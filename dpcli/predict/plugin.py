@@ -15,10 +15,11 @@ AGGREGATORS: dict[str, str] = {
     "lnmax": "dpcli.predict.aggregators:LnMax",
 }
 
-# Types of mechanisms that draw a token from clipped logits.
+# Types of mechanisms that draw a token from clipped logits, for the command generate.
 DECODING = frozenset({"private-decoding"})
 
 PLUGIN = Plugin(
+    # Folders of dpcli without which these commands do not work.
     names=("audit", "disclosure", "ledger", "train"),
     commands={
         "generate": ("dpcli.predict.commands.sessions:generate", "Write synthetic texts from private texts, token by token."),
@@ -38,6 +39,7 @@ PLUGIN = Plugin(
         "prompt": "dpcli.predict.prompt.prompt_plan:Prompt",
         "generate": "dpcli.predict.decode.generate_plan:Generate",
     },
+    # Checks of a table against the rest of the file.
     judged_in_file={
         "pmixed": "dpcli.predict.pmixed.pmixed_plan:judge_mode",
     },

@@ -34,7 +34,7 @@ MEANINGS = {  # messages by the beginning of the error's SQLSTATE
     "42883": "its functions are not those of a count of queries: {text}",
     "XX": f"the server found its own data damaged ({{text}}): {LOST}",
 }
-SCHEMA = ServerSchema("dpcli_queries", MEANINGS, UNSURE)
+SCHEMA = ServerSchema("dpcli_queries", MEANINGS, UNSURE)  # UNSURE ends the message if a commit gets no answer
 # With 'off' or 'local', a failure of the server or of its standby may undo an acknowledged commit.
 SET_DURABLE = (
     "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) "
@@ -57,7 +57,7 @@ class PostgresQueries:
     ) -> None:
         address, self._name = split_name(url)
         settings = settings_of(address)
-        self._server, self._seconds = place_of(settings), seconds
+        self._server, self._seconds = place_of(settings), seconds  # the URL without its password, for messages
         self._place = f"{self._server}#{self._name}"
         self._identity, self.total, self._counted_noun = identity, total, counted_noun
         self._connect = connection_function(address, settings, self._server)
@@ -114,7 +114,10 @@ class PostgresQueries:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """Open a new connection, as forks would share an open one, and a transaction with bounded waits and a durable commit."""
+        """Open a new connection, as forks would share an open one, and a transaction with bounded waits and a durable commit.
+
+        Raises LedgerError if a setting of the server could lose a commit, and for every error of the server.
+        """
         with closing(self._connect()) as connection, bounded_transaction(connection, self._place, Limits(self._seconds), SCHEMA):
             connection.execute(SET_DURABLE)
             unsafe = connection.execute(UNSAFE_SETTINGS).fetchone()

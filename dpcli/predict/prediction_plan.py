@@ -5,7 +5,8 @@ commands has a table in the file, such as [pate], and a subclass of `PredictionP
 that one charge of a plan pays for. The *fingerprint* of a plan covers everything that must not change while its session continues; only the
 keys named in `free` may.
 
-`Constraint` and `Note` annotate the keys of these tables (base/fields.py). This module has the rules that several tables share.
+A `Constraint` limits the value of a key, and a `Note` is a text that may be blank and may have several lines (base/fields.py). This module
+has those that several tables share.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class PredictionPlan(FilePlan):
 
     @property
     def folder(self) -> str:
+        """Return the absolute path of the session's folder: the key `output`, or by default runs/NAME."""
         return self.folder_at(self.table.output)
 
     @property
@@ -88,10 +90,10 @@ def with_entry(pipeline: Pipeline, entry: Entry) -> Pipeline:
 def table_of(data: bytes, path: str, table_class: type[Table], name: str) -> Table:
     """Return the table [name] of a file. Raises InvalidFile if there is no such table, or the file is invalid elsewhere."""
     table = section(data, path, name)
-    if not isinstance(table, table_class):
+    if not isinstance(table, table_class):  # there is no such table; DP005 is the rule about keys that do not fit together
         text, tables = toml_document(data, path)
         findings = Findings()
-        findings.add("DP005", (name,), f"a [{name}] table (dpcli schema lists its keys)", "none")
+        findings.add("DP005", (name,), expected=f"a [{name}] table (dpcli schema lists its keys)", actual="none")
         refuse(findings, tables, text, path)
     assert isinstance(table, table_class)
     return table

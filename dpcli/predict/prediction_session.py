@@ -56,7 +56,8 @@ class AnswerLimit:
         """Return the durable count: in the ledger if there is one, else at `place`, else in the session's folder.
 
         Args:
-            place, moved: As in `open_queries`; None for no place. The name of the count, if it has one, is appended to the place.
+            place: Path or URL of the count, to which the name of the count, if it has one, is appended; None for the session's folder.
+            moved: Whether the user confirms that the file of the count was moved here in its latest state.
 
         Raises:
             LedgerError: If the count is missing, locked, damaged or a copy, or belongs to another session.
@@ -68,7 +69,7 @@ class AnswerLimit:
             path = os.path.join(session.folder, f"{self.name}.db" if self.name else COUNT_FILE)
         else:
             path = f"{place}-{self.name}" if self.name else place
-        is_new = not session.counted
+        is_new = not session.counted  # The session has its counts from its first beginning on (`mark_counted`).
         return open_queries(path, session.identity, self.total, new=is_new, moved=moved, counted_noun=self.counted_noun)
 
 
@@ -146,12 +147,14 @@ def begin_session(
     """
     session = open_session(plan.folder, plan.fingerprint(), resume, ledger, inputs, same_content)
     rows = None if plan.rows is None else plan.rows.content()
+    # The part of the dataset that the session reads: the names of its blocks, such as days, and their rows.
     session = replace(session, window=plan.pipeline.privacy.window or (), rows=rows)
     if released is not None and not session.counted and os.path.lexists(released):
         raise InputError(f"{released}: was released before this session began, under another charge: use a new folder")
-    session = charge(session, plan.pipeline, ledger, reason(command, plan.path, plan.pipeline))
+    log_line = reason(command, plan.path, plan.pipeline)  # such as "dpcli prompt week.toml (clicks-week)"
+    session = charge(session, plan.pipeline, ledger, log_line)
     counters = [limit.open(session, ledger, place, moved) for limit in limits]
-    return mark_counted(session), counters
+    return mark_counted(session), counters  # written to the folder: from now on, a missing count is an error
 
 
 def require_count_of(path: str, last: int, counter: AnswerCounter) -> None:

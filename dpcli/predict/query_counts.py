@@ -5,7 +5,8 @@ count). Each answer is counted before it is drawn: so no answer is drawn twice f
 crash between the count and the answer loses the answer, but never the count. In a *ledger*, the record of what was spent on a dataset, the
 counts are entries of its chain, which a copy or a restored folder of the session cannot undo.
 
-A *system* is the models, teachers or batches of texts that answer in one session. Its *identity* is `Session.identity`.
+A *system* is the models, teachers or batches of texts that answer in one session. Its *identity* is a hash of the charged run and of
+everything in the pipeline file that must not change while the session continues.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class LedgerQueries:
         self._ledger, self._run, self.total, self._count_name = ledger, run, total, count_name
 
     def taken(self) -> int:
-        return self._ledger.state().run(self._run).counts.get(self._count_name, 0)
+        return self._ledger.state().run(self._run).counts.get(self._count_name, 0)  # the first answer makes the count
 
     def take(self, count: int = 1) -> int:
         # The ledger returns the number of answers granted so far, of which the last `count` are these.
@@ -105,7 +106,7 @@ class LedgerQueries:
 
 
 def require_count(count: int, name: str = "count") -> int:
-    """Return `count`. Raises InputError unless it is a whole number from 1 to LARGEST_COUNT; `name` names it in the message."""
+    """Return `count`. Raises InputError unless it is an int, and no bool, from 1 to LARGEST_COUNT; `name` names it in the message."""
     if type(count) is not int or not 1 <= count <= LARGEST_COUNT:
         raise InputError(f"{name}: expected a whole number of answers, at least 1, found {count!r}")
     return count

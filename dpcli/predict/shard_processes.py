@@ -1,10 +1,11 @@
 """Processes for private shards, one for each shard, so that one shard cannot affect the result of another.
 
-A *shard* is the part of the private data from which one model or teacher is made (shards.py). pate, prompt and pmixed each have a
-class of `ShardWork`, which says what to do with a shard. One *warmed process* (warmed_process.py) imports the user's module and builds
-everything that is public. No private value is ever sent to it. For each shard it forks a process, which receives that shard, begins with
-fresh randomness for torch, numpy and `random`, and ends when it has sent its result. A *resident* process stays, and answers questions
-about its result.
+A *shard* is the part of the private data from which one model or teacher is made (shards.py). pate, prompt and pmixed each have a class of
+`ShardWork`, which says what to do with a shard: its `prepare` returns a `Preparation`, which is the function to call on a shard, and the
+*content* of the public model that the function uses, such as a digest. One *warmed process* (warmed_process.py) imports the user's module
+and builds everything that is public. No private value is ever sent to it. For each shard it forks a process, which receives that shard,
+begins with fresh randomness for torch, numpy and `random`, and ends when it has sent its result. A *resident* process stays, and answers
+questions about its result.
 
 The result of a shard is therefore a function of that shard, of fresh entropy and of public values, whatever the user's code stores, draws
 or seeds. One change of the data changes one result. If forking is impossible (because of threads, or a graphics card in use), each shard
@@ -109,7 +110,7 @@ class ShardProcesses:
                     number, shard = waiting.popleft()
                     started = self._start_work(shard, threads)
                     busy[started.connection] = number, started
-                for ready in wait(list(busy)):
+                for ready in wait(list(busy)):  # processes that have sent a result, or have ended
                     assert isinstance(ready, Connection)
                     number, started = busy.pop(ready)
                     try:

@@ -76,6 +76,7 @@ SHARD_PREMISES: Premises = (
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
     """Return the shard of a unit, from 0 to shards - 1, by a hash of its name. Another salt, a public text, gives other shards."""
+    # The type and the length of the salt are hashed too, so that 1 and "1" are different units, and no salt runs into a unit.
     type_name = "number" if isinstance(unit, int) else "text"
     digest = hashlib.blake2b(f"{len(salt)} {salt} {type_name} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(digest[:16], "big") % shards  # 128 bits, so that all shards are practically equally likely
@@ -121,7 +122,7 @@ def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) 
     """Raise InputError if a unit may own several records but no key names owners, or if owners are named under replace-one."""
     privacy = pipeline.privacy
     reason = None
-    if privacy.unit not in (None, "example"):
+    if privacy.unit not in (None, "example"):  # None and "example" are a single record
         reason = f'the unit of privacy is "{privacy.unit}"'
     elif (privacy.max_contributions or 1) > 1:
         reason = f"max_contributions = {privacy.max_contributions}"

@@ -64,6 +64,7 @@ def hashed_machine_id() -> str:
         name = Path(MACHINE_ID).read_text(errors="replace").strip()
     except OSError:
         name = ""
+    # The key makes the hash differ from other programs' hashes of the id. With a new key, existing counts would be refused as copies.
     return hashlib.blake2b((name or os.uname().nodename).encode(), key=b"dpcli machine 1", digest_size=16).hexdigest()
 
 
@@ -120,24 +121,27 @@ class SqliteQueries:
         self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS
     ) -> None:
         self._path, self._identity, self.total, self._seconds, self._counted_noun = path, identity, total, seconds, counted_noun
-        with self._writing(moved) as (connection, row):
-            if moved:
+        with self._locked_row(moved) as (connection, row):
+            if moved:  # The row now has the identity of the file at its new place, so that later requests accept it.
                 _write(connection, row)
 
     def taken(self) -> int:
-        with self._writing() as (_, row):
+        with self._locked_row() as (_, row):
             return row.count.taken
 
     def take(self, count: int = 1) -> int:
         require_count(count)
-        with self._writing() as (connection, row):
+        with self._locked_row() as (connection, row):
             count_after = replace(row.count, taken=row.count.after(count, self._path, self._counted_noun))
             _write(connection, replace(row, count=count_after))
         return row.count.taken + 1
 
     @contextmanager
-    def _writing(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
-        """Yield the connection and the row under an exclusive lock. The block ends with a durable commit; an error rolls back."""
+    def _locked_row(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
+        """Yield the connection and the row under an exclusive lock. The block ends with a durable commit; an error rolls back.
+
+        The row has the present identity of the file. If `moved` is set, the stored identity may differ from it.
+        """
         refuse_path(self._path)
         with sqlite_errors(self._path), closing(connect(self._path, self._seconds)) as connection:
             _prepare(connection, self._path)
@@ -164,8 +168,8 @@ def refuse_path(path: str) -> None:
         raise LedgerError(f"{path}: there is no count of queries here, although fitting makes one; {LOST}") from None
     except (OSError, ValueError) as error:  # ValueError is raised for a null character in the path.
         raise LedgerError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
-    refuse_kind(path, info, WORDS)
-    if os.path.lexists(f"{path}-wal"):
+    refuse_kind(path, info, WORDS)  # a link, a file with several names, an empty file, or one that others may write
+    if os.path.lexists(f"{path}-wal"):  # SQLite might read it as a part of the count, which has none itself
         raise LedgerError(
             f"{path}: expected no write-ahead log next to it, found {path}-wal, which belongs to another file: move it away"
         )
@@ -184,7 +188,7 @@ def _refuse_network(path: str) -> None:
 
 def _prepare(connection: Any, path: str) -> None:
     """Set up the connection. Raises LedgerError if the database is not a count, or a later version of dpcli wrote it."""
-    for setting in SETTINGS:
+    for setting in SETTINGS:  # the pragmas of a ledger's file
         answer = connection.execute(setting).fetchall()
         if "journal_mode" in setting and answer != [("delete",)]:
             raise LedgerError(f"{path}: expected a rollback journal, found {answer}: another program uses it in WAL mode")
@@ -202,9 +206,10 @@ def _read(connection: Any, path: str) -> Row:
         raise LedgerError(f"{path}: {DAMAGED}")
     rows = connection.execute(READ).fetchall()
     try:
-        ((identity, total, taken, machine, inode, place, digest),) = rows
+        (stored,) = rows
+        identity, total, taken, machine, inode, place, _digest = stored
         row = Row(CountState(identity, total, taken), FileIdentity(machine, int(inode), place))
-        is_sound = (*rows[0][:-1], digest) == row.values()
+        is_sound = stored == row.values()  # whose last value is the digest of the others
     except (ValueError, TypeError):
         is_sound = False
     if not is_sound:
@@ -280,7 +285,7 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise LedgerError(f"{path}: its folder was locked by another process for too long; {NOTHING_WRITTEN}") from None
-                time.sleep(0.01)
+                time.sleep(0.01)  # arbitrary; affects speed alone
         yield
     finally:
         os.close(descriptor)

@@ -44,6 +44,7 @@ def log_q_gaussian(counts: Counts, sigma: float) -> Array:
         counts: (n, m) votes for each of m >= 2 labels.
         sigma: Standard deviation of the noise on each count, in votes.
     """
+    # log Phi(-gap / (sqrt 2 sigma)), as the difference of two noisy counts has noise of deviation sqrt 2 sigma
     return _union(counts, lambda gaps: log_ndtr_array(gaps * (-1.0 / (math.sqrt(2.0) * sigma))))
 
 
@@ -76,13 +77,17 @@ def log_answered(largest: Array, threshold: float, sigma: float) -> LogThreshold
 
 
 def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
-    """Return log of the union bound: the sum of the tails at all gaps behind the winner, capped at log(1 - 1/m)."""
+    """Return log of the union bound: the sum of the tails at all gaps behind the winner.
+
+    It is capped at log(1 - 1/m), as the likeliest of m labels has a probability of at least 1/m.
+    """
     ordered = np.sort(counts, axis=1)  # Rows that differ only in the order of labels then give the same bits.
     gaps = ordered[:, -1:] - ordered[:, :-1]
     most = int(gaps.max(initial=0))  # at most the number of teachers
     # If a table of the tails of all gaps up to the largest is shorter than the list of gaps, the table is computed.
     tails = log_tail(np.arange(most + 1.0))[gaps] if most < gaps.size else log_tail(gaps.astype(float))
-    return _rounded_up(log_sum(tails), math.log1p(-1.0 / counts.shape[1]))
+    log_q = log_sum(tails)  # log of the sum of the tails in each row
+    return _rounded_up(log_q, math.log1p(-1.0 / counts.shape[1]))
 
 
 def _rounded_up(log_p: Array, most: float) -> Array:
@@ -118,7 +123,7 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
         raise InternalError(
             "a probability above 1, no noise, or an order of at most 1: this is a bug in dpcli, and nothing was computed"
         )
-    ascending = np.argsort(log_q)
+    ascending = np.argsort(log_q)  # `_terms` needs ascending values
     original_order = np.argsort(ascending)
     sorted_log_q = log_q[ascending]
     terms, log_1q = _terms(sorted_log_q, sigma), log1mexp_array(sorted_log_q)
@@ -149,9 +154,9 @@ def _terms(log_q: Array, sigma: float) -> _Terms:
         e2 = root * inverse
         # (q e^e2)^(1 - 1/mu2) is q e^d. Computed so, no digits cancel if it is close to q.
         d = 2.0 * root * inverse - inverse * inverse
-        log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)
+        log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)  # log(1 - 1/A), where 1/A = (1 - q e^d) / (1 - q)
         log_a = -np.log1p(-np.exp(log_ratio))
-        log_b = 2.0 * root * inverse + inverse * inverse
+        log_b = 2.0 * root * inverse + inverse * inverse  # e1 - log(q) / mu2
         rising = log_q <= (mu2 - 1.0) * e2 - mu2 * (np.log1p(1.0 / mu2) + np.log1p(1.0 / (mu2 - 1.0)))
         valid = (mu2 > 1.0) & (-log_q > e2) & (log_ratio < 0.0) & rising
         highest = np.where(valid, mu1, 1.0)
@@ -171,7 +176,7 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
     log_1q = log1mexp_array(log_q)
     with np.errstate(over="ignore"):
         independent = np.maximum(np.minimum(0.5 * epsilon * (epsilon * orders), epsilon), math.ulp(0.0))
-    allowed = log_q <= -np.logaddexp(epsilon, 0.0)
+    allowed = log_q <= -np.logaddexp(epsilon, 0.0)  # The bound given the votes holds for q <= 1 / (1 + e^epsilon).
     total = np.full(len(orders), float(weights[~allowed].sum())) * independent
     with np.errstate(all="ignore"):
         # log A = log[(1 - q) / (1 - e^eps q)], computed from 1 - 1/A, so that no digits cancel.
@@ -194,6 +199,7 @@ def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_on
         likely_excess = np.exp(log_1q) * np.expm1(np.minimum(likely, LARGEST_EXPONENT))
         unlikely_excess = np.exp(np.minimum(unlikely, LARGEST_EXPONENT))
         log_moment = np.log1p(likely_excess + unlikely_excess)
+        # Where an exponential would overflow, both terms are added in logs. No digits cancel, as the sum is far above 1.
         far = (likely > LARGEST_EXPONENT) | (unlikely > LARGEST_EXPONENT)
         if far.any():
             log_moment[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])

@@ -81,7 +81,7 @@ def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> Vo
     Args:
         values: (n, teachers) whole numbers from 0 to classes - 1: the label from each teacher for each query.
 
-    Raises InputError as for `vote_counts`.
+    Raises InputError, which quotes no row or value, if the table is not of this form.
     """
     table = _table(values, place)
     if table.shape[1] != teachers:
@@ -116,6 +116,7 @@ def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
     if table.shape[1] == 1:
         raise InputError(f"{place}: expected {classes} columns, one for each label, found one column: {HINT}")
     are_labels = ((table >= 0) & (table < classes) & (table == np.floor(table))).all()
+    # If every row adds up to the number of teachers, the table may be of counts, and is not refused here.
     if table.shape[1] == teachers and are_labels and (table.sum(axis=1, dtype=float) != teachers).any():
         raise InputError(f"{place}: expected {classes} columns, one for each label, found labels: {HINT}")
 

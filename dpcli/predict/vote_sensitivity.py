@@ -34,6 +34,7 @@ EQUAL = 1e-12
 GRID_POINTS = 32  # number of grid points between q and B_U(q)
 MOST_GRID_POINTS = 200_000  # largest number of points, for time and memory; a longer range gets a coarser grid
 DECREASE_ROUNDING = 1e-9  # A smaller relative decrease counts as rounding.
+LEAST_DECREASE = 1e-300  # So does a smaller absolute one: costs this small have lost digits.
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class AnswerSensitivity:
         """Return log of q0, below which the bound given the votes is smaller. Raises CannotCertify if it never is."""
         independent = independent_gaussian(self.sigma, self.order)
 
-        def excess_cost(certainty: float) -> float:
+        def excess_cost(certainty: float) -> float:  # certainty: -log q
             cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
             return float(cost) - independent * (1.0 - EQUAL)
 
@@ -69,7 +70,8 @@ class AnswerSensitivity:
             certainty *= 2.0
             if certainty > FARTHEST_Q0:
                 raise CannotCertify(f"at order {self.order:g} no votes lower the cost of an answer: there is nothing to sanitise")
-        return -bracket_root(excess_cost, 0.0, certainty)[1]
+        _, upper_end = bracket_root(excess_cost, 0.0, certainty)  # the end at which the bound given the votes is smaller
+        return -upper_end
 
     @cached_property
     def log_q1(self) -> float:
@@ -78,13 +80,13 @@ class AnswerSensitivity:
 
     def more_likely(self, log_q: Array) -> Array:
         """Return log of B_U(q), the largest value that one changed vote can give q."""
-        return self._shifted(log_q, math.sqrt(2.0) / self.sigma)
+        return self._shift_log_q(log_q, math.sqrt(2.0) / self.sigma)
 
     def less_likely(self, log_q: Array) -> Array:
         """Return log of B_L(q), the smallest value that one changed vote can give q."""
-        return self._shifted(log_q, -math.sqrt(2.0) / self.sigma)
+        return self._shift_log_q(log_q, -math.sqrt(2.0) / self.sigma)
 
-    def _shifted(self, log_q: Array, shift: float) -> Array:
+    def _shift_log_q(self, log_q: Array, shift: float) -> Array:
         """Return log of (m - 1) Phi(z + shift), at most 0, where z solves q = (m - 1) Phi(z)."""
         log_others = math.log(self.classes - 1.0)
         return np.asarray(np.minimum(log_others + log_ndtr_array(inverse_log_ndtr(log_q - log_others) + shift), 0.0))
@@ -194,12 +196,9 @@ def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Arr
 
 
 def _never_decreases(values: Array, scale: Array | None = None) -> bool:
-    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values).
-
-    The absolute 1e-300 lets costs count as equal if they are so small that floats lose their digits.
-    """
+    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values)."""
     size = np.abs(values if scale is None else scale)
-    return bool(np.all(np.diff(values) >= -DECREASE_ROUNDING * np.maximum(size[1:], size[:-1]) - 1e-300))
+    return bool(np.all(np.diff(values) >= -DECREASE_ROUNDING * np.maximum(size[1:], size[:-1]) - LEAST_DECREASE))
 
 
 def inverse_log_ndtr(log_p: Array) -> Array:

@@ -1,9 +1,10 @@
 """The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
 shard_processes.py is the *client*: it starts `main` as a program of its own, and says there why shards have separate processes. The client
-sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. Each of
-these processes, and the warmed process too, has a temporary folder and a *keeper*. The keeper is the parent of the process. When the
-process or its client has ended, the keeper ends the group of the process, with all that was started in it, and removes the folder.
+sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. A process
+answers with a pair: True and a result, or False and an error. Each of these processes, and the warmed process too, has a temporary folder
+and a *keeper*. The keeper is the parent of the process. When the process or its client has ended, the keeper ends the group of the process,
+with all that was started in it, and removes the folder.
 
 A *session* and a *group* are sets of processes in the sense of POSIX; what a process starts belongs to both of its sets, unless it leaves
 them. `setsid` starts a new session with one group, whose number is that of the process. Signals are sent to groups.
@@ -76,13 +77,13 @@ class Task:
     Attributes:
         entropy: Seed of the random generators.
         threads: Number of threads of torch.
-        work: Private argument of the work.
+        shard: Private argument of the work.
         stays: Whether the process keeps the result, and answers questions about it.
     """
 
     entropy: bytes
     threads: int
-    work: Any
+    shard: Any
     stays: bool = False
 
 
@@ -134,10 +135,11 @@ def _prepare(connection: Connection, temporary: str) -> None:
     with socket.socket(fileno=os.dup(connection.fileno())) as control:
         connection.close()
         while True:
-            _, received, _, _ = socket.recv_fds(control, 1, 1)
-            if not received:
+            # The client sends a byte with one descriptor: its connection to the process of the next shard.
+            _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not descriptors:  # the client has closed its end
                 return
-            theirs = received[0]
+            theirs = descriptors[0]
             if os.fork() == 0:
                 control.close()
                 _keep(theirs, temporary, lambda: _work(Connection(theirs), shard_work.place, prepared.work))  # noqa: B023
@@ -217,7 +219,8 @@ def _work(connection: Connection, place: str, work: Callable[[Any], Any]) -> Non
     seed_generators(task.entropy)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(task.threads)
-    succeeded, result = _result_of(place, work, task.work)
+    succeeded, result = _result_of(place, work, task.shard)
+    # A process that stays sends no result, such as a fitted model, but only that it has one.
     connection.send((succeeded, None if succeeded and task.stays else result))
     while succeeded and task.stays:
         try:
@@ -228,7 +231,7 @@ def _work(connection: Connection, place: str, work: Callable[[Any], Any]) -> Non
 
 
 def _result_of(place: str, work: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
-    """Return True and the result of the work, or False and the error that it raised."""
+    """Return True and the result of the work, or False and the error that it raised, without the message of the user's code."""
     try:
         return True, on_private(place, work, argument)
     except DpcliError as error:

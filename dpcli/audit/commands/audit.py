@@ -1,7 +1,8 @@
 """The command `dpcli audit`: attack a program and compare the result with its privacy claim.
 
 The options replace keys of the [audit] table of FILE (audit_settings.py). audit_run.py performs the audit, and documents/audit.py says what
-its result means.
+its result means. `output_options` adds -f and -o, for which it is told what the documents contain; `emit` prints a document and returns its
+exit code.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ def command(
             require_unprotected(settings.scores)  # the trials are added to this file
         with _hint_after_interrupt(settings.scores) if runs_trials else nullcontext():
             result = audit(requested)
+    # With --picture, an audit without scores is an error, which `chart` raises.
     charts = [chart(result)] if result.measured is not None or pictures else []
     if pictures:
         show(charts[0], None, pictures)

@@ -33,6 +33,7 @@ def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: I
     """Return the output of `dpcli audit`. The exit code is 1 if the claim was refuted, or if a lint rule finds an error in the file."""
     is_unsound_file = any(diagnostic.severity == "error" for diagnostic in diagnostics)
     exit_code = 1 if audit.violated or is_unsound_file else 0
+    # An audit of stated counts has neither a picture nor a table of checks, and so no page of its own.
     has_page = audit.measured is not None or bool(audit.checks)
     lint_notes = [f"{diagnostic.severity} {diagnostic.rule}: {diagnostic.message}" for diagnostic in diagnostics]
     checks = [Check(f"audit of {audit.subject}", not audit.violated, headline(audit))]
@@ -48,6 +49,7 @@ def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: I
         notes=(*lint_notes, *audit.notes),
         findings=tuple(finding(diagnostic) for diagnostic in diagnostics),
         checks=tuple(checks),
+        # The single number for scripts: the proven epsilon, or 1 for a failed replay and 0 for another.
         total=repr(audit.deciding.epsilon) if audit.deciding is not None else str(int(audit.violated)),
         details=tuple(_details(audit)),
         exit_code=exit_code,
@@ -61,15 +63,15 @@ def headline(audit: Audit) -> str:
     if failed:
         by_chance = f" at {share}" if all(check.statistical for check in failed) else ""
         return f"VIOLATION{by_chance}: {', '.join(check.name for check in failed)}"
-    if audit.claim is None or audit.deciding is None:
+    if audit.claim is None or audit.deciding is None:  # a replay
         scope = f"{counted(audit.counts.get('replays', 0), 'replay')} of {counted(audit.counts['steps'], 'step')}"
         return f"no violation found in {scope}{_power_clause(audit)}"
     bound, claim = audit.deciding, audit.claim
-    numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_setting(claim)}"
+    numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_claim_terms(claim)}"
     if bound.epsilon > claim.epsilon:
         return f"VIOLATION at {share}: {numbers}"
     if audit.curve is not None and audit.curve.refuted:
-        claimed = f"epsilon <= {up(claim.epsilon)} at {_setting(claim)}"
+        claimed = f"epsilon <= {up(claim.epsilon)} at {_claim_terms(claim)}"
         return f"VIOLATION at {share}: the claimed trade-off curve is refuted: {audit.curve.point} (claimed: {claimed})"
     return f"no violation found at {share}: {numbers}{_power_clause(audit)}"
 
@@ -79,7 +81,7 @@ def _power_clause(audit: Audit) -> str:
     return f"; {audit.power[0]}" if audit.power else ""
 
 
-def _setting(claim: Claim) -> str:
+def _claim_terms(claim: Claim) -> str:
     """Return delta, the unit, the adjacency and the source of a claim, in words."""
     return f"delta = {claim.delta!r} (per {_unit(claim)}, {claim.adjacency.value}; {claim.source})"
 
@@ -112,7 +114,7 @@ def _bounds_table(audit: Audit) -> Table:
             footnotes.append(f"[{number}] assumes that {bound.assumes}; not used for the verdict")
         rows.append((method, down(bound.epsilon), claimed, stated_percent(bound.confidence), bound.evidence))
     columns = ("lower bound", "epsilon: at least", "claimed: at most", "confidence", "evidence")
-    return Table("proven lower bounds", columns, tuple(rows), frozenset({1, 2, 3}), tuple(footnotes))
+    return Table("proven lower bounds", columns, tuple(rows), numeric=frozenset({1, 2, 3}), footnotes=tuple(footnotes))
 
 
 def _curve_table(curve: CurveTest) -> Table:
@@ -120,7 +122,7 @@ def _curve_table(curve: CurveTest) -> Table:
     row = (_curve_verdict(curve), stated_percent(curve.confidence), curve.detail)
     flagged = frozenset({0}) if curve.refuted else frozenset[int]()
     columns = ("verdict", "confidence", "evidence")
-    return Table("test of the claimed trade-off curve", columns, (row,), frozenset({1}), flagged=flagged)
+    return Table("test of the claimed trade-off curve", columns, (row,), numeric=frozenset({1}), flagged=flagged)
 
 
 def _curve_verdict(curve: CurveTest) -> str:
@@ -238,6 +240,7 @@ def chart(audit: Audit) -> Chart:
         raise InputError("expected scores, from which a trade-off curve can be drawn, found counts or a replay")
     rates = _measured_rates(measured)
     verdict = "VIOLATION" if audit.violated else "no violation found"
+    # The area below the curve: smaller error rates than the claim allows.
     ruled_out = Band("ruled out by the claim", tuple((x, 0.0) for x, _ in claim.corners), claim.corners, Tone.SECOND)
     return Chart(
         kind="audit-trade-off",
@@ -249,7 +252,7 @@ def chart(audit: Audit) -> Chart:
         lines=(
             Line("measured", _points(*rates), Tone.MAIN),
             Line("limit of the claim", claim.corners, Tone.SECOND),
-            Line("no information", NO_INFORMATION, Tone.MUTED, True),
+            Line("no information", NO_INFORMATION, Tone.MUTED, dashed=True),
         ),
         bands=(ruled_out, *_bands(measured, rates)),
         markers=_markers(audit, measured),
@@ -271,8 +274,10 @@ class MeasuredRates(NamedTuple):
 
 def _measured_rates(measured: MeasuredScores) -> MeasuredRates:
     """Return the error rates at some of the thresholds between scores."""
+    # A threshold may say "member" below itself. The signs of the scores are then changed, so that high scores mean "member" again.
     sign = -1.0 if measured.threshold is not None and not measured.threshold.above else 1.0
     inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
+    # Thresholds from the strictest. A score at or above a threshold means "member".
     levels = np.unique(np.concatenate([inside, outside]))[::-1]
     strictest, spread = np.arange(min(len(levels), STRICTEST)), np.linspace(0, len(levels) - 1, THRESHOLDS)
     ranks = np.unique(np.concatenate([spread, strictest]).astype(int))

@@ -74,7 +74,7 @@ def _document(kind: str, power: tuple[str, ...], seen: dict[str, str]) -> Docume
         headline=f"nothing was run: {power[0]}",
         data={"schema": "dpcli/audit-plan/v1", "kind": kind, "power": list(power), "seen": seen},
         verdict="pass",
-        tables=(Table("what the audit would find", ("fault", "found"), rows, frozenset[int]()),),
+        tables=(Table("what the audit would find", ("fault", "found"), rows),),
         notes=power[1:],
     )
 
@@ -85,12 +85,15 @@ def _two_run_power(request: AuditRequest, claim: Claim) -> tuple[str, ...]:
     trials = settings.trials or TRIALS
     if settings.threshold is None and settings.choose == "split":
         trials -= round(CHOOSING_SHARE * trials)
-    return threshold_power(Counts(trials, trials, 0, 0), claim, settings.confidence)
+    # The power depends on the numbers of runs alone, and not on the positives.
+    runs = Counts(members=trials, others=trials, true_positives=0, false_positives=0)
+    return threshold_power(runs, claim, settings.confidence)
 
 
 def _gradients_document(request: AuditRequest, claim: Claim, canaries: int) -> Document:
     """Return the power of an audit of one run by gradient canaries, and by the checks of the run's noise and batches."""
     assert request.path is not None
+    # `observed`: number of steps whose noise is tested. `sampled`: steps that sample the canaries, for simulations; may be empty.
     training, settings = load(REPLAYED)(request.path), request.settings
     significance = split_significance(settings.confidence)
     detected = _detected_noise(training.observed, significance)
@@ -122,6 +125,7 @@ def _steps(count: int) -> str:
 def _seen_in_batches(declared: Declared, steps: int, significance: float) -> dict[str, str]:
     """Return what tests of the batches see of faults of Poisson sampling; empty for other sampling schemes."""
     rate, level = declared.rate or 0.0, significance / STATISTICAL_CHECKS
+    # As in the tests themselves: at rate 1 every record is in every batch, and one batch alone has no spread of sizes.
     if not 0.0 < rate < 1.0 or not declared.records or steps < 2:
         return {}
     return {

@@ -1,8 +1,9 @@
 """The command group `dpcli pmixed`: predict tokens from language models fitted on private shards, mixed with a public model.
 
-`fit` makes the models, and charges a ledger, if one is named, for all tokens, `predict` draws tokens from them and counts each before it is
-drawn, `evaluate` compares perplexities for the operator, and `account` prices a file. Options that change how a token is drawn are refused
-by `predict` (`_refuse`): the guarantee covers what the file says.
+`fit` makes the models. It charges a ledger, if one is named, for all tokens. `predict` draws tokens from the models, and counts each before
+it is drawn. `evaluate` compares perplexities for the operator, and `account` prices a file. `predict` refuses options that change how a
+token is drawn (`_refuse`): the guarantee covers what the file says. `output_options` adds -f and -o, for which it is told what the
+documents contain; `emit` prints a document and returns its exit code.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def fit(
     unpriced = ledger is None and plan.account is None  # a plan without a guarantee has no cost to charge
     with nullcontext() if unpriced else opened_or_warned(ledger, dataset) as opened_ledger, progress("models") as report:
         try:
-            outcome = fit(restrict_run(plan, opened_ledger, window), opened_ledger, resume, report)
+            plan = restrict_run(plan, opened_ledger, window)  # to the part of the dataset that --window names
+            outcome = fit(plan, opened_ledger, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models fitted so far are in {plan.folder}; --resume continues from there", err=True)
             raise
@@ -183,7 +185,7 @@ def evaluate(
 
     if (pictures or values) and over is None:
         raise InputError(f"{'--picture' if pictures else '--values'}: needs --over, the parameter to vary")
-    if "png" in [destination(path, None)[0] for path in pictures]:
+    if "png" in [destination(path, None).format for path in pictures]:
         require("matplotlib")  # fails before the evaluation, whose results would otherwise be lost
     points = _values(values or VALUES[over]) if over is not None else ()
     plan = plan_of(file)
@@ -239,5 +241,6 @@ def account(
     plan = plan_of(file)
     priced = costs(plan, solve, target_epsilon, delta)
     stated = {"delta" if delta is None else "--delta": priced.delta}
+    # Lint findings about the delta, which may be too large for the dataset.
     diagnostics = judged_deltas(stated, plan.pipeline.privacy.dataset_size, file)
     return emit(with_diagnostics(account_document(priced), diagnostics), format_, outputs)

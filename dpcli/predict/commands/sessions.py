@@ -2,6 +2,7 @@
 
 A *session* is everything that one charge pays for: all of its texts or answers are charged at its start. Run again with --resume, it
 continues (prediction_session.py). Each command passes `run_session` its plan, and the functions that make its outcome and the documents.
+`output_options` adds -f and -o, for which it is told what the documents contain; `emit` prints a document and returns its exit code.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def run_session(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Run the session of a plan and print its outcome; with --dry-run, print its plan only. The options are as in `session_options`."""
+    """Run the session of a plan and print its outcome; with --dry-run, print its plan only. The options are as in `session_options`.
+
+    With --window, the session reads only this part of the ledger's dataset.
+    """
     from dpcli.cli.printing import progress
     from dpcli.sessions.commands.ledger_options import opened_or_warned, restrict_dry_run, restrict_run
 
@@ -64,7 +68,8 @@ def run_session(
         from dpcli.ledger.documents.ledger_answers import with_quote
 
         plan = restrict_dry_run(plan, ledger, dataset, window)
-        return emit(with_quote(command.plan_document(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
+        quoting_ledger = None if resume else ledger  # a session that continues is charged already, so no room is needed
+        return emit(with_quote(command.plan_document(plan), quoting_ledger, dataset, plan.pipeline), format_, outputs)
     with opened_or_warned(ledger, dataset) as opened_ledger, progress("text") as report:
         outcome = command.run(restrict_run(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)
     return emit(command.outcome_document(outcome), format_, outputs)

@@ -28,14 +28,15 @@ def draw_token(scores: Array, stream: Stream) -> int:
         raise InternalError("a score is not a finite number: this is a bug in dpcli, and no token was drawn")
     # A weight is a whole number times 2^exponent. Weights with one exponent form a group, whose sum counts in units of the lowest exponent.
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
-    weights = np.ldexp(mantissa, 2 * HALF + 1).astype(np.int64)
+    weights = np.ldexp(mantissa, 2 * HALF + 1).astype(np.int64)  # whole numbers of 53 bits, as a mantissa is in [1/2, 1)
     lowest = int(exponent.min())
     groups = [(int(power) - lowest, np.flatnonzero(exponent == power)) for power in np.unique(exponent)[::-1]]
     sums = [_exact_sum(weights[positions]) << power for power, positions in groups]
     remainder = uniform_below(sum(sums), stream)  # a uniform place in the sum of all weights, which decides the token
     for (power, positions), total in zip(groups, sums, strict=True):
         if remainder < total:
-            return int(positions[_first_exceeding(weights[positions], remainder >> power)])
+            place = remainder >> power  # in units of the group's own exponent
+            return int(positions[_first_exceeding(weights[positions], place)])
         remainder -= total
     raise InternalError("a draw fell beyond the last token: this is a bug in dpcli, and no token was drawn")
 
@@ -51,6 +52,7 @@ def uniform_below(limit: int, stream: Stream) -> int:
 
 
 def _exact_sum(weights: IndexArray) -> int:
+    """Return the sum of the weights, which may have more than 64 bits."""
     return (int((weights >> HALF).sum()) << HALF) + int((weights & (2**HALF - 1)).sum())
 
 
@@ -78,6 +80,8 @@ def bernoulli_exp(exponent: Fraction, stream: Stream) -> bool:
 
 def geometric(scale: Fraction, stream: Stream) -> int:
     """Return k >= 0 with probability (1 - r) r^k, where r = e^{-1 / scale} and scale > 0."""
+    # The number drawn is first + parts * multiples. `first` is accepted with probability e^{-first / parts}, and each multiple of `parts`
+    # with probability e^-1.
     parts = scale.numerator
     while True:
         first = uniform_below(parts, stream)

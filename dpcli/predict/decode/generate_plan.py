@@ -3,8 +3,10 @@
 Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *context* is a template
 around one private text. A *private token* is drawn from clipped and averaged logits of a batch's contexts and is charged; with a threshold,
 a noisy test lets the public model write where it agrees, and the charge is for a number of private tokens (private_tokens.py). A change of
-one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. The annotations of the keys are explained in
-base/fields.py.
+one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. A `Premise` is a condition of the guarantee,
+with who ensures it and the test that violates it on purpose. A `Key` annotates a key with its help text and the constraint on its value;
+`claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py). A `Note` is a text that may
+be blank and may have several lines.
 """
 
 from __future__ import annotations
@@ -119,20 +121,21 @@ class Generate:
     output: Annotated[str | None, Key("folder of the session; by default, runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield no problem, as no two keys contradict each other. The reader of files calls this for every table."""
         yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationPlan(PredictionPlan, PricedSession):
-    """The plan of `dpcli generate`.
+    """The plan of `dpcli generate`. The `entry` is the private-decoding mechanism, and the `account` is the cost of the file.
 
     Attributes:
         clipping: Clipping of logits for a private token.
         test: Test that decides whether a token is private; None if all tokens are private.
     """
 
-    section: ClassVar[str] = "generate"
-    free: ClassVar[tuple[str, ...]] = ("count", "output")
+    section: ClassVar[str] = "generate"  # name of the table in the file
+    free: ClassVar[tuple[str, ...]] = ("count", "output")  # keys that may change after a session has begun
     generate: Generate
     clipping: LogitClipping
     test: PublicTest | None
@@ -155,7 +158,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
         """Return an upper bound on epsilon for this number of texts, all tokens private, and the rest of the file, at the file's delta."""
         from dpcli.analysis.account import headline
 
-        texts_per_batch = -(-texts // self.generate.batches)
+        texts_per_batch = -(-texts // self.generate.batches)  # rounded up, as a unit is in one batch
         entry = replace(self.entry, steps=texts_per_batch * self.generate.tokens)
         return headline(with_entry(self.pipeline, entry), delta=self.account.delta).upper
 
@@ -163,10 +166,12 @@ class GenerationPlan(PredictionPlan, PricedSession):
     def rho(self) -> float:
         """Return an upper bound on the zCDP cost of one private token, with the test that precedes it."""
         privacy = self.pipeline.privacy
-        return self.entry.spec.resolve(Neighbours(privacy.adjacency, self.contributions)).zcdp()
+        neighbours = Neighbours(privacy.adjacency, self.contributions)
+        return self.entry.spec.resolve(neighbours).zcdp()  # of the mechanism of one token, for a change of one unit
 
     @property
     def bounded(self) -> tuple[str, str] | None:
+        """Return the key and the column of owners, which dpcli compares with the unit that the file states; None without owners."""
         return None if self.generate.units is None else ("generate.units", self.generate.units)
 
 
@@ -179,6 +184,7 @@ def plan_of(path: str) -> GenerationPlan:
     """
     data = read_bytes(path)
     generate = table_of(data, path, Generate, "generate")
+    # The pipeline, its private-decoding entry, and the cost of the file.
     session = priced(path, data, DECODING, "generate", generate.mechanism)
     require_units(session.pipeline, generate.units, path, "generate")
     place = f'{path}: mechanism["{session.entry.name}"]'
@@ -198,4 +204,6 @@ def plan_of(path: str) -> GenerationPlan:
             f"{path}: generate.batches: expected at most {MOST_COUNTS:,} with a threshold, as the private tokens of each are counted, "
             f"found {generate.batches:,}"
         )
-    return GenerationPlan(path, session.pipeline, session.account, session.entry, generate, clipping, test)
+    return GenerationPlan(
+        path, session.pipeline, account=session.account, entry=session.entry, generate=generate, clipping=clipping, test=test
+    )

@@ -92,12 +92,20 @@ def write_texts(
     model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
     frame = frame_of(generate, model, vocabulary)
     require_usable(generate, model, vocabulary, frame, path)
-    with exclusive(plan.folder):
+    with exclusive(plan.folder):  # locked, so that one command at a time uses it
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
+        # Digests of the inputs, which must be the same if the session is continued.
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
         session, counter, supplies = _begin_session(plan, ledger, resume, moved, inputs)
-        clips_differences, place = generate.method == "difference", f"{path}: generate.model"
-        writer = Writer(model, plan.clipping, frame.prompt, clips_differences, generate.tokens, vocabulary.end, place)
+        writer = Writer(
+            model,
+            plan.clipping,
+            prompt=frame.prompt,
+            clips_differences=generate.method == "difference",
+            tokens=generate.tokens,
+            end=vocabulary.end,
+            place=f"{path}: generate.model",
+        )
         written = WritingSession(plan, writer, vocabulary, contexts, supplies, counter, stream).write(texts, report)
         outcome = GenerationOutcome(
             plan=plan,
@@ -110,7 +118,7 @@ def write_texts(
         replace_file(
             os.path.join(plan.folder, STATEMENT), statement(plan, _summary(outcome), _disclosure_answers(outcome)).encode()
         )
-        commit(session, ledger)
+        commit(session, ledger)  # records the end of the run in the ledger, if there is one
     return outcome
 
 
@@ -123,12 +131,14 @@ def _begin_session(
         The session, the count of its texts, and the private tokens of each batch; [] if all tokens are private and none are counted.
 
     Raises:
-        InputError, Denied, LedgerError: As for `begin_session`.
+        InputError: If an input has changed since the session began, or the file of texts exists before it.
+        Denied: If the ledger does not allow the session.
+        LedgerError: If the ledger or a count cannot be relied on.
     """
     limits = [AnswerLimit(plan.texts, "texts")]
     if plan.test is not None:
         batches = range(plan.generate.batches)
-        limits += [AnswerLimit(plan.entry.steps, "private tokens", f"private-{batch}") for batch in batches]
+        limits += [AnswerLimit(plan.entry.steps, "private tokens", name=f"private-{batch}") for batch in batches]
     path = os.path.join(plan.folder, TEXTS)
     session, (counter, *private_tokens) = begin_session(
         plan, "generate", ledger, inputs, limits, resume=resume, moved=moved, place=plan.generate.count, released=path
@@ -167,6 +177,7 @@ class WritingSession:
 
         Raises Denied if fewer are left, or none.
         """
+        # At least one text is attempted, so that Denied is raised if none is left.
         count = max(1, self.plan.texts - self.counter.taken()) if texts is None else texts
         written: list[SavedText] = []
         while len(written) < count:

@@ -79,6 +79,7 @@ class Writer:
         clips_differences: Whether the differences to the public logits are clipped, instead of the logits (see [generate] method).
         tokens: Largest number of tokens of a text.
         end: Id of the end token; None if the tokenizer has none.
+        place: Beginning of messages about the model.
     """
 
     model: LanguageModel
@@ -193,7 +194,9 @@ def context_batches(
 
     Raises InputError if the texts cannot be read.
     """
-    source = TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows)
+    source = TextSource(
+        generate.data, path, "generate.data", column=generate.text, units=generate.units, record=generate.record, rows=rows
+    )
     private = owned_texts(source)
     if generate.units is not None:  # Without units, each text is a unit, and so are equal texts.
         private = _first_contributions(private, privacy.max_contributions or 1)

@@ -3,7 +3,7 @@
 Teachers of disjoint shards of private data vote on public *queries*; a noisy vote gives an *answer*, or none (pate_session.py). Two kinds
 of epsilon occur. The guarantee holds for any votes and is public. An epsilon *given the votes* is usually smaller, and private, since it
 reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or the gate.
-`sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up.
+`sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up. A *window* is the part of a dataset that a session reads.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ COSTS_GIVEN_VOTES = {  # names of the epsilons given the votes -> their descript
 def account_document(cost: VoteAccount) -> Document:
     """Return the document of `dpcli pate account`: the cost of the file and, marked as private, the costs given the votes."""
     plan = cost.plan
-    filed = account_report.document(plan.as_filed, plan.diagnostics)
+    filed = account_report.document(plan.as_filed, plan.diagnostics)  # the document of `dpcli account` for the same file
     given_votes = _epsilons_given_votes(cost)
     data = {
         **session_data(plan),
         **{key: filed.data[key] for key in ("statement", "budget", "diagnostics", "result")},
+        # The queries that the file states. Where every query is answered, plan.queries is limited to the answers that the budget allows.
         "queries": max(plan.queries, plan.stated_answers),
         "answers": plan.stated_answers,
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
@@ -61,6 +62,7 @@ def account_document(cost: VoteAccount) -> Document:
     limits = (*window_note(plan), *_budget_limit(plan))
     notes = (*filed.notes, *limits, *_cost_notes(cost, given_votes), WHY_PRIVATE if given_votes else NO_VOTES)
     tables = (_given_votes_table(given_votes, plan), *filed.tables) if given_votes else filed.tables
+    # The records and the sheet of `dpcli account` are left out, as jsonl and csv then show `data` instead.
     return replace(filed, data=data, tables=tables, notes=notes, details=limits, records=(), sheet=None)
 
 
@@ -85,6 +87,7 @@ def _as_planned_data(cost: VoteAccount) -> dict[str, Any] | None:
     """Return the cost that the session would have if its queries and answers had been declared, for JSON."""
     if cost.as_planned is None or cost.realised is None:
         return None
+    # Rows of accountants that do not prove an upper bound are left out.
     sound_rows = [row for row in cost.as_planned.rows if row.accountant.sound]
     return {
         "asked": cost.realised.queries,
@@ -103,8 +106,8 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
             f"charged so far: {charged}; had {charged} been declared beforehand, the session would cost epsilon <= "
             f"{up(cost.as_planned.upper)} whatever the votes are; its cost remains the declared one"
         )
+    # This may happen, as fewer accountants compute an epsilon from votes.
     if any(not epsilon.epsilon <= account.upper for epsilon in given_votes.values()):
-        # Fewer accountants compute an epsilon from votes.
         yield (
             f"an epsilon given the votes exceeds the guarantee, which still holds: epsilon <= {up(account.upper)} whatever the "
             "votes are"
@@ -117,13 +120,14 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
 
 
 def _given_votes_table(given_votes: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
+    """Return the table of epsilons given the votes. All its rows are highlighted, as they are private."""
     rows = []
     for name, votes in given_votes.items():
         counts = (f"{votes.queries:,}", f"{votes.answered:,.1f}")
         rows.append((COSTS_GIVEN_VOTES[name], *counts, up(votes.epsilon), up(votes.classic), f"{votes.order:.4g}"))
     title = f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})"
     columns = ("cost", "queries", "answered", "epsilon", "classic", "order")
-    return Table(title, columns, tuple(rows), frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))
+    return Table(title, columns, tuple(rows), numeric=frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))
 
 
 def _budget_limit(plan: VotingPlan) -> tuple[str, ...]:
@@ -154,6 +158,7 @@ def label_document(outcome: SessionOutcome) -> Document:
         "exit_code": 0,
     }
     verdict: Literal["pass", "warn"] = "pass" if transcript.private else "warn"
+    # notes: sentences below the tables; details: lines of the plain text format; total: the single number for scripts
     return Document(headline, data, verdict, notes=details, details=details, total=repr(plan.account.upper))
 
 
@@ -163,6 +168,7 @@ def _seeded_noise(transcript: Transcript) -> str:
 
 
 def _label_details(outcome: SessionOutcome) -> Iterator[str]:
+    """Yield the lines below the headline: where the files are, how far the payment reached, what was lost, and free labels."""
     plan, transcript = outcome.plan, outcome.transcript
     yield f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {shown(plan.folder)}"
     yield from window_note(plan)

@@ -3,7 +3,8 @@
 PMixED fits one model on each *shard* of private texts. A token is drawn from some of them, each moved to within a *radius* of a public
 model. The cost is that of all tokens of the file together, whether they are drawn or not, and is rounded up. `account` shows it for two
 changes of the data: a shard that is replaced, and a shard that is removed. The drawn text is the only value here that the private texts
-decide. The claim of the *published protocol*, which is not a DP guarantee, must never appear without NO_GUARANTEE beside it.
+decide. The claim of the *published protocol*, which is not a DP guarantee, must never appear without NO_GUARANTEE beside it. A *window* is
+the part of the dataset that a fit reads.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def fit_document(outcome: FitOutcome) -> Document:
         "exit_code": 0,
     }
     text = f"{count} models are fine-tuned, one for each shard; they are in {shown(plan.folder)}"
+    # notes: sentences below the tables; details: lines of the plain text format
     return Document(text, data, "pass" if plan.account else "warn", notes=details, details=details)
 
 
@@ -95,7 +97,7 @@ def predict_document(plan: PmixedPlan, answer: EnsembleAnswer) -> Document:
     }
     columns = ("prompt", "text", "tokens", "taken", "total")
     row = (answer.prompt, answer.text, answer.tokens, answer.taken, answer.total)
-    headline = "\n".join(map(visible, answer.text.split("\n")))
+    headline = "\n".join(map(visible, answer.text.split("\n")))  # control characters of the text become escapes, its lines stay
     why = answer.refusal or ""
     return Document(headline, data, notes=notes, exit_code=exit_code, why=why, sheet=Sheet(columns, (row,)), records=(data,))
 
@@ -160,9 +162,9 @@ def _costs_document(costs: Costs, headline: str, table: Table, notes: tuple[str,
     return Document(
         headline,
         data,
-        "fail" if why else "pass",
-        (table,),
-        notes,
+        verdict="fail" if why else "pass",
+        tables=(table,),
+        notes=notes,
         exit_code=exit_code,
         total=repr(total),
         sheet=_costs_sheet(costs),
@@ -188,7 +190,7 @@ def _costs_table(costs: Costs, cells: list[str], title: str, footnote: str) -> T
         label = f"{change} (this file)" if stated else change
         rows.append((label, *(cell_of[change, accountant] for accountant in NAMES)))
     footnotes = (footnote,) if "-" in cells else ()
-    return Table(title, ("what one change does", *NAMES), tuple(rows), frozenset({1, 2}), footnotes)
+    return Table(title, ("what one change does", *NAMES), tuple(rows), numeric=frozenset({1, 2}), footnotes=footnotes)
 
 
 def _costs_data(costs: Costs) -> dict[str, object]:
@@ -226,7 +228,7 @@ def _claim_document(plan: PmixedPlan) -> Document:
     """Return the document of the published protocol's claim, with the reason why the claim is not a guarantee."""
     published, shards = plan.published, plan.spec.shards
     assert published is not None
-    drawn_counts = sorted({count for count in (1, 2, 4, 8, shards) if count <= shards})
+    drawn_counts = sorted({count for count in (1, 2, 4, 8, shards) if count <= shards})  # some numbers of models, for orientation
     radius_of = {count: published.radius(count) for count in drawn_counts}
     title = f"radius at order {published.order}, by number of models drawn"
     rows = tuple((f"{count}", f"{radius:.7g}") for count, radius in radius_of.items())
@@ -246,6 +248,6 @@ def _claim_document(plan: PmixedPlan) -> Document:
         "exit_code": 3,
     }
     notes = (NO_GUARANTEE, 'with two models, one token can cost 129 times the claim; mode = "sound" bounds every order')
-    table = Table(title, columns, rows, frozenset({0, 1}))
+    table = Table(title, columns, rows, numeric=frozenset({0, 1}))
     sheet = Sheet(columns, tuple(radius_of.items()))
-    return Document(headline, data, "unknown", (table,), notes, exit_code=3, why=NO_GUARANTEE, sheet=sheet)
+    return Document(headline, data, verdict="unknown", tables=(table,), notes=notes, exit_code=3, why=NO_GUARANTEE, sheet=sheet)

@@ -61,15 +61,16 @@ def evaluate_document(evaluation: Evaluation) -> Document:
     measured += [perplexity for point in evaluation.points for perplexity in (point.sound, point.paper) if perplexity is not None]
     is_drawn = len(evaluation.points) > 1 and all(math.isfinite(perplexity.high) for perplexity in measured)
     pictures = (picture(evaluation),) if is_drawn else ()
-    return Document(
-        headline, data, "pass", tables, tuple(_notes(evaluation)), sheet=_evaluation_sheet(evaluation), pictures=pictures
-    )
+    notes, sheet = tuple(_notes(evaluation)), _evaluation_sheet(evaluation)
+    return Document(headline, data, verdict="pass", tables=tables, notes=notes, sheet=sheet, pictures=pictures)
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
+    """Return the sentences below the tables. The first says so if the private texts did not help."""
     notes = [NOT_FOR_PUBLICATION, INTERVALS]
     if evaluation.axis == "shards":
         notes.append(REDRAWN)
+    # A ratio that is NaN counts as no better.
     no_better = [method.name for method in evaluation.methods if method.kind == "sound" and not method.relative.value < 1.0]
     if no_better:
         notes.insert(0, f"the private texts did not help: {' and '.join(no_better)} is no better than the public model")
@@ -83,10 +84,11 @@ def _methods_table(evaluation: Evaluation) -> Table:
     )
     columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
     footnotes = (f"-: {NO_GUARANTEE}",) if any(method.epsilon is None for method in evaluation.methods) else ()
-    return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}), footnotes)
+    return Table("perplexity per token", columns, rows, numeric=frozenset({1, 2, 4}), footnotes=footnotes)
 
 
 def _epsilon_text(method: MeasuredMethod) -> str:
+    """Return epsilon as text: "-" without a guarantee, "infinite" without privacy, and "0" for the public model."""
     if method.epsilon is None:
         return "-"
     if math.isinf(method.epsilon):
@@ -99,6 +101,7 @@ def _perplexity_cells(measured: Perplexity) -> tuple[str, str]:
 
 
 def _points_table(evaluation: Evaluation) -> Table:
+    """Return the table of the ablation, which has one row for each value of the parameter."""
     columns = (LABELS[evaluation.axis or ""], "radius", _sound_name(evaluation), "95 % interval", "published, no guarantee")
     rows = []
     for point in evaluation.points:
@@ -108,7 +111,7 @@ def _points_table(evaluation: Evaluation) -> Table:
     if any(point.paper is None for point in evaluation.points):
         footnotes = ("-: the published protocol has no radius here, as the conversion at its order alone exceeds epsilon",)
     title = f"ablation over {evaluation.axis}; the radius is solved for at each value"
-    return Table(title, columns, tuple(rows), frozenset({0, 1, 2, 4}), footnotes)
+    return Table(title, columns, tuple(rows), numeric=frozenset({0, 1, 2, 4}), footnotes=footnotes)
 
 
 def _sound_name(evaluation: Evaluation) -> str:
@@ -139,6 +142,7 @@ def _perplexity_data(measured: Perplexity) -> dict[str, float]:
 
 
 def _evaluation_sheet(evaluation: Evaluation) -> Sheet:
+    """Return the table for csv: the methods, and then the points of the ablation, in which `kind` is the parameter that varies."""
     rows: list[tuple[Value, ...]] = [
         ("way", method.name, None, method.epsilon, *_perplexity_data(method.perplexity).values()) for method in evaluation.methods
     ]
@@ -164,10 +168,10 @@ def picture(evaluation: Evaluation) -> Chart:
     x_ends, y_ends = log_span([point.value for point in points], ROOM), log_span(perplexities, ROOM)
     lines = [Line(_sound_name(evaluation), sound)]
     if len(paper) > 1:
-        lines.append(Line("published, no guarantee", paper, Tone.SECOND, True))
+        lines.append(Line("published, no guarantee", paper, Tone.SECOND, dashed=True))
     for method in references:
         across = tuple((x, method.perplexity.value) for x in x_ends)
-        lines.append(Line(REFERENCES[method.kind], across, Tone.MUTED, True))
+        lines.append(Line(REFERENCES[method.kind], across, Tone.MUTED, dashed=True))
     return Chart(
         kind="pmixed",
         title=f"{evaluation.plan.pipeline.name or 'PMixED'}: perplexity against {label}",

@@ -3,7 +3,8 @@
 generate writes texts token by token from *batches* of private texts; with a threshold, only its *private tokens* are charged. prompt lets
 *teachers*, prompts with private demonstrations, vote on the labels of public *queries*, and makes a prompt of the labelled texts, the
 *student*. A dry run prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of
-noisy labels: they were paid for, so that they may be printed. Every cost is an upper bound, rounded up.
+noisy labels: they were paid for, so that they may be printed. Every cost is an upper bound, rounded up. A *window* is the part of the
+dataset that a session reads (`rows_data`, `window_note`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ MANY = 1_000  # number of texts whose cost a dry run prints, for orientation; `e
 
 
 def generate_plan_document(plan: GenerationPlan) -> Document:
-    """Return the document of a dry run of `dpcli generate`: the cost of all texts, of one text per batch, and of MANY texts."""
+    """Return the document of a dry run of `dpcli generate`: the cost of all texts, of one text per batch, and of MANY texts.
+
+    `plan.test` is the test that tells private tokens from public ones; None if every token is private.
+    """
     generate, rho = plan.generate, plan.rho
     epsilon_of_one_per_batch, epsilon_of_many = plan.epsilon(generate.batches), plan.epsilon(MANY)
     data = {
@@ -61,7 +65,7 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
         f"the sum for each token is divided by {plan.clipping.size:,}, the declared size of a batch{expected}",
         f"writes texts and statement to {shown(plan.folder)}",
     ]
-    return dry_run(plan, "dpcli/generate-plan/v1", data, details)
+    return dry_run(plan, "dpcli/generate-plan/v1", data, details)  # with the cost and the budget's verdict
 
 
 def generate_document(outcome: GenerationOutcome) -> Document:
@@ -88,6 +92,7 @@ def generate_document(outcome: GenerationOutcome) -> Document:
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }
+    # notes: sentences below the tables; details: lines of the plain text format; total: the single number for scripts
     return Document(headline, data, "pass", notes=details, details=details, total=repr(account.upper))
 
 

@@ -37,12 +37,15 @@ def guarantee(account: Account) -> str:
 
 
 def statement(priced: PricedSession, summary: str, answers: Mapping[str, str]) -> str:
-    """Return the statement of a session as Markdown: its summary, then the disclosure of its file, with `answers` as in `disclosure_of`."""
+    """Return the statement of a session as Markdown: its summary, then the disclosure of its file.
+
+    `answers` are texts by key of [disclosure], for the keys that the file does not set.
+    """
     return f"{summary}\n\n{disclosure_of(priced, answers)}"
 
 
 def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
-    """Return the disclosure statement of a file as Markdown. `answers` are used for the keys that the file does not set."""
+    """Return the disclosure statement of a file as Markdown, with `answers` for the keys of [disclosure] that the file does not set."""
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure
@@ -53,7 +56,7 @@ def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
     missing = {name: text for name, text in answers_with_defaults.items() if getattr(stated, name) is None}
     completed = replace(stated, **missing)  # type: ignore[arg-type]
     facts = gather(replace(priced.pipeline, path=priced.path, disclosure=completed))
-    facts = replace(facts, rows=rows_words(priced))
+    facts = replace(facts, rows=rows_words(priced))  # the rows of the window that the session read, if it has one
     return format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 
@@ -129,6 +132,7 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, sanitised: Sanitise
 
 
 def _summary(plan: VotingPlan, transcript: Transcript) -> str:
+    """Return the first sentences of the statement of a voting session: queries, answers, their cost, and what was lost."""
     lines = [
         f"{len(transcript):,} queries were put to {plan.pate.teachers:,} teachers on disjoint shards ({plan.entry.type}), and "
         f"{len(transcript.labels):,} were answered: {guarantee(plan.account)}. This pays for up to {plan.queries:,} queries and "
@@ -149,6 +153,7 @@ def _summary(plan: VotingPlan, transcript: Transcript) -> str:
 
 
 def _sanitised_sentence(plan: VotingPlan, sanitised: Sanitised | None) -> str:
+    """Return sentences about the released epsilon given the votes; "" if none was released, or the file's delta is 0."""
     delta = plan.account.delta
     if sanitised is None or not delta:
         return ""

@@ -208,10 +208,11 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
 
 def require_same_content(before: str, now: str) -> None:
     """Raise InputError if the content of a public model, or the order of its vocabulary, has changed."""
-    earlier, current = before.partition(VOCABULARY_MARK)[2], now.partition(VOCABULARY_MARK)[2]
-    if earlier and current and earlier != current:
+    (_, _, earlier), (_, _, current) = before.partition(VOCABULARY_MARK), now.partition(VOCABULARY_MARK)
+    if earlier and current and earlier != current:  # each has two digests of the tokens: in their order, and sorted
         change = "other tokens"
-        if earlier.split()[1] == current.split()[1]:  # the digests of the sorted tokens
+        (_, earlier_sorted, *_), (_, current_sorted, *_) = earlier.split(), current.split()
+        if earlier_sorted == current_sorted:
             change = "a changed order: the order of a set differs between processes; use sorted(...)"
         raise InputError(f"the vocabulary: expected the same tokens in the same order whenever it is built, found {change}")
     if not same_content(before, now):
@@ -245,6 +246,7 @@ def _vocabulary_digests(vocabulary: Vocabulary, count: int) -> str:
 def _sample_answers(model: LanguageModel) -> str:
     """Return the answers of a model after some contexts, as text."""
     count = model.vocabulary
+    # Tokens at equal distances, which are rounded up. Each of some tokens, followed by its successor and itself again, is a context.
     shown_tokens = range(0, count, -(-count // SAMPLE_TOKENS))
     first_tokens = range(0, count, -(-count // SAMPLE_CONTEXTS))
     contexts = [(token, (token + 1) % count, token)[: max(1, model.context)] for token in first_tokens]

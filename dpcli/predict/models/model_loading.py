@@ -49,7 +49,9 @@ def language_model(
         require("torch", "transformers", "safetensors")
         from dpcli.train.tasks.lm_models import causal_model
 
-        return _wrapped(causal_model(name, path, table), path, table, tuning, device), vocabulary_of(tokenizer or name, path, table)
+        return _torch_model(causal_model(name, path, table), path, table, tuning, device), vocabulary_of(
+            tokenizer or name, path, table
+        )
     built = public_result(name, path)
     model, vocabulary = built if isinstance(built, tuple) and len(built) == 2 else (built, None)
     if tokenizer is not None:
@@ -65,7 +67,7 @@ def language_model(
             raise InputError(f"{path}: {table}.model: expected whole numbers as its vocabulary and context, found {sizes!r:.60}")
         return model, vocabulary
     require("torch")
-    return _wrapped(model, path, table, tuning, device), vocabulary
+    return _torch_model(model, path, table, tuning, device), vocabulary
 
 
 def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
@@ -89,7 +91,7 @@ def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
     require_ids(prompt, model.vocabulary, "prompt: ")
 
 
-def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: str) -> Transformer:
+def _torch_model(model: Any, path: str, table: str, tuning: Tuning | None, device: str) -> Transformer:
     """Return a torch module as a language model on the device. Raises InputError if it is not a torch module that gives logits."""
     from torch import nn
 
@@ -100,7 +102,8 @@ def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: s
     config = getattr(model, "config", None)
     longest = getattr(config, "max_position_embeddings", None) or UNLIMITED
     model = model.to(device).eval().requires_grad_(False)
-    return Transformer(model, _width(model, path, table), longest, path, tuning, getattr(config, "bos_token_id", None))
+    start = getattr(config, "bos_token_id", None)  # the token that stands for an empty context
+    return Transformer(model, vocabulary=_width(model, path, table), context=longest, path=path, tuning=tuning, start=start)
 
 
 def _width(model: Any, path: str, table: str) -> int:

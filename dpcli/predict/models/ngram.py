@@ -121,7 +121,7 @@ class NGram(CountingModel):
             yield from ((f"{name}{table.length}", getattr(table, name)) for name in ARRAYS)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
-        lengths = range(min(1, self.order - 1), self.order)
+        lengths = range(min(1, self.order - 1), self.order)  # of one token or more; of none if the model has no longer ones
         return pack(tuple(count_ngrams(records, length, self.vocabulary) for length in lengths))
 
     def tuned(self, learnt: bytes) -> LanguageModel:
@@ -149,9 +149,9 @@ def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGr
     context_numbers = np.zeros(len(counted), np.int64)
     for back in range(length, 0, -1):
         context_numbers = context_numbers * vocabulary + flat[counted - back]
-    pairs, counts = np.unique(np.stack((context_numbers, flat[counted])), axis=1, return_counts=True)
-    contexts, first = np.unique(pairs[0], return_index=True)
-    return NGramCounts(length, vocabulary, contexts, np.append(first, len(counts)), pairs[1], counts.astype(np.float64))
+    (pair_contexts, pair_tokens), counts = np.unique(np.stack((context_numbers, flat[counted])), axis=1, return_counts=True)
+    contexts, first = np.unique(pair_contexts, return_index=True)
+    return NGramCounts(length, vocabulary, contexts, np.append(first, len(counts)), pair_tokens, counts.astype(np.float64))
 
 
 def pack(counts: Sequence[NGramCounts]) -> bytes:

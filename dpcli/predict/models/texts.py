@@ -91,7 +91,10 @@ def owned_texts(source: TextSource) -> OwnedTexts:
         Unavailable: If a package that reads the file is not installed.
     """
     if source.units is None:
-        texts = _plain_texts(source) if source.ending == ".txt" else read_columns(source, [source.column], (".txt", *READERS))[0]
+        if source.ending == ".txt":
+            texts = _plain_texts(source)
+        else:
+            (texts,) = read_columns(source, [source.column], (".txt", *READERS))
         require_texts(texts, source)
         # A text's position cannot be its owner, as it changes if another text is added or removed.
         return OwnedTexts(tuple(texts), tuple(texts))
@@ -107,7 +110,7 @@ def owned_texts(source: TextSource) -> OwnedTexts:
 def _texts_and_owners(source: TextSource, units: str) -> tuple[list[Any], Sequence[Any]]:
     """Return the texts and their owners. If contributions are bounded per block, an owner is a pair of owner and block."""
     rows = source.rows
-    if rows is None or rows.block_part is None:
+    if rows is None or rows.block_part is None:  # contributions are bounded over all rows that may be read
         texts, owners = read_columns(source, [source.column, units], (".txt", *READERS))
         return texts, owners
     texts, owners, blocks = read_columns(source, [source.column, units, rows.column], (".txt", *READERS))
@@ -164,7 +167,7 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
         return _named_columns(READERS[source.ending](source.file(), source.rows), names, source)
     if ":" not in source.source:
         raise source.error(f"a {', '.join(endings)} file, or module:function", repr(source.source))
-    parts = private_result(source.source, source.path)
+    parts = private_result(source.source, source.path)  # calls the user's function; no message of an error is shown
     parts = (parts,) if len(names) == 1 else parts
     if not isinstance(parts, tuple) or len(parts) != len(names) or not all(isinstance(part, list | tuple) for part in parts):
         expected = "a list of texts" if len(names) == 1 else f"{len(names)} lists, texts first,"

@@ -190,7 +190,7 @@ class Transformer:
         model = self._with_adapter_layers()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
-                if "lora_B" in name:
+                if "lora_B" in name:  # the second of the two matrices; as it is 0, a new adapter changes no answer
                     value.zero_()
                 else:
                     nn.init.kaiming_uniform_(value, a=5**0.5)  # as torch initialises a linear layer
@@ -263,7 +263,7 @@ def _joint_logits(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequenc
 def _stacked_adapters(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator[None]:
     """Within the block, each low-rank layer of the model multiplies copy k of the context by the matrix of adapter k."""
     with ExitStack() as hooks:
-        for name in adapters[0]:
+        for name in adapters[0]:  # the name of a low-rank matrix is that of its layer, and ".weight"
             layer_name, _, parameter = name.rpartition(".")
             layer = model.get_submodule(layer_name)
             if not isinstance(layer, nn.Linear) or parameter != "weight" or layer.bias is not None:
@@ -298,10 +298,10 @@ def _log_probabilities(scores: Tensor) -> Array:
 
 def _train(model: nn.Module, records: Sequence[Tokens], tuning: Tuning) -> None:
     """Train the adapter of the model without noise. The trained weights are private."""
-    rows = _padded(records)
+    rows = _pad_records(records)
     trained = list(_low_rank(model).values())
     optimizer = torch.optim.Adam(trained, lr=tuning.learning_rate)
-    batches = -(-len(rows) // tuning.batch_size)
+    batches = -(-len(rows) // tuning.batch_size)  # rounded up
     steps = tuning.epochs * batches
     with torch.enable_grad():
         for step in range(steps):
@@ -315,7 +315,7 @@ def _train(model: nn.Module, records: Sequence[Tokens], tuning: Tuning) -> None:
             optimizer.step()
 
 
-def _padded(records: Sequence[Tokens]) -> Tensor:
+def _pad_records(records: Sequence[Tokens]) -> Tensor:
     """Return the records of two tokens or more, padded to the longest, (records, tokens)."""
     usable = [torch.tensor(list(record)) for record in records if len(record) > 1]
     return nn.utils.rnn.pad_sequence(usable, batch_first=True, padding_value=PADDING)

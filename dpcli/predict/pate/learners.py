@@ -56,7 +56,7 @@ class Fitted:
     def _probabilities(self, inputs: Array) -> Array:
         classes = getattr(self.model, "classes_", None)
         if classes is not None and hasattr(self.model, "predict_proba"):
-            by_label = np.zeros((len(inputs), self.classes))
+            by_label = np.zeros((len(inputs), self.classes))  # 0 for a label that no training record has
             by_label[:, np.asarray(classes, dtype=int)] = self.model.predict_proba(inputs)
             return by_label
         return one_hot(self._labels(inputs), self.classes)
@@ -143,5 +143,5 @@ def _svm(hidden: int, count: int) -> Any:
     return SVC(C=10.0)  # less regularisation than by scikit-learn's default of 1
 
 
-# Functions (hidden, number of records) -> a classifier that is not fitted, by the name of the learner.
+# Functions (hidden, number of records) -> a classifier that is not fitted, by the name of the learner. Not all of them use both numbers.
 SKLEARN: dict[str, Callable[[int, int], Any]] = {"logistic": _logistic, "mlp": _mlp, "svm": _svm}

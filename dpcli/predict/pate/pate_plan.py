@@ -4,8 +4,9 @@ Teachers are models, each trained on its own shard of private data. They vote on
 some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. A *session*
 (pate_session.py) is everything that one charge pays for. Its plan is fixed before any vote is read: numbers of queries and answers that
 depended on votes would reveal them. If the budget does not pay for all answers of the file, the plan has as many as it pays for
-(`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. The annotations of the keys are explained in
-base/fields.py.
+(`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. A `Key` annotates a key with its help text and the
+`Constraint` on its value; `needs` is the setting without which the key is refused, `claim` marks a statement that dpcli does not enforce,
+and `names_data` a key that names data (base/fields.py).
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ class Sanitise:
     failure: Annotated[float, Key("probability that the released number is below the cost of these votes", OPEN_UNIT)] = 0.01
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the order and beta at which the release has no finite cost, in the form of `Pate.problems`."""
         if 2.0 * self.order * self.beta >= 1.0:
             yield ("beta",), f"a number below 1 / (2 order) = {0.5 / self.order:.6g}", f"{self.beta:g}"
 
@@ -242,7 +244,8 @@ class VotingPlan(PredictionPlan, PricedSession):
     """The plan of one voting session.
 
     Attributes:
-        pipeline: Pipeline of the file, limited to the number of answers that the budget allows.
+        entry: The [[mechanism]] entry that answers, limited to the number of answers that the budget allows.
+        pipeline: Pipeline of the file with that entry.
         account: Account of that pipeline, which holds for any votes.
         queries, answers: Largest numbers of queries and of answers.
         stated_answers: Number of answers that the file states.
@@ -251,7 +254,7 @@ class VotingPlan(PredictionPlan, PricedSession):
     """
 
     section: ClassVar[str] = "pate"  # name of the table in the file
-    free: ClassVar[tuple[str, ...]] = FREE_KEYS
+    free: ClassVar[tuple[str, ...]] = FREE_KEYS  # keys that may change after the session has begun
     accounts: ClassVar[tuple[str, ...]] = ("account", "as_filed")  # names of the fields that hold an account of the file
     pate: Pate
     queries: int
@@ -311,7 +314,18 @@ def plan_of(path: str) -> VotingPlan:
         entry = aggregator.limit(entry, answers)
         pipeline = with_entry(pipeline, entry)
         priced = account(pipeline)
-    return VotingPlan(path, pipeline, priced, entry, pate, aggregator.most_queries(entry), answers, stated, as_filed, diagnostics)
+    return VotingPlan(
+        path,
+        pipeline,
+        account=priced,
+        entry=entry,
+        pate=pate,
+        queries=aggregator.most_queries(entry),
+        answers=answers,
+        stated_answers=stated,
+        as_filed=as_filed,
+        diagnostics=diagnostics,
+    )
 
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:

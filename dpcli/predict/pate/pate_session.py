@@ -82,7 +82,7 @@ def hold_session(
     if ledger is not None and insecure_seed is not None:
         raise InputError("--insecure-seed: cannot be used with --ledger, as noise that can be reproduced protects nobody")
     require_sanitisable(plan)  # Errors that depend on the file alone come before the charge.
-    with exclusive(plan.folder):
+    with exclusive(plan.folder):  # locked, so that one command at a time uses it
         transcript = read_transcript(plan)
         if transcript is not None:
             _require_same(plan, transcript, ledger, private=insecure_seed is None)
@@ -100,7 +100,7 @@ def hold_session(
             # A session that ended before it used all answers had asked all its queries.
             queries = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
         _write_outputs(plan, transcript)
-        commit(transcript.session, ledger)
+        commit(transcript.session, ledger)  # records the end of the run in the ledger, unless an earlier call did
         return SessionOutcome(plan, transcript, queries, had_ended, _exact_account(plan, queries))
 
 
@@ -140,7 +140,7 @@ def _continue_session(
 ) -> Transcript:
     """Charge the session if it is not charged yet, ask its remaining queries, release its cost if asked, and return its transcript."""
     predict = student() if plan.pate.check == "student" else None
-    inputs = {"votes": votes.digest()}
+    inputs = {"votes": votes.digest()}  # digests, which must be the same if the session is continued
     if plan.pate.queries is not None:
         inputs["queries"] = queries_digest(query_inputs(plan.pate, plan.path))
     limits = [
@@ -202,7 +202,7 @@ class QueryParts:
     def ask_remaining(self, report: Report) -> None:
         """Ask the queries in parts, from the first query that was never charged."""
         queries = _query_count(self.plan, self.votes)
-        part = -(-queries // PARTS)
+        part = -(-queries // PARTS)  # rounded up
         while (first := self.queries.taken()) < queries and self.answers.taken() < self.answers.total:
             stop = min(first + part, queries)
             self.ask_part(first, stop)

@@ -2,7 +2,7 @@
 
 A *source* is "digits" (a data set of scikit-learn), a .npz, .csv or .parquet file, or module:function. Its *columns* are arrays by name, of
 which "inputs" and "labels" are what a *teacher*, a model of one shard of private records, learns from; others name the owner or the shard
-of each record. No message quotes a record.
+of each record. No message quotes a record: `on_private` calls the user's code and hides the messages of its errors and warnings.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def _columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Colu
         raise InputError(f"{file_path}: expected a column {missing[0]!r}, found {near}")
     arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:
-        arrays[LABELS] = _numbers(file_path, columns.pop(label or next(reversed(columns))))
+        last = next(reversed(columns))  # of the columns that are not in `extra`
+        arrays[LABELS] = _numbers(file_path, columns.pop(label or last))
     elif label is not None:  # The column of the label is no input, even where no labels are wanted.
         columns.pop(label, None)
     if not columns:

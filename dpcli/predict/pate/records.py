@@ -123,7 +123,8 @@ def _stated_shards(values: Any, units: Sequence[str | int], teachers: int, path:
 
 def _is_held_out(pate: Pate, count: int) -> BoolArray:
     """Return for each of `count` records whether it is declared public, (count,). Raises InputError if the share is above 1/2."""
-    return np.asarray(np.arange(count) % held_out_interval(pate.held_out, "pate.held_out") == 0, dtype=np.bool_)
+    interval = held_out_interval(pate.held_out, "pate.held_out")  # 1 / share, rounded up
+    return np.asarray(np.arange(count) % interval == 0, dtype=np.bool_)
 
 
 class HeldOut(NamedTuple):
@@ -139,7 +140,7 @@ def _held_out(pate: Pate, path: str) -> HeldOut:
     Raises InputError if the records cannot be read, or `pate.pool` is not a number of queries from 1 to the number of held-out records.
     """
     assert pate.data is not None
-    records = _labelled_records(pate, pate.data, "data", path)[0]
+    records, _ = _labelled_records(pate, pate.data, "data", path)
     public = records.at(_is_held_out(pate, len(records)))
     pool = len(public) // 2 if pate.pool is None else pate.pool
     if not 1 <= pool <= len(public):
@@ -172,6 +173,7 @@ def public_test_records(pate: Pate, path: str) -> Records | None:
     if pate.test is None:
         return None
     if pate.test != HELD_OUT:
-        return _labelled_records(pate, pate.test, "test", path)[0]
+        records, _ = _labelled_records(pate, pate.test, "test", path)
+        return records
     tests = _held_out(pate, path).tests
     return tests if len(tests) else None

@@ -62,7 +62,7 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
         labelled = _released_records(transcript, inputs)
         if len(np.unique(labelled.labels)) < 2:
             return np.full((stop - first, classes), 1.0 / classes)
-        student = _fitted(plan, labelled)
+        student = _fit_student(plan, labelled)
         predictions = student.probabilities(inputs[first:stop])
         if not np.isfinite(predictions).all():  # Their cost given the votes would not be defined.
             raise InputError(f"{plan.path}: pate.student: expected a probability of each label, found NaN or inf")
@@ -87,20 +87,29 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
         width = inputs.shape[1]
         raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
     labelled = _released_records(transcript, inputs)
-    student = _fitted(plan, labelled)
-    pseudo = _pseudo_labels(student, labelled, transcript, inputs) if pate.pseudo_labels else labelled.at(slice(0, 0))
+    student = _fit_student(plan, labelled)
+    no_records = labelled.at(slice(0, 0))
+    pseudo = _pseudo_labels(student, labelled, transcript, inputs) if pate.pseudo_labels else no_records
     if len(pseudo):
         both = Records(np.concatenate((labelled.inputs, pseudo.inputs)), np.concatenate((labelled.labels, pseudo.labels)))
-        student = _fitted(plan, both)
+        student = _fit_student(plan, both)
     is_written = _write_student(plan, student)
     accuracy, tested = None, 0
     if test is not None:
         predicted = student.probabilities(test.inputs).argmax(axis=1)
         accuracy, tested = float((predicted == test.labels).mean()), len(test)
-    return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, tested, is_written)
+    return StudentOutcome(
+        plan,
+        transcript,
+        labelled=len(transcript.labels),
+        pseudo=len(pseudo),
+        accuracy=accuracy,
+        tested=tested,
+        is_written=is_written,
+    )
 
 
-def _fitted(plan: VotingPlan, records: Records) -> Learnt:
+def _fit_student(plan: VotingPlan, records: Records) -> Learnt:
     return learner_of(plan.pate.student, plan.pate.labels, plan.pate.hidden, plan.path)(records)
 
 
@@ -116,7 +125,7 @@ def _pseudo_labels(student: Learnt, labelled: Records, transcript: Transcript, i
     is_unlabelled = np.ones(len(inputs), dtype=bool)
     is_unlabelled[np.array(sorted({**transcript.student_labels, **transcript.labels}), dtype=int)] = False
     unlabelled = inputs[is_unlabelled]
-    if isinstance(student, Constant) or not len(unlabelled):
+    if isinstance(student, Constant) or not len(unlabelled):  # a constant student would learn nothing from its own labels
         return labelled.at(slice(0, 0))
     return Records(unlabelled, np.asarray(student.probabilities(unlabelled).argmax(axis=1)))
 

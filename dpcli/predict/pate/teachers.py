@@ -102,6 +102,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
     if pate.data is None:
         raise InputError(f"{plan.path}: pate.data: expected private data to train the teachers, found a file of votes")
     require_learner(pate.model)
+    # The first process locks the folder for all, so that one command at a time uses it.
     with fitting_ranks() as ranks, exclusive(plan.folder) if ranks.first else nullcontext():
         shard_records, queries = _shards_and_queries(plan)
         folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, shard_records, queries)
@@ -123,8 +124,9 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
         if ranks.first:
             refuse_other_votes(plan, votes)
             write_votes(plan, votes, queries)
-    label_counts = [len(np.unique(records.labels)) for records in shard_records]
-    return Teachers(votes, pate.teachers - len(unfitted or ()), label_counts.count(0), label_counts.count(1))
+    label_counts = [len(np.unique(records.labels)) for records in shard_records]  # number of different labels in each shard
+    fitted_before = pate.teachers - len(unfitted or ())
+    return Teachers(votes, fitted_before, empty=label_counts.count(0), single=label_counts.count(1))
 
 
 def _shards_and_queries(plan: VotingPlan) -> tuple[list[Records], Array]:
@@ -181,6 +183,7 @@ def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
 
 
 def _has_digest(folder: str, digest: str) -> bool:
+    """Return whether the labels in the folder were made with this digest. A missing or damaged file has none."""
     try:
         with open(os.path.join(folder, DIGEST_FILE), encoding="utf-8") as file:
             return bool(json.load(file).get("of") == digest)
@@ -189,7 +192,7 @@ def _has_digest(folder: str, digest: str) -> bool:
 
 
 def _votes_path(folder: str, number: int) -> str:
-    return os.path.join(folder, f"{number:07}.votes")
+    return os.path.join(folder, f"{number:07}.votes")  # with zeros in front, so that the names sort by number
 
 
 def _read_labels(folder: str, number: int, queries: int) -> Array | None:

@@ -151,7 +151,8 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
         raise InputError(f"{path}: its folder has no session: it is from an earlier version, or was moved alone")
     if session is None or not os.path.lexists(path) or os.path.getsize(path) == 0:
         return None
-    if session.fingerprint != as_at_start(plan, session.window, session.rows).fingerprint():
+    began_with = as_at_start(plan, session.window, session.rows)  # the plan with the part of the dataset that the session reads
+    if session.fingerprint != began_with.fingerprint():
         raise InputError(
             f"{path}: expected a transcript of this file, found one of another file, or of this file before a change; its labels stay "
             "charged: set another pate.output for a new session"
@@ -160,6 +161,7 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
 
 
 def _read(path: str, session: Session) -> Transcript:
+    """Return the content of the file. Raises InputError if it cannot be read, is damaged, or belongs to another session."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()

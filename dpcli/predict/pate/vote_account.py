@@ -69,14 +69,14 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
 
     votes = read_votes(plan)
     if votes is None:
-        return VoteAccount(plan, None, None, None)
+        return VoteAccount(plan, votes=None, expected=None, realised=None)
     transcript = read_transcript(plan)
     expected = realised = None
     if plan.pate.check == "votes":  # The student's predictions are not known beforehand.
         queries = min(len(votes), plan.queries)
         expected = _epsilon(plan.aggregator.expected_cost(votes.counts[:queries], votes.largest[:queries]), plan)
     if transcript is None or not len(transcript):
-        return VoteAccount(plan, votes, expected, None)
+        return VoteAccount(plan, votes, expected, realised=None)
     with suppress(CannotCertify):  # A lost prediction cannot be priced. The guarantee holds without it.
         realised = _epsilon(realised_costs(plan, votes, transcript), plan)
     answers = len(transcript.answered)
@@ -85,9 +85,10 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
 
 
 def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:
-    """Return the epsilons by both conversions; None if the file's delta is 0, at which neither conversion holds."""
+    """Return the epsilons by both conversions from Renyi divergences; None if the file's delta is 0, at which neither holds."""
     delta = plan.account.delta
     if not delta:
         return None
     epsilon, order = costs.epsilon(delta, balle)
-    return VoteEpsilon(epsilon, order, costs.epsilon(delta, classic)[0], costs.queries, costs.answered)
+    classic_epsilon, _ = costs.epsilon(delta, classic)
+    return VoteEpsilon(epsilon, order, classic=classic_epsilon, queries=costs.queries, answered=costs.answered)

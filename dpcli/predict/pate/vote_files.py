@@ -94,10 +94,10 @@ def _csv(file_path: str, shown: str) -> Any:
                     "which may be either: remove the line if they are names, and add a line of names before it if they are votes"
                 )
             has_names = not any(map(_is_number, first_line))
-            rows = sum(1 for _ in file) + (not has_names)
+            rows = sum(1 for _ in file) + (0 if has_names else 1)  # the lines after the first one, and the first one if it is a row
             file.seek(0)
             table = np.loadtxt(file, delimiter=",", skiprows=int(has_names), ndmin=2, comments=None)
-        if len(table) != rows:
+        if len(table) != rows:  # numpy skips blank lines
             raise ValueError
         return table
     except InputError:
@@ -111,9 +111,10 @@ def _csv(file_path: str, shown: str) -> Any:
 def _is_number(part: str) -> bool:
     """Return whether a text is a number or empty: "1e3" and " " are; the name of a column is neither."""
     try:
-        return not part.strip() or float(part) is not None
+        float(part.strip() or "0")
     except ValueError:
         return False
+    return True
 
 
 def _parquet(file_path: str, shown: str) -> Any:

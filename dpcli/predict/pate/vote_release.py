@@ -131,7 +131,9 @@ def noisy_cost(cost: float, smooth: float, release: ReleaseParameters, normal: f
 
 def raising_factor(release: ReleaseParameters) -> float:
     """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify if there is none."""
-    z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
+    # z with Pr[Z > z] = failure, rounded up: a larger z gives a larger c, which is safe. If failure > Pr[Z > -1], z is about -1. No
+    # positive float is below Pr[Z > 40].
+    _, z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)
     denominator = 1.0 - z * release.sigma * math.expm1(release.beta)
     if z > 0.0 and denominator <= 0.0:
         raise CannotCertify(
@@ -172,6 +174,7 @@ def require_sanitisable(plan: VotingPlan) -> None:
         return
     _require_paid(plan, release, cost_of_release(release))
     raising_factor(release)
+    # Without queries, this call checks only the conditions of the sensitivity, which depend on the file alone.
     no_counts = np.zeros((0, plan.pate.labels), dtype=np.int64)
     _by_distance(plan, no_counts, np.zeros(0), release)
 
@@ -188,7 +191,7 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, counter:
     try:
         counter.take()
         released = asdict(_draw_release(plan, votes, file.content, release))
-    except (Denied, CannotCertify):
+    except (Denied, CannotCertify):  # an earlier release was lost, or the cost given the votes is not known
         released = {}
     file.add({"what": "sanitised", "of": _digest(file.content, release), **released})
 
@@ -208,7 +211,7 @@ def read_sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None
         )
     if "rdp" not in line:
         return None
-    return Sanitised(float(line["rdp"]), float(line["release_rdp"]), float(line["order"]), float(line["failure"]))
+    return Sanitised(**{name: float(line[name]) for name in ("rdp", "release_rdp", "order", "failure")})
 
 
 def _release(plan: VotingPlan) -> ReleaseParameters | None:

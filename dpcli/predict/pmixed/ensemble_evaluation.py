@@ -160,7 +160,7 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
 
 
 class EnsembleMethod(NamedTuple):
-    """A method of drawing tokens from an ensemble. The fields are as in `MeasuredMethod`."""
+    """A method of drawing tokens from an ensemble. epsilon: that of its guarantee; None if there is no guarantee."""
 
     name: str
     kind: MethodKind
@@ -190,8 +190,11 @@ class Measurer:
     The loss of a token is -log of its probability, and a record's first token has none.
 
     Attributes:
+        processes: Processes in which models learn from private texts (shard_models.py).
         records: Records of the test text, as tokens.
         public_losses: Losses of the public model on these records.
+        stream: Random numbers for the draws of models, the noisy counts and the intervals.
+        epsilon, delta: Guarantee of the file, at which the methods are compared.
     """
 
     plan: PmixedPlan
@@ -217,7 +220,7 @@ class Measurer:
         if not has_own_models:
             modes += [mode for case in cases for mode in case.modes]
         losses_by_mode = self._losses_by_mode(fitted, modes)
-        ensembles = [self._measured(name, kind, epsilon, losses_by_mode[mode]) for name, kind, epsilon, mode in methods]
+        ensembles = [self._measured_method(name, kind, epsilon, losses_by_mode[mode]) for name, kind, epsilon, mode in methods]
         points = []
         for case in cases:
             if has_own_models:
@@ -227,7 +230,7 @@ class Measurer:
             points.append(AblationPoint(case.value, case.radius, sound, published))
         tokens = sum(len(record) - 1 for record in self.records)
         all_methods = tuple(self._all_methods(ensembles))
-        return Evaluation(self.plan, self.epsilon, self.delta, tokens, all_methods, axis, tuple(points))
+        return Evaluation(self.plan, self.epsilon, self.delta, tokens=tokens, methods=all_methods, axis=axis, points=tuple(points))
 
     def _ensemble_methods(self) -> list[EnsembleMethod]:
         """Return the methods of drawing tokens from the ensemble of the file: its own projection first, the published protocol last."""
@@ -238,45 +241,48 @@ class Measurer:
         ]
         published = _published_mode(self.plan, self.epsilon, self.delta)
         if published is not None:
-            methods.append(EnsembleMethod("published protocol (no guarantee)", "paper", None, published))
+            methods.append(EnsembleMethod("published protocol (no guarantee)", "paper", epsilon=None, mode=published))
         return methods
 
     def _ablation_case(self, axis: str, value: float) -> AblationCase:
         """Return a point of the ablation, with the radius that meets its epsilon."""
         plan = _varied_plan(self.plan, axis, value)
         epsilon = value if axis == "epsilon" else self.epsilon
-        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
+        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", targets=((plan.entry.name, "radius"),)).value
         sound = _sound_mode(plan, radius, plan.pmixed.projection)
         return AblationCase(plan, value, radius, sound, _published_mode(plan, epsilon, self.delta))
 
     def _losses_by_mode(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> dict[SampledMode, list[Array]]:
         """Return the losses of each mode on each record, in one pass over the text. Equal modes are measured once."""
         different, temperature = list(dict.fromkeys(modes)), self.plan.pmixed.temperature
-        losses = ensemble_losses(self.side.model, fitted, different, self.records, temperature, self.stream, self.report)
-        return dict(zip(different, losses, strict=True))
+        by_mode = ensemble_losses(self.side.model, fitted, different, self.records, temperature, self.stream, self.report)
+        return dict(zip(different, by_mode, strict=True))
 
-    def _measured(self, name: str, kind: MethodKind, epsilon: float | None, losses_by_record: Sequence[Array]) -> MeasuredMethod:
+    def _measured_method(
+        self, name: str, kind: MethodKind, epsilon: float | None, losses_by_record: Sequence[Array]
+    ) -> MeasuredMethod:
         """Return a method with its perplexity, from its losses on each record."""
         # If both models give a token probability 0, both losses are infinite, and their difference is NaN.
         with np.errstate(invalid="ignore"):
             # e to the mean difference of two losses is the ratio of the two perplexities.
-            relative = [losses - public for losses, public in zip(losses_by_record, self.public_losses, strict=True)]
+            relative = [own - public for own, public in zip(losses_by_record, self.public_losses, strict=True)]
             perplexities = perplexity(losses_by_record, self.stream), perplexity(relative, self.stream)
         return MeasuredMethod(name, kind, epsilon, *perplexities)
 
     def _all_methods(self, ensembles: Sequence[MeasuredMethod]) -> Iterator[MeasuredMethod]:
         """Yield all methods, from the public model to the model without privacy."""
         texts = private_texts(self.plan)
-        yield self._measured("public model", "public", 0.0, self.public_losses)  # It reads no private text, so its epsilon is 0.
+        # The public model reads no private text, so its epsilon is 0.
+        yield self._measured_method("public model", "public", epsilon=0.0, losses_by_record=self.public_losses)
         yield from ensembles
         private = self._private_model(texts)
         if private is not None:
             name = "one model, noisy counts" if isinstance(self.side.model, NGram) else "one model, DP-SGD"
-            yield self._measured(name, "dp", self.epsilon, self._fitted_losses(private))
-        all_records = cut_records(self.processes, [texts.texts])
+            yield self._measured_method(name, "dp", self.epsilon, self._fitted_losses(private))
+        all_records = cut_records(self.processes, [texts.texts])  # one shard, which has all texts
         ((_, learnt),) = teach_shards(self.processes, enumerate(all_records))
         (model,) = fitted_models(self.plan, self.side, [learnt])
-        yield self._measured("one model, fine-tuned without privacy", "all", math.inf, self._fitted_losses(model))
+        yield self._measured_method("one model, fine-tuned without privacy", "all", math.inf, self._fitted_losses(model))
 
     def _fitted_losses(self, model: LanguageModel) -> list[Array]:
         """Return the losses of a fitted model on each record. Raises InputError, without the original message, if the model fails."""
@@ -302,6 +308,7 @@ class Measurer:
 
         if not isinstance(model, Transformer):
             return None
+        # The mean number, rounded up. Further texts of a unit are not used.
         per_unit = math.ceil(texts_per_unit) if plan.pmixed.units is not None else 1
         learnt = train_privately(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
         (private,) = fitted_models(plan, self.side, [learnt])
@@ -321,9 +328,9 @@ def _published_mode(plan: PmixedPlan, epsilon: float, delta: float) -> SampledMo
     """
     if delta <= 0.0:
         return None
-    published = Published(plan.pmixed.order, plan.spec.model_rate, plan.tokens, epsilon, delta)
+    published = Published(plan.pmixed.order, rate=plan.spec.model_rate, queries=plan.tokens, epsilon=epsilon, delta=delta)
     try:
-        published.radius(1)
+        published.radius(drawn=1)  # The error does not depend on the number of drawn models.
     except CannotCertify:
         return None
     return SampledMode(Paper(published), plan.spec.model_rate)

@@ -86,10 +86,12 @@ def fit(
     if ledger is not None and plan.account is None:
         raise InputError('--ledger: expected no ledger with pmixed.mode = "paper", which has no guarantee and so no cost to charge')
     _require_budget(plan)
-    with exclusive(plan.folder, 0o700):  # The folder is private, as the size of a model reveals how much data its shard has.
+    # The folder is locked against other commands. It is private, as the size of a model reveals how much data its shard has.
+    with exclusive(plan.folder, 0o700):
         side = public_side(plan.pmixed, plan.path)
         side.require_usable()
         shards = shard_texts(plan, private_texts(plan))
+        # Digests of the inputs, which must be the same if the fit is continued.
         inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
         fitted_file = os.path.join(plan.folder, FITTED)
         if os.path.exists(fitted_file):
@@ -176,11 +178,11 @@ def _require_budget(plan: PmixedPlan) -> None:
         assert plan.account is not None and plan.account.budget is not None
         budget = plan.account.budget
         exceeds_rho = budget.rho is not None and budget.rho.verdict in OVER
-        if budget.epsilon is None or exceeds_rho:
+        if budget.epsilon is None or exceeds_rho:  # A radius is solved for an epsilon only.
             raise
         cap = budget.epsilon
         try:
-            largest = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
+            largest = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", targets=((plan.entry.name, "radius"),))
         except CannotCertify:
             raise Denied(f"{denied}; no radius passes, as the rest of the file alone exceeds the budget") from None
         hint = f"radius = {largest.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"

@@ -82,10 +82,10 @@ class Sound:
         around = ball(public, self.radius)
         bounds = multiples_ball(around)
         if not private:
-            return ModelSum(bounds.public.astype(np.int64), 1)
+            return ModelSum(bounds.public.astype(np.int64), models=1)
         total = np.zeros(len(public), np.int64)
-        for model in private:
-            total += bounds.rounded(self.projection(around, model))
+        for model_row in private:
+            total += bounds.rounded(self.projection(around, model_row))
         return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
@@ -97,14 +97,15 @@ class Paper:
     """The published protocol, whose radius depends on the number of models drawn. It is not a DP guarantee."""
 
     published: Published
+    # Radius by the number of drawn models. Each is solved for once.
     _radii: dict[int, float] = field(default_factory=dict, init=False, compare=False)
 
     def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
         if not private:
-            return ModelSum(multiples(public), 1)
+            return ModelSum(multiples(public), models=1)
         total = np.zeros(len(public), np.int64)
-        for model in private:
-            total += multiples(self.projected(public, model, len(private)))
+        for model_row in private:
+            total += multiples(self.projected(public, model_row, drawn=len(private)))
         return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
@@ -153,7 +154,8 @@ class Ensemble:
         drawn = sample_models(stream, len(self.members), self.plan.spec.model_rate)
         public = probabilities(next_token(self.public, context, PUBLIC), temperature)
         private = [probabilities(row, temperature) for row in self._private_rows(drawn, context)]
-        return draw_token(*self.mode.total(public, private), stream)
+        total, models = self.mode.total(public, private)
+        return draw_token(total, models, stream)
 
     def _private_rows(self, drawn: Sequence[int], context: Tokens) -> list[Array]:
         """Return the log-probabilities of the drawn private models.
@@ -240,7 +242,9 @@ def answer_prompt(
     except Denied as denied:
         ended_by, refusal = "no more tokens are paid for", str(denied)
     text = text_of_tokens(models.vocabulary, answer, "the tokenizer")
-    return EnsembleAnswer(prompt, text, len(answer), ended_by, counter.taken(), counter.total, refusal)
+    return EnsembleAnswer(
+        prompt, text, tokens=len(answer), ended_by=ended_by, taken=counter.taken(), total=counter.total, refusal=refusal
+    )
 
 
 def _tokens(models: Ensemble, counter: AnswerCounter, prompt: list[int], max_tokens: int, stream: Stream) -> Iterator[int]:

@@ -4,8 +4,8 @@ Private texts are dealt out to *shards* by a hash (shards.py), and one model is 
 after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
 change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
 protocol (mode "paper") has no guarantee: such a file can be run to compare, and never priced. An *account* is the cost of a file, as the
-accountants compute it. `needs` names the setting without which a key has no effect; the annotations of the keys are explained in
-base/fields.py.
+accountants compute it. A `Key` annotates a key with its help text and the `Constraint` on its value; `needs` is the setting without which
+the key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py).
 """
 
 from __future__ import annotations
@@ -166,6 +166,7 @@ class Pmixed:
     device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of the table, each as (path of the key, text after "expected", text after "found")."""
         if self.model == COUNTING:
             for name, expected in (("public", PUBLIC_TEXT), ("tokenizer", TOKENIZERS)):
                 if getattr(self, name) is None:
@@ -205,9 +206,9 @@ class PmixedPlan(PredictionPlan):
         published: Parameters and claim of the published protocol; None in a sound file.
     """
 
-    section: ClassVar[str] = "pmixed"
+    section: ClassVar[str] = "pmixed"  # name of the table in the file
     free: ClassVar[tuple[str, ...]] = ("temperature", "max_tokens", "test", "queries", "output", "device")
-    accounts: ClassVar[tuple[str, ...]] = ("account",)
+    accounts: ClassVar[tuple[str, ...]] = ("account",)  # names of the fields that hold an account of the file
     entry: Entry
     pmixed: Pmixed
     account: Account | None
@@ -255,8 +256,9 @@ def plan_of(path: str) -> PmixedPlan:
     entry = one_entry(path, pipeline, ("pmixed",), "pmixed", table.mechanism)
     _require_units(pipeline, table, entry, path)
     if table.mode == "paper":
-        return PmixedPlan(path, pipeline, entry, table, None, _published_protocol(pipeline, table, entry, path))
-    return PmixedPlan(path, pipeline, entry, table, priced_file(path, pipeline).account, None)
+        published = _published_protocol(pipeline, table, entry, path)
+        return PmixedPlan(path, pipeline, entry, table, account=None, published=published)
+    return PmixedPlan(path, pipeline, entry, table, account=priced_file(path, pipeline).account, published=None)
 
 
 def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
@@ -265,13 +267,14 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
     tables = toml_document(data, path).tables
     is_paper = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
-    pipeline, findings = examine(data, path)
+    pipeline, findings = examine(data, path)  # does not refuse a file with findings, unlike the readers of other commands
+    # The only finding of a file with the published protocol must be that of `judge_mode`.
     judges_mode_alone = [(finding.rule, finding.key) for finding in findings] == [("DP005", "pmixed.mode")]
     if not is_paper or pipeline is None or not judges_mode_alone:
         if findings:
             raise InvalidFile(findings)
         return table_of(data, path, Pmixed, "pmixed"), solved_pipeline(data, path)
-    if targets(data, path):
+    if targets(data, path):  # Keys with the value "calibrate" would be solved for with a cost, which the protocol does not have.
         raise InputError(f'{path}: expected numbers with pmixed.mode = "paper", found "calibrate"')
     table = SectionTable("pmixed").read(tables["pmixed"], KeyPlace(("pmixed",), Findings()))
     assert isinstance(table, Pmixed)
@@ -307,6 +310,6 @@ def _published_protocol(pipeline: Pipeline, table: Pmixed, entry: Entry, path: s
         delta = budget.delta
     if budget is None or budget.epsilon is None or not delta:
         raise InputError(f'{path}: budget: state epsilon and delta > 0 with pmixed.mode = "paper"')
-    published = Published(table.order, entry.spec.model_rate, entry.steps, budget.epsilon, delta)
+    published = Published(table.order, rate=entry.spec.model_rate, queries=entry.steps, epsilon=budget.epsilon, delta=delta)
     _ = published.target  # raises CannotCertify before any model is fitted
     return published

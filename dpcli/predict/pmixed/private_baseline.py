@@ -39,7 +39,7 @@ LOW_RANK_WEIGHT = re.compile(r"(\.lora_[AB])\.weight")
 
 def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """Return the noise multiplier that meets epsilon; twice as large under replace-one, where the sum moves by twice the norm."""
-    entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))
+    entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))  # the 1.0 is replaced by the solution
     noise = calibrate(Pipeline(Privacy(Adjacency.ADD_REMOVE), (entry,)), epsilon, delta, "noise").value
     return 2.0 * noise if adjacency is Adjacency.REPLACE_ONE else noise
 
@@ -87,7 +87,10 @@ def typical_norm(records: Sequence[Sequence[int]], vocabulary: int, per_unit: fl
 
 
 def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
-    """Return the positive counts as a table of the tokens after each context of one token. Pairs are numbered as in `unit_counts`."""
+    """Return the positive counts as a table of the tokens after each context of one token.
+
+    total: (vocabulary^2,) count of each pair of tokens, which has the number first * vocabulary + second.
+    """
     pairs = np.flatnonzero(total)
     contexts, first = np.unique(pairs // vocabulary, return_index=True)
     return NGramCounts(1, vocabulary, contexts, np.append(first, len(pairs)), pairs % vocabulary, total[pairs])

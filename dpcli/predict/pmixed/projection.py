@@ -82,19 +82,19 @@ def ball(public: Array, radius: float) -> Ball:
 
     Raises InputError if they are not probabilities. The error reveals nothing private, as the model is public.
     """
-    possible = public >= LEAST_PROBABILITY
+    has_public = public >= LEAST_PROBABILITY
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
     # The tolerance is wide, as the ball is made of renormalised probabilities.
     if not np.all(public >= 0.0) or not math.isclose(public.sum(), 1.0, abs_tol=1e-6):
         raise InputError("the public model: expected probabilities that add up to 1")
-    renormalised = np.where(possible, public, 0.0)
+    renormalised = np.where(has_public, public, 0.0)
     renormalised /= renormalised.sum()
     with np.errstate(divide="ignore"):
-        inverse = np.where(possible, 1.0 / renormalised, 0.0)
+        inverse = np.where(has_public, 1.0 / renormalised, 0.0)
     reach = min(radius, WIDEST)
     low, high = math.exp(-reach) * (1.0 + MARGIN), math.exp(reach) * (1.0 - MARGIN)
-    return Ball(renormalised, inverse, radius, min(low, 1.0), max(high, 1.0))
+    return Ball(renormalised, inverse, radius, low=min(low, 1.0), high=max(high, 1.0))
 
 
 def clip(ball: Ball, private: Array) -> Array:
@@ -116,11 +116,11 @@ def clip(ball: Ball, private: Array) -> Array:
         np.clip(clipped, ball.low, ball.high, out=clipped)
         return float(np.dot(ball.public, clipped))
 
-    if not _find_scale(total):
-        possible = clipped >= ball.high
-        reached = float(ball.public[possible].sum())
-        level = (1.0 - ball.high * reached) / float(ball.public[~possible].sum())
-        clipped = np.where(possible, ball.high, min(max(level, ball.low), ball.high))
+    if not _find_scale(total):  # The tokens to which the model gives probability are at e^radius already.
+        is_high = clipped >= ball.high
+        public_at_high = float(ball.public[is_high].sum())
+        level = (1.0 - ball.high * public_at_high) / float(ball.public[~is_high].sum())  # ratio of the excluded tokens
+        clipped = np.where(is_high, ball.high, min(max(level, ball.low), ball.high))
     clipped *= ball.public
     return clipped
 
@@ -128,9 +128,9 @@ def clip(ball: Ball, private: Array) -> Array:
 def mix(ball: Ball, private: Array) -> Array:
     """Return share private + (1 - share) public, with the largest share that stays in the ball, in closed form."""
     ratios = ball.ratios(private)
-    possible = ball.inverse > 0.0
+    has_public = ball.inverse > 0.0  # tokens to which the public model gives probability; the ratios of others are 0
     most = float(ratios.max())
-    least = float(ratios.min() if possible.all() else ratios[possible].min())
+    least = float(ratios.min() if has_public.all() else ratios[has_public].min())
     share = 1.0
     if most > ball.high:
         share = (ball.high - 1.0) / (most - 1.0)
@@ -168,9 +168,9 @@ def _find_scale(total: Callable[[float], float]) -> bool:
             longest = 2.0**attempt  # An early secant may be nearly flat, so that its step is limited.
             step = min(max(_secant_step(previous, point), -longest), longest)
         following = min(max(log_scale + step, -FARTHEST), FARTHEST)
-        if not low < following < high or attempt % 8 == 7:  # Every eighth step halves the bracket.
+        if not low < following < high or attempt % 8 == 7:  # Every eighth step halves the bracket, as secants may converge slowly.
             following = 0.5 * (max(low, -FARTHEST) + min(high, FARTHEST))
-        if following in (low, high):
+        if following in (low, high):  # No float is left between the ends of the bracket.
             return True
         previous, log_scale = point, following
     return True
@@ -247,7 +247,8 @@ def draw_token(total: Multiples, count: int, stream: Stream) -> int:
     reached = np.cumsum(total)
     if int(reached[-1]) != count * ONE:
         raise InternalError("probabilities do not add up to 1: this is a bug in dpcli, and no token was drawn")
-    return int(np.searchsorted(reached, uniform_integers(stream, count * ONE, 1)[0], side="right"))
+    (place,) = uniform_integers(stream, limit=count * ONE, count=1)
+    return int(np.searchsorted(reached, place, side="right"))
 
 
 def sample_models(stream: Stream, count: int, rate: float) -> list[int]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Tuning
 
 
-Records = list[list[int]]
+Records = list[list[int]]  # the tokens of each record
 ANY_CONTEXT = (0,)  # a context that every model can answer
 TUNE, TUNED = "the public model: tune", "the public model: tuned"  # beginnings of messages
 
@@ -43,6 +43,7 @@ class PublicSide:
     """The public model and its vocabulary.
 
     Attributes:
+        model: A model that can be fine-tuned: `tune` returns what it learns from records, as bytes, and `tuned` the fitted model of them.
         length: Largest number of tokens of a record.
         content: Content of the model and its vocabulary, as `content_of` returns it.
     """

@@ -71,8 +71,10 @@ def largest_beta(target: float, order: int, rate: float, drawn: int) -> float:
     """
     if order < 2 or int(order) != order:
         raise InputError(f"expected a whole order >= 2, found {order!r}")
+    # Double the end of the bracket until the bound reaches the target.
     high = expand_until(lambda beta: query_divergence(beta, order, rate, drawn) >= target, FIRST_BETA, 2.0, LARGEST_BETA)
-    return bracket_root(lambda beta: target - query_divergence(beta, order, rate, drawn), 0.0, high)[0]
+    lower_end, _ = bracket_root(lambda beta: target - query_divergence(beta, order, rate, drawn), 0.0, high)
+    return lower_end  # at which the bound is at most the target
 
 
 def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
@@ -145,7 +147,7 @@ class RenyiBall:
         if self.order == 3.0 and 2.0 * self.radius < LARGEST_EXPONENT:  # order 3, the default of [pmixed], has a faster formula
             forward = self._cubic_share(private, ratios, scratch, second_moment)
         else:
-            forward = self._largest_share(ratios, scratch, self.order, 1.0)
+            forward = self._largest_share(ratios, scratch, self.order, most=1.0)
         # The share of the forward direction is kept if the divergence in the reverse direction is within the radius there too.
         reverse_power = 1.0 - self.order
         if self._divergence(ratios, scratch, reverse_power, forward) <= self.radius:
@@ -206,4 +208,7 @@ def _largest(excess: Callable[[float], float], most: float) -> float:
     """Return the largest share up to `most` at which an increasing excess is at most 0, up to rounding; 0 if there is none."""
     if excess(most) <= 0.0:
         return most
-    return 0.0 if excess(0.0) >= 0.0 else bracket_root(lambda share: -excess(share), 0.0, most)[0]
+    if excess(0.0) >= 0.0:
+        return 0.0
+    lower_end, _ = bracket_root(lambda share: -excess(share), 0.0, most)
+    return lower_end

@@ -30,7 +30,10 @@ ANSWERING_KILLED = "a process of a fitted model was killed, or ran out of memory
 def private_texts(plan: PmixedPlan) -> OwnedTexts:
     """Return the private texts. Raises InputError if they cannot be read; the message quotes no text."""
     table = plan.pmixed
-    return owned_texts(TextSource(table.data, plan.path, "pmixed.data", table.text, table.units, table.record, plan.rows))
+    source = TextSource(
+        table.data, plan.path, "pmixed.data", column=table.text, units=table.units, record=table.record, rows=plan.rows
+    )
+    return owned_texts(source)
 
 
 def shard_texts(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
@@ -54,6 +57,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
             f"{plan.path}: pmixed.units: expected {plan.spec.shards} units, as each is a shard that may be added or removed (their actual "
             "number is private)"
         )
+    # In the order of the units' names, so that the order of the texts does not decide which shard is a unit's.
     return [[text for text in by_unit[unit] if text.strip()] for unit in sorted(by_unit, key=str)]
 
 
@@ -61,7 +65,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
 class ShardTuning:
     """The work of the shard processes: a call of a method of `PublicSide`, such as `learn`, with private arguments.
 
-    The public side is built once, in the process from which the others are forked.
+    The public side is built once, in the process from which the others are forked. Messages about a failure on a shard begin with `place`.
     """
 
     table: Pmixed

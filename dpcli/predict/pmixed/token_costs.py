@@ -31,7 +31,7 @@ class ChangeCost:
     Attributes:
         epsilon: Upper bound on epsilon. If the radius or the tokens are solved for, it is the bound at the solution.
         stated: Whether the file states this kind of change.
-        solved: The solution; None if nothing is solved for, or no value meets the target.
+        solved: The solution, with its `value`; None if nothing is solved for, or no value meets the target.
     """
 
     change: Change
@@ -123,10 +123,11 @@ def _price(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
 
 def _solve(plan: PmixedPlan, parameter: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
     """Yield the largest radius or number of tokens that meets the target, for each change, by each accountant."""
+    solved_key = (plan.entry.name, parameter)
     for change, accountant, pipeline in _cases(plan):
         is_stated = change == plan.spec.change
         try:
-            solution = calibrate(pipeline, target, delta, parameter, ((plan.entry.name, parameter),), [accountant])
+            solution = calibrate(pipeline, target, delta, parameter, targets=(solved_key,), accountants=[accountant])
         except CannotCertify:
             yield ChangeCost(change, accountant, math.inf, is_stated)
         else:

@@ -53,7 +53,8 @@ def perplexity(losses_by_record: Sequence[Array], stream: Stream) -> Perplexity:
     """
     sums = np.array([losses.sum() for losses in losses_by_record])
     counts = np.array([float(len(losses)) for losses in losses_by_record])
-    drawn = uniform_integers(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
+    # Each resample has as many records as the text, drawn with replacement.
+    drawn = uniform_integers(stream, limit=len(sums), count=len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
     resampled_means = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     tail_count = int(TAIL * RESAMPLES)
     mean_losses = (sums.sum() / counts.sum(), resampled_means[tail_count], resampled_means[-tail_count - 1])
@@ -89,10 +90,10 @@ def ensemble_losses(
     for number, record in enumerate(records):
         report(number, len(records))
         drawn = _draw_models(modes, len(members), len(record) - 1, stream)
-        with np.errstate(divide="ignore"):
-            losses = -np.log(_target_probabilities(public, members, modes, record, drawn, temperature))
-        for losses_of_mode, losses_of_record in zip(by_mode, losses, strict=True):
-            losses_of_mode.append(losses_of_record)
+        with np.errstate(divide="ignore"):  # A probability of 0 is an infinite loss.
+            losses_of_record = -np.log(_target_probabilities(public, members, modes, record, drawn, temperature))
+        for losses_of_mode, row in zip(by_mode, losses_of_record, strict=True):
+            losses_of_mode.append(row)
     return by_mode
 
 
@@ -124,12 +125,12 @@ def _target_probabilities(
     sums = np.zeros(counts.shape)
     for member in np.flatnonzero(drawn.any(axis=(0, 1))).tolist():
         tokens = np.flatnonzero(drawn[:, :, member].any(axis=0))
-        places = (tokens + 1).tolist()
+        places = (tokens + 1).tolist()  # in the record, whose first token has no loss
         rows = probabilities(on_private("a fitted model", next_token_rows, members[member], record, places), temperature)
         for token, row in zip(tokens.tolist(), rows, strict=True):
-            for mode in np.flatnonzero(drawn[:, token, member]).tolist():
-                projected = modes[mode].mode.projected(public_rows[token], row, int(counts[mode, token]))
-                sums[mode, token] += projected[targets[token]]
+            for index in np.flatnonzero(drawn[:, token, member]).tolist():
+                projected = modes[index].mode.projected(public_rows[token], row, drawn=int(counts[index, token]))
+                sums[index, token] += projected[targets[token]]
     public_targets = public_rows[np.arange(len(targets)), targets]
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), public_targets))
 

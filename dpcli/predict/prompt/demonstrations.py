@@ -62,12 +62,12 @@ def labelled_texts(
     text_source = TextSource(source, path, f"prompt.{key}", rows=rows)
     names = [prompt.text, prompt.label, units] if units else [prompt.text, prompt.label]
     columns = read_columns(text_source, names, tuple(READERS))
-    texts, labels = columns[:2]
+    texts, labels, *owner_columns = columns
     require_texts(texts, text_source)
     if len({len(column) for column in columns}) != 1:
         expected = "as many labels and units as texts" if units else "as many labels as texts"
         raise text_source.error(expected, "lists of different lengths")
-    owners = require_owners(columns[2], text_source) if units else tuple(texts)
+    owners = require_owners(owner_columns[0], text_source) if units else tuple(texts)
     return LabelledTexts(tuple(texts), tuple(_label_numbers(labels, prompt.labels, path)), owners)
 
 
@@ -171,6 +171,7 @@ def best_student(
             continue
         correct = sum(labeller.label(prompt) == other.label for prompt, other in zip(prompts, others, strict=True))
         candidate = Student(chosen, correct / len(others) if others else None)
+        # The first candidate replaces the empty prompt, and a later one a worse one.
         if best.agreement is None or (candidate.agreement or 0.0) > best.agreement:
             best = candidate
     return best
@@ -182,7 +183,7 @@ def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels
     Each choice orders the answered texts by a hash. The choices need not be secret, so that no random stream is needed.
     """
     choices = []
-    for number in range(4 * count):  # Several of the orders may begin with the same texts.
+    for number in range(4 * count):  # More orders than choices, as several may begin with the same texts; the 4 is arbitrary.
         ordered = sorted(
             answered, key=lambda shown: hashlib.sha256(f"{number} {shown.text}".encode("utf-8", "surrogatepass")).digest()
         )

@@ -45,6 +45,7 @@ class ModelLabeller:
 
     Attributes:
         words: First token of the word of each label.
+        place: Beginning of messages: the file and the key that names the model.
     """
 
     model: LanguageModel
@@ -92,6 +93,7 @@ class OwnLabeller:
         return True
 
     def _read(self, answer: Any) -> int | None:
+        """Return the number of the label in an answer of the function; None if the answer is neither a label nor scores."""
         if isinstance(answer, str):
             return self.labels.index(answer) if answer in self.labels else None
         scores = np.asarray(answer)

@@ -4,7 +4,9 @@ A *demonstration* is a private labelled text that a prompt shows to a language m
 some of them as demonstrations, so that one change moves one vote on each *query*, a public text to label. The noisy votes label the
 queries, and a prompt for later use, the student's, is made of those with a label: only they leave the private side. The [[mechanism]] entry
 states the noise. Keys on which the votes depend may not change within a *session*, which is everything that one charge pays for
-(prompt_session.py). The annotations of the keys are explained in base/fields.py.
+(prompt_session.py). A `Key` annotates a key with its help text and the constraint on its value; `needs` is the setting without which the
+key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py). A `Note` is
+a text that may be blank and may have several lines.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dpcli.predict.shards import SHARD_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
-AT_MOST = up_to(100_000, "100000")  # a whole number from 1 to 100,000
+HUNDRED_THOUSAND = up_to(100_000, "100000")  # a whole number from 1 to 100,000; it limits time and memory alone
 OF_MODELS = NeededSetting("model", lambda prompt: prompt.model is not None)
 
 
@@ -74,7 +76,9 @@ class Prompt:
     ]
     queries: Annotated[str, Key("public texts to label, on which the teachers vote: a file, or module:function", names_data=True)]
     labels: Annotated[tuple[str, ...], Key("all labels, declared; at least two")]
-    teachers: Annotated[int, Key("number of prompts with demonstrations from disjoint sets of units; each has one vote", AT_MOST)]
+    teachers: Annotated[
+        int, Key("number of prompts with demonstrations from disjoint sets of units; each has one vote", HUNDRED_THOUSAND)
+    ]
     model: Annotated[str | None, Key("language model, whose next token answers a prompt: a path, a name, or module:function")] = (
         None
     )
@@ -102,10 +106,14 @@ class Prompt:
     separator: Annotated[
         Note | None, Key("text between two demonstrations, and before the text to label; by default, a line end")
     ] = None
-    demonstrations: Annotated[int, Key("largest number of demonstrations of a teacher", AT_MOST)] = 1
+    demonstrations: Annotated[int, Key("largest number of demonstrations of a teacher", HUNDRED_THOUSAND)] = 1
     longest: Annotated[int, Key("largest number of characters of a private text in a prompt; the rest is cut off", COUNT)] = 400
-    candidates: Annotated[int, Key("number of prompts for the student that are compared, by the noisy labels alone", AT_MOST)] = 32
-    student_demonstrations: Annotated[int, Key("number of public texts with noisy labels in each of these prompts", AT_MOST)] = 1
+    candidates: Annotated[
+        int, Key("number of prompts for the student that are compared, by the noisy labels alone", HUNDRED_THOUSAND)
+    ] = 32
+    student_demonstrations: Annotated[
+        int, Key("number of public texts with noisy labels in each of these prompts", HUNDRED_THOUSAND)
+    ] = 1
     public: Annotated[
         str | None, Key("public labelled texts on which the chosen prompt is tested: a source as for data", names_data=True)
     ] = None
@@ -125,6 +133,7 @@ class Prompt:
         return self.verbalizers or self.labels
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the problems of the table, each as (path of the key, text after "expected", text after "found")."""
         if len({label.strip() for label in self.labels}) < max(2, len(self.labels)):
             yield ("labels",), "at least two labels, all different", ", ".join(self.labels) or "none"
         elif self.verbalizers is not None and len(self.verbalizers) != len(self.labels):
@@ -138,13 +147,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan(PredictionPlan, PricedSession):
-    """The plan of `dpcli prompt`.
+    """The plan of `dpcli prompt`. The `entry` is the mechanism of the noisy votes, and the `account` is the cost of the file.
 
     Attributes:
         free: Keys for the queries and for the use of the answers, which may change after a session has begun.
     """
 
-    section: ClassVar[str] = "prompt"
+    section: ClassVar[str] = "prompt"  # name of the table in the file
     free: ClassVar[tuple[str, ...]] = ("queries", "candidates", "student_demonstrations", "public", "count", "output")
     prompt: Prompt
 
@@ -173,7 +182,8 @@ def plan_of(path: str) -> PromptPlan:
     """
     data = read_bytes(path)
     prompt = table_of(data, path, Prompt, "prompt")
+    # The pipeline, its entry that answers queries, and the cost of the file.
     session = priced(path, data, AGGREGATORS, "prompt", prompt.mechanism)
     require_units(session.pipeline, prompt.units, path, "prompt")
     require_one_session(session.entry, path)
-    return PromptPlan(path, session.pipeline, session.account, session.entry, prompt)
+    return PromptPlan(path, session.pipeline, account=session.account, entry=session.entry, prompt=prompt)

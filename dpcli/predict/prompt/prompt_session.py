@@ -111,13 +111,14 @@ def vote_and_teach(
     plan.require_budget()
     prompt, path = plan.prompt, plan.path
     labeller = labeller_of(prompt, path)
-    texts = tuple(dict.fromkeys(owned_texts(TextSource(prompt.queries, path, "prompt.queries", prompt.text)).texts))
+    queries = owned_texts(TextSource(prompt.queries, path, "prompt.queries", column=prompt.text))
+    texts = tuple(dict.fromkeys(queries.texts))  # equal texts are one query
     public = _public(plan)
     _require_fitting(labeller, prompt_shape(prompt), texts, f"{path}: prompt.queries")
     _require_fitting(labeller, prompt_shape(prompt), [demonstration.text for demonstration in public], f"{path}: prompt.public")
-    with exclusive(plan.folder):
+    with exclusive(plan.folder):  # locked, so that one command at a time uses it
         private = labelled_texts(prompt.data, prompt, path, "data", prompt.units, plan.rows)
-        inputs = {"private texts": private.digest, "labeller": labeller.content}
+        inputs = {"private texts": private.digest, "labeller": labeller.content}  # must be the same if the session is continued
         demonstrations = teacher_demonstrations(private, prompt, plan.pipeline.privacy.adjacency)
         with prompt_teachers(plan, labeller, demonstrations) as teachers:
             session, voting = _begin_voting(plan, ledger, resume, moved, inputs, stream or SystemStream())
@@ -125,14 +126,17 @@ def vote_and_teach(
             released = list(_released_labels(voting, votes, texts, report))
         outcome = _outcome(plan, session, voting.queries.taken(), len(texts), released, labeller, public)
         _write_outputs(outcome, released)
-        commit(session, ledger)
+        commit(session, ledger)  # records the end of the run in the ledger, if there is one
     return outcome
 
 
 def _begin_voting(
     plan: PromptPlan, ledger: Ledger | None, resume: bool, moved: bool, inputs: Mapping[str, str], stream: Stream
 ) -> tuple[Session, VotingSession]:
-    """Charge the session, or continue it, and return it with its transcript and counts. Raises as `begin_session` does."""
+    """Charge the session, or continue it, and return it with its transcript and counts.
+
+    Raises InputError if an input has changed, Denied if the ledger refuses, and LedgerError if the ledger or a count cannot be relied on.
+    """
     path = os.path.join(plan.folder, TRANSCRIPT)
     limits = [AnswerLimit(plan.queries, "queries")]
     if plan.answers is not None:
@@ -142,7 +146,8 @@ def _begin_voting(
     )
     transcript = VoteTranscript(path, len(plan.prompt.labels))
     require_count_of(path, transcript.last, queries)
-    return session, VotingSession(plan.aggregator, queries, answers[0] if answers else None, transcript, stream)
+    answer_counter = answers[0] if answers else None
+    return session, VotingSession(plan.aggregator, queries, answer_counter, transcript, stream)
 
 
 def _public(plan: PromptPlan) -> list[Demonstration]:
@@ -313,7 +318,8 @@ class VotingSession:
         counts = votes()
         number = self.queries.take()
         label = None
-        if self.aggregator.reached(counts.largest, self.stream)[0]:
+        (is_answered,) = self.aggregator.reached(counts.largest, self.stream)  # always true without a threshold
+        if is_answered:
             if self.answers is not None:
                 self.answers.take()
             (label,) = self.aggregator.winners(counts.counts, self.stream)
@@ -333,7 +339,7 @@ def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
         try:
             entry = json.loads(line)
             query, number, label = entry["query"], entry["number"], entry["label"]
-            if type(query) is not str or type(number) is not int:
+            if type(query) is not str or type(number) is not int:  # JSON's true is no number
                 raise TypeError
             if label is not None and not (type(label) is int and 0 <= label < labels):
                 raise ValueError

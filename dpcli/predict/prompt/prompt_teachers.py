@@ -28,7 +28,7 @@ PART = 32
 
 @dataclass(frozen=True, slots=True)
 class PromptTeacherWork:
-    """The public part of every teacher: all of its prompt except the demonstrations."""
+    """The public part of every teacher: all of its prompt except the demonstrations. Messages about a failure begin with `place`."""
 
     prompt: Prompt
     path: str
@@ -88,12 +88,15 @@ class PromptTeachers:
 
     def votes(self, texts: Sequence[str]) -> VoteCounts:
         """Return the vote counts of each text. Raises InputError if the labeller fails on a text without demonstrations."""
-        by_teacher = self.labels_of(texts)
+        by_teacher = self.labels_of(texts)  # in any order of the teachers, as votes are only counted
         rows = [list(row) for row in zip(*by_teacher.values(), strict=True)]
         return counts_of_labels(rows, len(by_teacher), self.labels, "votes")
 
     def labels_of(self, texts: Sequence[str]) -> dict[int, list[int]]:
-        """Return the label that each teacher gives each text, by the teacher's number. Raises as `votes` does."""
+        """Return the label that each teacher gives each text, by the teacher's number.
+
+        Raises InputError if the labeller fails on a text without demonstrations.
+        """
         defaults = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
         ballots = [Ballot(demonstrations, tuple(texts), defaults) for demonstrations in self.demonstrations]
         return dict(self.processes.results(enumerate(ballots)))
