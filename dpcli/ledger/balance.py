@@ -21,7 +21,8 @@ from dpcli.base.stated import difference
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.governance.quotas import quotas_of
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.run import Run
+from dpcli.ledger.state import LedgerState
 
 ANY_NUMBER = -1  # in place of a number of runs that fit, if they cost nothing; JSON documents state it too
 

@@ -37,7 +37,8 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, canonical, next_ent
 from dpcli.ledger.governance.proposals import proposal_of, subject_of
 from dpcli.ledger.governance.quotas import quota_of
 from dpcli.ledger.past_runs import EarlierRuns
-from dpcli.ledger.state import LedgerState, UnderWay
+from dpcli.ledger.run import UnderWay
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
 # The formats of checkpoints without and with quotas. A version of dpcli that does not know quotas ignores a checkpoint of format 2.

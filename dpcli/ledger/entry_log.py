@@ -28,7 +28,8 @@ from dpcli.ledger.governance.quotas import UnknownPeople
 from dpcli.ledger.grammar import wrong_entry, wrong_size
 from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.requests import LedgerRequest
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.run import Run
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import UNSURE, HeadMoved, Store, Tail
 
 # Numbers of entries that are read at once: PAGE by `replay`, `reread` and copying.py, and STATE_PAGE by `state`. They affect speed and

@@ -44,7 +44,7 @@ from dpcli.ledger.requests import (
     checked_key,
     key_scope,
 )
-from dpcli.ledger.state import Run, payer
+from dpcli.ledger.run import Run, payer
 from dpcli.mechanisms.neighbours import Adjacency
 
 if TYPE_CHECKING:

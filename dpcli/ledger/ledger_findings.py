@@ -16,7 +16,8 @@ from typing import NamedTuple
 from dpcli.file.toml.findings import Diagnostic, Severity
 from dpcli.ledger.chain import STAMP, canonical
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run
+from dpcli.ledger.run import Run
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 from dpcli.ledger.stores.sqlite_file import network_file_system
 
 # The limits are arbitrary, and affect warnings alone.

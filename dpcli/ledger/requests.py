@@ -34,7 +34,8 @@ from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.grammar import LONGEST_NAME
-from dpcli.ledger.state import DRAWN, STATUS_AFTER, LedgerState, Run
+from dpcli.ledger.run import DRAWN, STATUS_AFTER, Run
+from dpcli.ledger.state import LedgerState
 
 # The end of messages about a run that must not be made again under its key.
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"

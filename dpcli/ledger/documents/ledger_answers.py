@@ -40,7 +40,8 @@ from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.run import Run
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.lint.delta import judged_deltas
 from dpcli.lint.documents.diagnostics import note

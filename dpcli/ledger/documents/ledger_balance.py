@@ -38,7 +38,8 @@ from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import recent_runs
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run, mechanism_names
+from dpcli.ledger.run import Run, mechanism_names
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart

@@ -23,7 +23,8 @@ from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance.proposals import Proposal
 from dpcli.ledger.governance.quotas import Quota, quotas_of
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.run import Run
+from dpcli.ledger.state import LedgerState
 
 LARGEST_SHOWN_SHARE = 100.0  # largest used share of a quota that is printed as a number, which is 10,000 %
 
