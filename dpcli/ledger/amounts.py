@@ -60,8 +60,9 @@ def decimal_of(x: float) -> Decimal:
     If the shortest spelling of the double has at most 15 digits, the result is that decimal, as somebody may have written it. So ten costs
     of 0.1 add up to 1. Otherwise the result is the exact value of the double.
     """
-    short = Decimal(repr(x))
-    return short if len(short.as_tuple().digits) <= 15 else Decimal(x)  # doubles of normal size tell decimals of 15 digits apart
+    shortest = Decimal(repr(x))
+    # Doubles of normal size tell decimals of 15 digits apart.
+    return shortest if len(shortest.as_tuple().digits) <= 15 else Decimal(x)
 
 
 def float_above(amount: Decimal) -> float:

@@ -88,18 +88,18 @@ class Ledger(EntryLog):
     def _own_name(self, key: str) -> str:
         if SCOPE in key:
             return key  # a full name; the database refuses a charge under the name of another login
-        runs, own = self.state().runs, f"{key_scope(self.who)}{key}"
-        bare = runs.get(key)
-        if bare is not None and payer(bare.content) == self.who:
+        runs, name_with_login = self.state().runs, f"{key_scope(self.who)}{key}"
+        run_under_key = runs.get(key)
+        if run_under_key is not None and payer(run_under_key.content) == self.who:
             return key
-        if not self.store.scopes_keys and own not in runs:
+        if not self.store.scopes_keys and name_with_login not in runs:  # a file, unless the run came from a database with its name
             return key
-        if len(own) > LONGEST_NAME:
+        if len(name_with_login) > LONGEST_NAME:
             raise InputError(
-                f"--key: expected at most {LONGEST_NAME - len(own) + len(key)} characters, as the name of the run begins with the login, "
-                f"found {len(key)}"
+                f"--key: expected at most {LONGEST_NAME - len(name_with_login) + len(key)} characters, as the name of the run begins with "
+                f"the login, found {len(key)}"
             )
-        return own
+        return name_with_login
 
     def key_of_run(self, key: str) -> str:
         """Return the name of an existing run: of this login's run under the key or, if it has none, of the run with just this name."""
@@ -119,7 +119,7 @@ class Ledger(EntryLog):
             LedgerError: The dataset has moved, or its ledger cannot be read.
         """
         terms = self._state.terms or self.state().open_terms()  # cached terms are current, because no entry changes them
-        self._state.refuse_moved()
+        self._state.refuse_moved()  # a charge checks this again, in the newest state
         if pipeline.privacy.dataset not in (None, self.dataset):
             raise InputError(
                 f'{pipeline.path or "<pipeline>"}: privacy.dataset: expected "{self.dataset}", the dataset of this ledger, or none, found '
@@ -221,7 +221,11 @@ class Ledger(EntryLog):
         """Grant `count` more answers of a run, all or none, and return the number of answers granted so far.
 
         Noise may be drawn only after this method returns, because only then the grant is durable. The ledger records the number. So no
-        answer is granted twice if an earlier copy of the run's folder is restored. `CountAnswers` describes the arguments.
+        answer is granted twice if an earlier copy of the run's folder is restored.
+
+        Args:
+            of: Name of the answers.
+            total: Largest number of answers that the charge of the run pays for.
 
         Raises:
             Denied: More than `total` answers would be granted. Nothing was written.
@@ -249,7 +253,13 @@ class Ledger(EntryLog):
     ) -> Receipt:
         """Change the cap on epsilon. In a two-person ledger this is a proposal, which takes effect when another person approves it.
 
-        `Amend` (governance/amendments.py) describes the other arguments. A reason is required.
+        A reason is required.
+
+        Args:
+            approver: The person who approves the change; "" in a two-person ledger.
+            acknowledged: The person accepts that a cap raised after outputs were seen bounds nothing, or that a lower cap does not reduce
+                the loss of earlier runs.
+            unseen: The person states that nobody who decides on the cap had seen an output.
 
         Raises InputError if the cap is not a number > 0, a statement is missing, the ledger is in declared mode, or the approver is the
         person who asks or is named in a two-person ledger.
@@ -260,14 +270,15 @@ class Ledger(EntryLog):
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
         """Approve the proposal of entry `seq`, which makes it effective.
 
-        One of `unseen` and `acknowledged` is required if the proposal raises the cap above what is guaranteed (`Amend`).
+        One of the statements `unseen` and `acknowledged`, as in `amend`, is required if the proposal raises the cap above what is
+        guaranteed.
 
         Raises:
             LedgerError: The proposal is not open or has expired, the approver made it, or its content is not valid in the current state.
             InputError: The reason is missing, or one of the two statements.
         """
         proposal = proposal_numbered(self.state().proposals, seq)
-        if proposal is not None and proposal.asks["kind"] == "quota":
+        if proposal is not None and proposal.asks["kind"] == "quota":  # a quota counts the earlier charges of each person
             self._require_people()
         return self._append(Approve(seq, self.who, visible_text(why), unseen, acknowledged), "")
 
@@ -290,8 +301,14 @@ class Ledger(EntryLog):
     ) -> Receipt:
         """Limit the charges of a person, or of all members of a team together, to a share of the cap.
 
-        `SetQuota` (governance/amendments.py) describes the arguments. `members` may be in any order, and are ignored for a person. A reason
-        is required. In a two-person ledger this is a proposal.
+        A reason is required. In a two-person ledger this is a proposal.
+
+        Args:
+            of: "person" or "team".
+            name: Name of the person or team.
+            share: The limit as a share of the cap, a decimal in [0, 1]; 1 removes the limit.
+            members: Names of the team's members, in any order; ignored for a person.
+            alert_at: The share of the limit from which on a warning is shown, a decimal in [0, 1].
         """
         self._require_people()
         people = tuple(sorted({*members})) if of == "team" else (name,)
@@ -344,16 +361,17 @@ class Ledger(EntryLog):
         run = self.state().run(key)
         if not has_words(why):
             raise InputError("--reason: state why the run was priced wrongly")
-        own = f"correction of entry {run.seq}"  # also in a database, so that of two people at the same moment one gets the key
-        taken = self.state().runs.get(own)
-        if taken is not None and taken.content.get("corrects") != key:
-            own = self.own_key(own)
+        # Also in a database the key has no login. So if two people correct the run at the same moment, only one of them gets the key.
+        own_key = f"correction of entry {run.seq}"
+        taken = self.state().runs.get(own_key)
+        if taken is not None and taken.content.get("corrects") != key:  # another run has this key
+            own_key = self.own_key(own_key)
         for other in self.state().runs.values():
-            if other.content.get("corrects") == key and (other.key != own or payer(other.content) != self.who):
+            if other.content.get("corrects") == key and (other.key != own_key or payer(other.content) != self.who):
                 raise InputError(
                     f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
                 )
-        request = self._request("spend", pipeline, own, delta, why=why, window=run.window)
+        request = self._request("spend", pipeline, own_key, delta, why=why, window=run.window)
         missing = amounts.subtract(amounts.read(request.cost.amounts), self._paid_for(run))
         if max(missing.values()) <= 0:
             raise InputError(
@@ -412,7 +430,8 @@ class Ledger(EntryLog):
         blocks: list[str] = []
         for text in given:
             trailing = trailing_of(text, family.kind)
-            blocks += [text] if trailing is None else trailing.blocks(family.kind, date.fromisoformat(self.now()[:10]))
+            today = date.fromisoformat(self.now()[:10])  # the first ten characters of a time are its day
+            blocks += [text] if trailing is None else trailing.blocks(family.kind, today)
         return tuple(blocks)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
@@ -432,7 +451,7 @@ class Ledger(EntryLog):
             )
         blocks = self.window(given or stated)
         if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT:
-            revealing = marked_by_a_blank(pipeline.mechanisms)
+            revealing = marked_by_a_blank(pipeline.mechanisms)  # the name of a mechanism to which a blank record may add something
             if revealing is not None:
                 raise InputError(
                     f'mechanism["{revealing}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move '

@@ -130,7 +130,7 @@ class Charge:
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
-            self._refuse_other(state.runs[self.key])
+            self._require_same_charge(state.runs[self.key])
             return None
         corrected = state.run(self.corrects) if self.corrects else None
         if corrected is not None and corrected.status not in DRAWN:
@@ -160,25 +160,26 @@ class Charge:
         if self.kind == "reserve" and self.expires != reserved_until:
             given, first = self.expires or "none", reserved_until or "none: it can be voided until it is started"
             lines.append(f'"{self.key}" keeps the --expires of its reservation ({first}); the new value, {given}, changes nothing')
-        named = certificate_of(run.content)
-        if self.certificate and self.certificate != named:
-            kept = "no certificate" if named is None else f"the certificate sha256:{named}"
-            lines += (f'"{self.key}" names {kept} in its entry; --certificate changes nothing',)
+        certificate_in_entry = certificate_of(run.content)
+        if self.certificate and self.certificate != certificate_in_entry:
+            kept = "no certificate" if certificate_in_entry is None else f"the certificate sha256:{certificate_in_entry}"
+            lines.append(f'"{self.key}" names {kept} in its entry; --certificate changes nothing')
         return tuple(lines)
 
-    def _refuse_other(self, run: Run) -> None:
+    def _require_same_charge(self, run: Run) -> None:
         """Check that `run`, which has this key, was charged by an equal request. Raises LedgerError if not.
 
         LedgerError is also raised if the run was voided, or if this request is a reservation and the run was started or has ended.
         """
-        body = {"made": None, "maker": None, "corrects": None, **self.body()}
+        body = {"made": None, "maker": None, "corrects": None, **self.body()}  # the first three, even if only the entry has them
+        # Values are compared as they are written, because a request may hold a tuple where the entry has a list.
         differing = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
         if differing:
             raise LedgerError(
                 f'key "{self.key}": expected the run that entry {run.seq} charged under it, found a run that differs in '
                 f"{' and '.join(differing)}: a new run needs a key of its own"
             )
-        if not self.made and run.content.get("who") != self.who:
+        if not self.made and run.content.get("who") != self.who:  # several people may import the same run of a history
             raise LedgerError(
                 f'key "{self.key}": expected a run of {self.who}, found a run that was charged to {run.content.get("who")}: '
                 "a new run needs a key of its own"
@@ -213,7 +214,7 @@ class RunStep:
         owner = run.content.get("who")
         if owner != self.who and not has_words(self.why):  # a database also requires that the login is an administrator
             raise InputError(f'--reason: state why, as "{self.key}" is a reservation of {owner}')
-        if self.kind == "start" and run.status == "started":
+        if self.kind == "start" and run.status == "started":  # of two people who share a reservation only one may draw noise
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that was not started, found one that was started: {OWN_KEY}'
             )

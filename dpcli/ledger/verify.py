@@ -92,10 +92,11 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     require_unchanged_definitions(ledger.store, state)
     checks = EntryChecks(state.open_terms(), lambda key: charge_under(ledger, key))
     for entry in ledger.reread(state.head):
-        if progress is not None and "cost" in entry.content:
+        if progress is not None and "cost" in entry.content:  # a charge
             progress(checks.computed, state.charges)
         checks.check(entry)
     still_open, acknowledged = [], []
+    # An entry that acknowledges a problem states its text without invisible characters, as the grammar of entries requires.
     for problem in (*checks.cap_problems, *checks.charge_problems):
         answer = checks.answers.get(visible_text(problem))
         if answer is None:
@@ -107,7 +108,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
 
 def charge_under(ledger: Ledger, key: str) -> LedgerEntry:
-    """Return the entry that charged a run. Its hash is checked."""
+    """Return the entry that charged a run. Its own hash is checked, but not its link to the entry before."""
     entries = (single_entry(row, ledger.dataset) for row in ledger.store.rows_of_key(ledger.dataset, key))
     return next(entry for entry in entries if "cost" in entry.content)
 
@@ -143,7 +144,7 @@ class EntryChecks:
             self._proposals[entry.row.seq] = proposal_of(entry)
         elif terms.two_person and "approval" in content:
             self.notes += _lookalike_approver(self._proposals[content["proposal"]], entry)
-        if entry.kind == "acknowledge" and content["finding"] in self._problem_texts:
+        if entry.kind == "acknowledge" and content["finding"] in self._problem_texts:  # an entry answers only earlier problems
             self.answers[str(content["finding"])] = entry.row.seq
         if "caps" in content and terms.mode != "declared":
             self._add(self.cap_problems, _excess_of_caps(terms, entry))
@@ -158,15 +159,16 @@ class EntryChecks:
         return bool(texts)
 
     def _check_charge(self, entry: LedgerEntry) -> None:
-        """Check the price of a charge and, if it is a correction, whether it answers the problem of the charge that it corrects."""
+        """Check the price of a charge and, if it is a correction, whether it answers the problems of the charges that it corrects."""
         corrected = list(self._corrected(entry))
         self.computed += 1
         if self._add(self.charge_problems, self.prices.problems_of(entry, corrected)):
             return
+        # A charge that had a problem when it was made may have none together with its later corrections, the last of which is `entry`.
         for number, other in enumerate(corrected):
-            earlier = corrected[number + 1 :]
+            later, earlier = (entry, *corrected[:number]), corrected[number + 1 :]
             problems = list(self.prices.problems_of(other, earlier))
-            if problems and not list(self.prices.problems_of(other, (entry, *corrected[:number], *earlier))):
+            if problems and not list(self.prices.problems_of(other, (*later, *earlier))):
                 self.answers |= dict.fromkeys(map(visible_text, problems), entry.row.seq)
 
     def _corrected(self, entry: LedgerEntry) -> Iterator[LedgerEntry]:
@@ -289,14 +291,14 @@ def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
 
     The caps are in the currency of the ledger's filter.
     """
-    epsilon = float(entry.content.get("epsilon", terms.epsilon))
+    epsilon = float(entry.content.get("epsilon", terms.epsilon))  # an opening entry has its epsilon in the terms
     try:
         sound = amounts.read(terms.caps(epsilon))
     except InputError as error:  # this epsilon leaves no budget to spend
         yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
         return
     for name, value in amounts.read(entry.content["caps"]).items():
-        if name not in sound or value > sound[name] * amounts.SLACK:
+        if name not in sound or value > sound[name] * amounts.SLACK:  # the slack is for the last digits of another version
             cap = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
             yield f"{cap}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
@@ -323,20 +325,20 @@ class Restated:
     """A run whose pipeline is restated under the ledger's terms.
 
     Attributes:
-        others: The terms of the run that differ from the terms of the ledger, in words.
-        least: True if the cost of the restated run is only a lower bound, because the number of records of a unit is unknown.
+        other_terms: The terms of the run that differ from the terms of the ledger, in words.
+        is_lower_bound: Whether the cost of the restated run is only a lower bound, because the number of records of a unit is unknown.
     """
 
     pipeline: Pipeline
-    others: tuple[str, ...]
-    least: bool
+    other_terms: tuple[str, ...]
+    is_lower_bound: bool
 
 
 def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     """Return the run as the ledger must charge it, with its mechanisms under the ledger's unit, adjacency and dataset_size.
 
-    If the pipeline does not bound the records of a unit, one record per unit is assumed. If the pipeline states another unit than the
-    ledger, the cost is only a lower bound.
+    The unit "example" is one record. For any other unit of the ledger, one record per unit is assumed if the pipeline does not bound the
+    records of a unit, and the cost is only a lower bound if the pipeline states another unit.
     """
     from dpcli.mechanisms.neighbours import Adjacency
 
@@ -346,11 +348,13 @@ def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
         size = terms.dataset_size
     of_run = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
     of_ledger = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
-    others = tuple(f"{name} {of_run[name]} instead of {of_ledger[name]}" for name in of_ledger if of_run[name] != of_ledger[name])
+    other_terms = tuple(
+        f"{name} {of_run[name]} instead of {of_ledger[name]}" for name in of_ledger if of_run[name] != of_ledger[name]
+    )
     is_lower_bound = stated.unit != terms.unit and terms.unit != "example"
     records = None if terms.unit == "example" else stated.max_contributions or 1
     privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
-    return Restated(replace(pipeline, privacy=privacy), others, is_lower_bound)
+    return Restated(replace(pipeline, privacy=privacy), other_terms, is_lower_bound)
 
 
 class Prices:
@@ -361,7 +365,7 @@ class Prices:
 
     def __init__(self, terms: LedgerTerms) -> None:
         self.terms = terms
-        self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
+        self._cache: dict[tuple[str, float], Mapping[str, Decimal]] = {}  # by the text of the pipeline and the delta
 
     def problems_of(self, entry: LedgerEntry, further: Sequence[LedgerEntry] = ()) -> Iterator[str]:
         """Yield a problem if the charge is under other terms than the ledger's, or is below the cost that this version computes.
@@ -380,16 +384,16 @@ class Prices:
         if problem:
             yield f"{place}: {problem[:LONGEST_PROBLEM]}"
 
-    def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
+    def cost_of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
         """Return the cost of a run by amount, from the cache if it is known. Raises as `LedgerTerms.price`. Errors are not cached."""
         if self.terms.mode != "declared":  # in declared mode the window is a part of the run's identity
             pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # the window does not change the cost
         key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
-        if key not in self.known:
-            if len(self.known) >= CACHED_COSTS:
-                self.known.clear()
-            self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
-        return self.known[key]
+        if key not in self._cache:
+            if len(self._cache) >= CACHED_COSTS:
+                self._cache.clear()
+            self._cache[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
+        return self._cache[key]
 
 
 def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
@@ -404,8 +408,8 @@ def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
     """Yield the runs that state other terms than the ledger's, and the epsilon of the whole set if it exceeds the cap."""
     runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
     for number, (run, _) in enumerate(runs, start=1):
-        if run.others:
-            yield f"run {number} of the declared set: stated for {', '.join(run.others)} (DP103)"
+        if run.other_terms:
+            yield f"run {number} of the declared set: stated for {', '.join(run.other_terms)} (DP103)"
     epsilon, accountant = compose([(run.pipeline, count) for run, count in runs], terms.delta)
     if epsilon > terms.epsilon:
         yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
@@ -417,9 +421,9 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry, further: Sequence[Le
     if not delta < 1.0:
         raise InputError(f"described at delta = {entry.content['delta']}, at which every mechanism is private")
     run = restate(terms, pipeline_from(entry.content["pipeline"]))
-    if run.others:
-        yield f"stated for {', '.join(run.others)} (DP103)"
-    if run.others and terms.mode == "declared":
+    if run.other_terms:
+        yield f"stated for {', '.join(run.other_terms)} (DP103)"
+    if run.other_terms and terms.mode == "declared":
         return  # the declared set does not contain such a run
     window = run.pipeline.privacy.window
     if window is not None and terms.family is not None and list(terms.family.window(window)) != entry.content.get("window"):
@@ -430,13 +434,13 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry, further: Sequence[Le
         if other.content.get("window") != entry.content.get("window"):
             yield f"charged on other blocks than entry {other.row.seq}, a charge of the same run"
     try:
-        cost = prices.of(run.pipeline, delta)
+        cost = prices.cost_of(run.pipeline, delta)
     except (CannotCertify, NotRepresentable) as error:
         yield f"its cost cannot be computed again: {error}"
         return
     for name, value in cost.items():
         paid = charged.get(name, Decimal(0))
         if value > paid * amounts.SLACK:
-            least = "at least " if run.least else ""
+            at_least = "at least " if run.is_lower_bound else ""
             factor = f", {float(value / paid):.4g} times as much" if paid else ""
-            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{factor} (DP408)"
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {at_least}{value:.10g}{factor} (DP408)"
