@@ -82,7 +82,7 @@ class DatasetMove:
 
         Raises LedgerError if the chain is broken, the dataset has moved elsewhere, or `target` has another chain under its name.
         """
-        to, dataset = address_of(self.url, target), self.ledger.dataset
+        to, dataset = address_of(self.url, target), self.ledger.dataset  # the address that the entries of the move record
         self._require_movable(target, to)
         self._require_approval(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
@@ -95,21 +95,21 @@ class DatasetMove:
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._copy_entries(target, tail, state, departure.closed_at)
-            self._prepare(target, tail, state)
+            self._name_copy(target, tail, state)
 
-    def name(self, copy: str) -> None:
+    def record_name(self, copy: str) -> None:
         """Record the name of the copy at the origin (step 5). Raises LedgerError if another copy was named meanwhile."""
         departure = self.ledger.state().departure
-        assert departure is not None
+        assert departure is not None  # `fill` has closed the dataset
         if departure.copy != copy:
             try:
                 self.ledger.name_copy(copy)
             except LedgerError:
-                if self.ledger.state().departure == departure:
+                if self.ledger.state().departure == departure:  # no copy was named: the error has another reason
                     raise
                 raise LedgerError(f"{departure.to}: {_second_copy_message(self.ledger.dataset)}") from None
 
-    def open(self, target: Ledger, copy: str) -> None:
+    def open_copy(self, target: Ledger, copy: str) -> None:
         """Open the named copy (step 6). Do nothing if it is open already."""
         request = OpenCopy(
             copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why)
@@ -146,7 +146,7 @@ class DatasetMove:
         if not state.open_terms().two_person or state.departure is not None:
             return
         self._require_recordable_address()
-        proposal = state.proposals.get("place")
+        proposal = state.proposals.get("place")  # the subject of a proposal to move
         if proposal is None or proposal.asks["to"] != to or proposal.expires <= self.ledger.now():
             state = self.ledger.leave(to, self.why).state
             if state.departure is not None:  # others have proposed and approved the move meanwhile
@@ -164,7 +164,7 @@ class DatasetMove:
         This is checked before the origin is closed, because the copy could not be opened afterwards.
         """
         place = self.ledger.store.address
-        if not is_a("said", place):
+        if not is_a("said", place):  # the type of the field that records it
             raise LedgerError(
                 f"{place!a}: expected a path of at most {LONGEST_TEXT} visible characters, as the copy records it: rename the file "
                 "first; nothing was moved"
@@ -199,10 +199,10 @@ class DatasetMove:
         Raises LedgerError if the chain is broken, has changed meanwhile, or differs from the entries of the target.
         """
         store, dataset, start = self.ledger.store, self.ledger.dataset, state.head.seq
-        if not start and not target.after(dataset, 0, 1):
+        if not start and not target.after(dataset, 0, 1):  # a dataset that is new to the target
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
         rows, present_rows = rows_up_to(store, dataset, end.seq, PAGE, start), _rows_after(target, dataset, start)
-        for row, present in zip_longest(rows, present_rows):
+        for row, present in zip_longest(rows, present_rows):  # `row` is None if the target has more entries
             if present is not None and present != row:
                 raise LedgerError(
                     f'{target.place}: expected no dataset "{dataset}", or the beginning of its chain in {store.place}: entry '
@@ -216,8 +216,8 @@ class DatasetMove:
         if state.head != end:
             raise LedgerError(f'{store.place}: dataset "{dataset}": its entries have changed while they were read')
 
-    def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
-        """Append the copy's first own entry. A random word makes its hash, which is the name of the copy, unique."""
+    def _name_copy(self, target: Store, tail: Tail, state: LedgerState) -> None:
+        """Append the first entry that only the copy has. Its hash is the name of the copy, which a random word makes unique."""
         tail.append_copied(Ledger(target, self.ledger.dataset).first_own_entry(state, PrepareCopy(secrets.token_hex(16))).row)
 
     def check_written(self, target: Store, end: Head) -> None:
@@ -236,11 +236,11 @@ class DurableCopy:
 
     Attributes:
         end: The head of the chain after the copy's first own entry.
-        open: Whether the copy can be charged.
+        is_open: Whether the copy can be charged.
     """
 
     end: Head
-    open: bool
+    is_open: bool
 
     @property
     def name(self) -> str:
@@ -276,41 +276,41 @@ def _move(move: DatasetMove) -> bool:
     """Perform steps 1 to 6. Return True if an earlier command had completed the move."""
     ledger = move.ledger
     with _advice_after_closing(ledger):
-        create_or_fill(move.url, move.fill, DAY)
-    closed = ledger.state().departure
+        create_or_fill(move.url, move.fill, seconds=DAY)
+    before_naming = ledger.state().departure
     with _advice_after_closing(ledger), open_ledger(move.url, ledger.dataset) as copy:
         durable = move.durable_copy(copy.store)
         if durable is None:
             raise LedgerError(f"{copy.store.place}: the copy disappeared while the dataset was moved")
-        if not durable.open:
+        if not durable.is_open:
             move.check_written(copy.store, durable.end)
-        move.name(durable.name)
-        if not durable.open:
-            with _advice_after_closing(ledger, is_open=False):
-                move.open(copy, durable.name)
-        return durable.open and closed is not None and closed.copy == durable.name
+        move.record_name(durable.name)
+        if not durable.is_open:
+            with _advice_after_closing(ledger, is_copy_closed=True):
+                move.open_copy(copy, durable.name)
+        return durable.is_open and before_naming is not None and before_naming.copy == durable.name
 
 
 @contextmanager
-def _advice_after_closing(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
+def _advice_after_closing(ledger: Ledger, is_copy_closed: bool = False) -> Iterator[None]:
     """Add to the error of a move that failed after the dataset was closed that it is closed, and how to complete the move.
 
-    `is_open` says whether a copy that the origin names is certainly open.
+    Nothing is added if the origin names a copy, which may then be open already, unless `is_copy_closed` states that it is not.
     """
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(_advice(ledger, is_open) or str(stop) or "nothing was moved") from None
+        raise KeyboardInterrupt(_advice(ledger, is_copy_closed) or str(stop) or "nothing was moved") from None
     except LedgerError as error:
-        advice = _advice(ledger, is_open)
+        advice = _advice(ledger, is_copy_closed)
         raise LedgerError(f"{error}; {advice}" if advice and advice not in str(error) else str(error)) from None
 
 
-def _advice(ledger: Ledger, is_open: bool) -> str:
-    """Return how to complete the move of a closed dataset; "" if the dataset is not closed, or if its copy is certainly open."""
-    with suppress(LedgerError):
+def _advice(ledger: Ledger, is_copy_closed: bool) -> str:
+    """Return how to complete the move of a closed dataset; "" if the dataset is not closed, or if its copy may be open."""
+    with suppress(LedgerError):  # of the ledger at the origin; the error that is reported is more important
         departure = ledger.state().departure
-        if departure is not None and not (departure.copy and is_open):
+        if departure is not None and (is_copy_closed or not departure.copy):
             return f'"{ledger.dataset}" is closed in {ledger.store.place}: dpcli budget copy to {departure.to} completes the move'
     return ""
 

@@ -34,7 +34,7 @@ EXPECTED = "expected a path, sqlite:///path or postgresql://..."
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}")
 # Connection parameters, which libpq accepts in place of a URL. They are refused: they would become a file name that contains a password.
 CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|sslpassword|sslkey|service)\s*=")
-# A URL with a password but without slashes. A text that begins with ./ or the letter of a drive is the path of a file.
+# A URL with a password, of which the scheme was forgotten. A text that begins with ./ or the letter of a drive is the path of a file.
 CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
 
 
@@ -122,7 +122,7 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
         ledger = open_ledger(url, dataset)
     except LedgerError as error:
         raise error_after_write(error) from None
-    ledger.store.wrote = True
+    ledger.store.wrote = True  # messages of later errors then say that the opening was written
     return ledger
 
 
@@ -174,6 +174,7 @@ def upgrade(url: str) -> tuple[str, ...]:
     Raises LedgerError if the user may not renew the definitions, or they were changed by hand.
     """
     _refuse_changed_definitions(url)
+    # Only a database may have definitions of an earlier version (`Store.outdated`).
     store: Store = load("dpcli.ledger.stores.postgres:upgraded_store")(url) if url.startswith(POSTGRES) else open_store(url)
     try:
         return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
@@ -227,7 +228,7 @@ def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.
         return
     path = path_of(url)
     if os.path.lexists(path):
-        store = open_store(url)  # raises an error that explains the fault of an invalid file
+        store = open_store(url)  # raises LedgerError, with the fault, if the file is no ledger
         try:
             fill(store)
         finally:

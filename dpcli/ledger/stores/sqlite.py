@@ -64,7 +64,7 @@ ROWS_OF_PREFIX = (
 NEW_CHECKPOINT = (
     "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
 )
-Connect = Callable[[str, float], Any]
+Connect = Callable[[str, float], Any]  # opens a connection to a path, which waits some seconds for a lock; tests pass others
 # Messages for SQLite's errors, by the start of their names.
 MEANINGS = {
     "SQLITE_BUSY": "locked by another process for too long; nothing was written",
@@ -111,7 +111,7 @@ class SqliteTail:
         by_hand = "the ledger is damaged, or was changed by hand"
         if end > seq and all(row.seq != end for row in rows):
             raise LedgerError(f'dataset "{self.dataset}": its entries end before entry {end}, which was written: {by_hand}')
-        # A dataset that was created between the first read of `end` and that of the rows has rows, and was not in `head` before.
+        # `end` may be 0 because the dataset was created between the two reads. Then a second look finds its number.
         if rows and not end and not self._end():
             raise LedgerError(f'dataset "{self.dataset}": it has entries, but the number of its last entry is missing: {by_hand}')
         return rows
@@ -159,7 +159,7 @@ class SqliteStore:
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
         require_posix(f"{path}: a ledger in a file")
         self._path = path
-        self._strays: tuple[tuple[str, int, object], ...] = ()
+        self._strays: tuple[tuple[str, int, object], ...] = ()  # the rows of STRAY_ENTRIES: dataset, number and text
         self.wrote = False
         with _OPENING:
             self._stated_size = 0 if trusted else require_ledger_file(path, is_open=any(store.holds(path) for store in _OPEN))
@@ -226,7 +226,7 @@ class SqliteStore:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        return self._file or (self._path,)
+        return self._file or (self._path,)  # the device and the inode of the file, unless it was removed before it was opened
 
     @property
     def who(self) -> str | None:
@@ -318,7 +318,7 @@ class SqliteStore:
             if isinstance(error, UnicodeDecodeError) or str(error).startswith(NOT_TEXT):
                 name = "SQLITE_CORRUPT"
             meaning = next((text for start, text in MEANINGS.items() if name.startswith(start)), f"{name or 'SQLite'}: {error}")
-            if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:
+            if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:  # the size in the header
                 meaning = CUT_OFF
             failure = LedgerError(f"{self._path}: {meaning}")
             raise (error_after_write(failure) if self.wrote else failure) from None
@@ -376,6 +376,7 @@ def _try_link(draft: str) -> None:
 
 
 def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> None:
+    """Make the tables of a ledger in the empty file `draft`, mark it as a ledger, and call `fill`."""
     store = SqliteStore(draft, connect, trusted=True)
     try:
         marks = (f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}")
