@@ -1,11 +1,15 @@
 """The answers of a ledger as documents: to a request, to the import of a history, to the opening, and to a dry run.
 
-A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). A request charges a run,
-starts, commits or voids it, or changes the cap, a quota and the like; a *receipt* says what the ledger wrote, and a denial that it wrote
-nothing. In a ledger of two persons a request may become a *proposal*, which changes nothing until another person approves. A *history* is a
-list of runs that were made before the ledger was opened, and a *certificate* a proof of an epsilon that a small program can check (`dpcli
-certify`). A dataset may be cut into *blocks*, each with a cap of its own; a run is charged on the blocks of its *window*, and the *fullest*
-block has the largest used share. In *declared mode* all runs were fixed at the opening. What is left is rounded down.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). Its `data` is the JSON,
+`details` are the lines of the text, `notes` sentences below the tables, `records` the lines of jsonl, and `total` is a single number;
+`alerts` are also printed on standard error.
+
+A request charges a run, starts, commits or voids it, or changes the cap, a quota and the like; a *receipt* says what the ledger wrote, and
+a denial that it wrote nothing. In a ledger of two persons a request may become a *proposal*, which changes nothing until another person
+approves. A *history* is a list of runs that were made before the ledger was opened, and a *certificate* a proof of an epsilon that a small
+program can check (`dpcli certify`). A dataset may be cut into *blocks*, each with a cap of its own; a run is charged on the blocks of its
+*window*, and the *fullest* block has the largest used share. In *declared mode* all runs were fixed at the opening. What is left is rounded
+down.
 
 The exit code is 1 if the request is denied. It is 0 if the request is granted, now or before, and also for a proposal, whose JSON says
 "granted": false.
@@ -88,9 +92,9 @@ def _grant_document(ledger: Ledger, result: Receipt) -> Document:
     is_charge = entry is not None and entry.kind in ("spend", "reserve")
     warning = delta_warning(state, run) if run is not None and not result.repeated else ""
     lines = [warning] if warning else []
-    named = certificate_of(run.content) if is_charge and run is not None else None
-    if named is not None:
-        lines.append(f"certificate: sha256:{named} (dpcli certify --check)")
+    certificate = certificate_of(run.content) if is_charge and run is not None else None
+    if certificate is not None:
+        lines.append(f"certificate: sha256:{certificate} (dpcli certify --check)")
     if is_charge and run is not None and run.window:
         lines.append(f"window: {window_words(state, run.window)}; {UNCHECKED}")
     alerts = list(result.notes)
@@ -159,7 +163,7 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
 
 def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
     """Return the document of a denial. `subject` is what was denied, in words."""
-    headline, *reasons = str(denial).split("\n  ")
+    headline, *reasons = str(denial).split("\n  ")  # the message has a reason in each further line
     state = ledger.state()
     details = []
     for reason in reasons:
@@ -183,7 +187,7 @@ def _grant_words(result: Receipt) -> str:
     if run is not None:
         return _run_words(result, run, left)
     if result.entry is None:
-        has_blocks = state.open_terms().family is not None
+        has_blocks = state.open_terms().family is not None  # only then blocks can be retired
         return "already retired: nothing was written" if has_blocks else f"{_cap_words(state)}; {left}"
     seq, content = result.entry.row.seq, result.entry.content
     match result.entry.kind:
@@ -225,7 +229,7 @@ def _cap_words(state: LedgerState) -> str:
 
 def _run_words(result: Receipt, run: Run, left: str) -> str:
     cost = cost_words(run.cost)
-    if result.notes:
+    if result.notes:  # a repeated charge
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
         return f"{before}; {cost} is {run.status}; {left}"
     if result.entry is None:

@@ -43,7 +43,7 @@ def change_words(proposal: Proposal, state: LedgerState) -> str:
             return f"to acknowledge the finding: {asks['finding']}"
         case "rate":
             return f"a rate of {asks['per_day']:,} entries without a cost a day"
-        case _:
+        case _:  # void
             return f'to cancel the reservation "{asks["key"]}"'
 
 
@@ -73,12 +73,14 @@ def _share_of_quota(state: LedgerState, quota: Quota) -> float:
 
 
 def _is_alerting(state: LedgerState, quota: Quota) -> bool:
+    """Return whether so much of a quota is used that a warning is shown. A quota with the share 1 is removed."""
     return quota.share < 1 and _share_of_quota(state, quota) >= float(quota.alert_at)
 
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
     """Return a clause about a quota, with its share of the cap, its used part and its remaining part."""
     remaining = amounts.subtract(quota.limits(state.caps), state.quota_used(quota))
+    # An amount whose cap is 0, such as delta, says nothing.
     left = [f"{down(max(value, ZERO))} of {label(name)}" for name, value in remaining.items() if state.caps[name]]
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
     block = "" if state.open_terms().family is None else " on the fullest block"
@@ -140,7 +142,8 @@ def balance_data(state: LedgerState) -> dict[str, Any]:
     }
     if terms.two_person:
         data["proposals"] = [
-            {"entry": p.seq, "who": p.who, "expires": p.expires, "asks": dict(p.asks)} for p in state.proposals.values()
+            {"entry": proposal.seq, "who": proposal.who, "expires": proposal.expires, "asks": dict(proposal.asks)}
+            for proposal in state.proposals.values()
         ]
     if state.quotas:
         data["quotas"] = [_quota_data(state, quota) for quota in state.quotas.values()]

@@ -140,22 +140,24 @@ def _draw(family: BlockFamily, known: set[str], square: SquareMaker) -> BlockDra
 def _draw_days(days: set[date], square: SquareMaker) -> BlockDrawing:
     """Draw weeks as columns, in strips of `WEEKS_PER_STRIP` weeks. The last strip ends with the last week.
 
-    Strips without a charge are left out.
+    Strips without a charged or retired day are left out.
     """
     first, last = min(days), max(days)
     end = _week(last)
-    strips = sorted({(end - _week(day)) // WEEKS_PER_STRIP for day in days}, reverse=True)
+    strips = sorted({(end - _week(day)) // WEEKS_PER_STRIP for day in days}, reverse=True)  # each by the number of strips after it
     shown = strips[-MOST_STRIPS:]
     squares: list[Square] = []
     headings: list[Heading] = []
-    for strip, number in enumerate(shown):
+    for strip, later_strips in enumerate(shown):
         top = ROWS_PER_STRIP * strip  # the row of months
-        start = max(end - WEEKS_PER_STRIP * (number + 1) + 1, _week(first))
+        start = max(end - WEEKS_PER_STRIP * (later_strips + 1) + 1, _week(first))
         within: list[date] = []
-        for week in range(start, end - WEEKS_PER_STRIP * number + 1):
+        for week in range(start, end - WEEKS_PER_STRIP * later_strips + 1):
             within += [day for day in _days_of(week) if first <= day <= last]
         squares += [square(day.isoformat(), _week(day) - start, top + 1 + day.weekday()) for day in within]
-        headings += [Heading(name, -1, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)]
+        headings += [
+            Heading(name, -1, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)
+        ]  # in the column left of the squares
         months = _months(within)
         headings += [Heading(label, _week(day) - start, top) for day, label in months.items()]
         headings.append(Heading(f"{min(months).year:04}", -1, top))
@@ -244,12 +246,12 @@ def burn_down(entries: Sequence[LedgerEntry]) -> Picture | None:
             amended.append(Marker(f"cap {state.epsilon!r}", times[-1], left[-1], Tone.LIMIT))
         when, who, key = (str(entry.content.get(name, "")) for name in ("when", "who", "key"))
         rows.append((str(entry.row.seq), when, entry.kind, key, who, repr(state.epsilon), f"{left_text} %"))
-    reserved = len(state.under_way)
+    reserved, dates = len(state.under_way), _date_axis(times)
     chart = Chart(
         kind="burn-down",
         title="remaining budget",
         subtitle=f"{state.dataset}: {_cap_words(state)}",
-        x=(dates := _date_axis(times)),
+        x=dates,
         y=Axis("left of the cap", 0.0, 100.0, unit="%"),
         lines=(
             Line(f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left", _steps(times, left, dates)),
@@ -260,7 +262,7 @@ def burn_down(entries: Sequence[LedgerEntry]) -> Picture | None:
     )
     title = _cut_title("remaining budget after each entry", len(rows))
     columns = ("entry", "when", "kind", "run", "who", "cap epsilon", "left of the cap")
-    return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), frozenset({0, 5, 6})))
+    return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), numeric=frozenset({0, 5, 6})))
 
 
 def _percent_left(share: float) -> float:
@@ -289,7 +291,10 @@ def plan_chart(plan: BudgetPlan) -> Chart:
     dates = _date_axis(days)
     refused = []
     if plan.refused is not None:
-        refused.append(Marker(f"{plan.refused.day}: does not fit", days[plan.in_order], left[plan.in_order], Tone.LIMIT))
+        position = (
+            plan.fitting_before_refused
+        )  # in `left` this is what the runs before it leave, as `left` begins with the present share
+        refused.append(Marker(f"{plan.refused.day}: does not fit", days[position], left[position], Tone.LIMIT))
     return Chart(
         kind="plan",
         title="remaining budget during the plan",
@@ -306,13 +311,13 @@ def plan_chart(plan: BudgetPlan) -> Chart:
 
 def policy_chart(plan: BudgetPlan, first_come: BudgetPlan) -> Chart:
     """Return a chart of the number of runs that are granted by each day, by the policy of a plan and in the order of their days."""
-    last = max(day for each in (plan, first_come) for run in each.runs for day in (run.day, run.granted or run.day))
+    last = max(day for drawn in (plan, first_come) for run in drawn.runs for day in (run.day, run.granted or run.day))
     dates = _date_axis([moment(datetime.combine(day, time())) for day in (plan.runs[0].day, last)])
     lines = []
-    for each, tone in ((plan, Tone.MAIN), (first_come, Tone.SECOND)):
-        granted = sorted(moment(datetime.combine(run.granted, time())) for run in each.runs if run.granted is not None)
+    for drawn, tone in ((plan, Tone.MAIN), (first_come, Tone.SECOND)):
+        granted = sorted(moment(datetime.combine(run.granted, time())) for run in drawn.runs if run.granted is not None)
         points = _steps([dates.low, *granted], [float(count) for count in range(len(granted) + 1)], dates)
-        words = f"{each.fitting:,} of {len(each.runs):,} by {each.policy}"
+        words = f"{drawn.fitting:,} of {len(drawn.runs):,} by {drawn.policy}"
         lines.append(Line(words, points, tone, dashed=tone is Tone.SECOND))
     state = plan.before
     return Chart(

@@ -1,10 +1,12 @@
 """The rehearsal of a schedule as a document, which shows the runs that fit in a ledger, for `dpcli budget plan`.
 
-A *document* is what a command prints, before a format such as text or JSON is chosen. A *schedule* is a file with planned runs, each
-[[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in that folder finds out which runs fit, by
-charging them to a copy of the ledger's state; a run that does not fit is *refused*. plan_changes.py finds what would have to change, and
-policies.py orders the runs in another way than by their days. The *outlook* continues a schedule beyond its end. A *window* is the part of
-the dataset that a run reads; it consists of *blocks*, such as days, each with a cap of its own.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). Its `data` is the JSON,
+`details` are the lines of the text, `notes` sentences below the tables, `records` the lines of jsonl, and `total` is a single number. A
+*schedule* is a file with planned runs, each [[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in
+that folder finds out which runs fit, by charging them to a copy of the ledger's state; a run that does not fit is *refused*.
+plan_changes.py finds what would have to change, and policies.py orders the runs in another way than by their days. The *outlook* continues
+a schedule beyond its end. A *window* is the part of the dataset that a run reads; it consists of *blocks*, such as days, each with a cap of
+its own.
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
     if plan.first_come is not None:
         lines += [*_policy_words(plan), f"with the runs that fit, {_used_words(plan)}"]
     elif plan.refused is not None:
-        moment = f"after {counted(plan.in_order, 'run')}" if plan.in_order else "before any other run"
+        moment = f"after {counted(plan.fitting_before_refused, 'run')}" if plan.fitting_before_refused else "before any other run"
         lines.append(f"the first refusal is on {plan.refused.day}, {moment}; with the runs that fit, {_used_words(plan)}")
         fitting = "; or ".join(f"{change.change}, {counted(change.runs, 'run')} in all" for change in changes)
         lines.append(f"would fit: {fitting}" if changes else "no single change of that run was found with which all runs would fit")
@@ -126,7 +128,7 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
 
 
 def _policy_words(plan: BudgetPlan) -> tuple[str, ...]:
-    if plan.shares is None:
+    if plan.shares is None:  # the policy "dpack"
         return ("runs that take the smallest shares of what is left on their blocks come first; every run counts alike", ENFORCED)
     waits = [(run.granted - run.day).days for run in plan.runs if run.granted is not None and run.granted > run.day]
     parts = "the cap" if plan.before.open_terms().family is None else "each block"
@@ -139,9 +141,10 @@ def _policy_words(plan: BudgetPlan) -> tuple[str, ...]:
 
 def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
     if outlook.refused is None:
-        return f"if the schedule continues, the next {outlook.walked:,} runs fit too"
+        return f"if the schedule continues, the next {outlook.fitting:,} runs fit too"
     run = outlook.refused
-    return f"if the schedule continues, {outlook.walked:,} runs fit, and {_file(plan, run)} on {run.day} is the first run that does not fit"
+    first = f"{_file(plan, run)} on {run.day} is the first run that does not fit"
+    return f"if the schedule continues, {outlook.fitting:,} runs fit, and {first}"
 
 
 def _schedule_table(plan: BudgetPlan) -> Table:
@@ -163,7 +166,7 @@ def _schedule_table(plan: BudgetPlan) -> Table:
         )
         rows.append(row)
     columns = ("file", "every", "first", "last", "window", "runs", "fit", "cost of one", "share")
-    return Table("schedule", columns, tuple(rows), frozenset({5, 6, 8}), flagged=frozenset(flagged))
+    return Table("schedule", columns, tuple(rows), numeric=frozenset({5, 6, 8}), flagged=frozenset(flagged))
 
 
 def _first_and_last_day(plan: BudgetPlan, position: int) -> tuple[str, str]:
@@ -187,7 +190,7 @@ def _run_table(plan: BudgetPlan) -> Table:
     used = "used after" if plan.before.open_terms().family is None else "used after, fullest of its blocks"
     columns = ("run", "day", "file", "window", used, "answer")
     flagged = frozenset(index for index, run in enumerate(plan.runs) if not run.fits)
-    return Table("runs", columns, tuple(rows), frozenset({0, 4}), flagged=flagged, folded=True)
+    return Table("runs", columns, tuple(rows), numeric=frozenset({0, 4}), flagged=flagged, folded=True)
 
 
 def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> dict[str, Any]:
@@ -201,7 +204,7 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
         "shares": plan.shares,
         "fitting": plan.fitting,
         "fitting_in_order_of_days": plan.fitting if plan.first_come is None else plan.first_come.fitting,
-        "fitting_before_refused": plan.in_order,
+        "fitting_before_refused": plan.fitting_before_refused,
         "first_refused": plan.refused and _run_data(plan, plan.refused),
         "share_before": share_of(start, start.spent),
         "share_after": share_of(end, end.spent),
@@ -214,7 +217,7 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
     data["instead"] = [asdict(change) for change in changes]
     data["beyond"] = None
     if outlook is not None:
-        data["beyond"] = {"fitting": outlook.walked, "first_refused": outlook.refused and _run_data(plan, outlook.refused)}
+        data["beyond"] = {"fitting": outlook.fitting, "first_refused": outlook.refused and _run_data(plan, outlook.refused)}
     data["head"] = {"seq": plan.before.head.seq, "hash": plan.before.head.hash}
     data["exit_code"] = 0 if plan.refused is None else 1
     return data

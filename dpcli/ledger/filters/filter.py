@@ -3,8 +3,8 @@
 A filter has a currency, for example rho of zCDP. When a ledger is opened, the filter converts the cap (epsilon, delta) into caps in its
 currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon. The terms of a ledger
 (dpcli/ledger/terms.py) ask it. This module has the interface and what the filters of currencies.py share. A ledger in *declared mode* has
-no filter, because all of its runs are fixed at the opening (declared_set.py). In code a filter is called `rule`, as `filter` is a function of
-Python.
+no filter, because all of its runs are fixed at the opening (declared_set.py). In code a filter is called `rule`, as `filter` is a
+function of Python.
 
 A privacy-loss distribution may describe one run, because its parameters were fixed in advance. Distributions are not composed across runs
 (arXiv:2602.06756, arXiv:2602.15815). The costs of runs that overlap in time add up like the costs of consecutive runs (Haney et al. 2023,

@@ -46,7 +46,8 @@ from dpcli.ledger.blocks.block_kinds import BlockKind
 
 # The largest number of runs in a schedule, which is more than 27 years of daily runs. It limits the time of a rehearsal.
 MOST_SCHEDULED = 10_000
-# The limits of the numbers are arbitrary: up to 9,999 days, weeks or months between two runs, and 99,999 in a window.
+# The limits of the numbers are arbitrary: up to 9,999 days, weeks or months between two runs, and 99,999 in a window. The groups are the
+# number, the unit and its plural s.
 _RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
 DAYS = {"day": 1, "week": 7}  # number of days in a unit; a month has no fixed number
 
@@ -92,12 +93,17 @@ def rhythm_of(text: str) -> Rhythm:
     """Return the rhythm that a text of a file states. The text must satisfy the constraint `EVERY`, as `ScheduledRun.every` does."""
     match = _RHYTHM.fullmatch(text)
     assert match is not None
-    return Rhythm(int(match[1] or 1), match[2])
+    count, unit, _ = match.groups()
+    return Rhythm(int(count or 1), unit)
 
 
 def _is_rhythm(text: str) -> bool:
+    """Return whether a text is a rhythm as `Rhythm.words` writes it, or "1 week" and the like."""
     match = _RHYTHM.fullmatch(text)
-    return match is not None and (bool(match[3]) == (match[1] not in (None, "1")))
+    if match is None:
+        return False
+    count, _, plural = match.groups()
+    return bool(plural) == (count not in (None, "1"))
 
 
 EVERY = Constraint('day, week, month, or a number of them as "2 weeks"', _is_rhythm, (("pattern", f"^{_RHYTHM.pattern}$"),))
@@ -169,7 +175,7 @@ class Schedule:
         return replace(self, runs=(*self.runs[:position], run, *self.runs[position + 1 :]))
 
 
-_TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")
+_TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")  # the groups are the number and the unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,17 +214,22 @@ class Trailing:
 
 def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
     """Return the trailing window that a text such as "last 7 days" states; None if it names blocks."""
-    match = None if kind.holds(text) else _TRAILING.fullmatch(text)
-    return None if match is None else Trailing(int(match[1]), match[2])
+    match = None if kind.holds(text) else _TRAILING.fullmatch(text)  # a listed block may have such a name
+    if match is None:
+        return None
+    count, unit = match.groups()
+    return Trailing(int(count), unit)
 
 
-KEY_OF_FIELD = {"first": "from", "last": "to"}  # the key of a field in a file, if it is not the name of the attribute
+# The key of a field in a file, if it is not the name of the attribute: `from` cannot be an attribute, as it is a keyword of Python.
+KEY_OF_FIELD = {"first": "from", "last": "to"}
 FIELD_OF_KEY = {key: name for name, key in KEY_OF_FIELD.items()}
 
 
 class StatedRun:
     """A run that is made once, on the day `from`, or repeatedly if `every` is stated."""
 
+    # The reader of files passes the keys of the table by name.
     def __init__(self, **stated: Any) -> None:
         self.stated = stated
 
@@ -275,6 +286,6 @@ def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, 
             findings.add("DP005", ("run", index, *key), expected, value)
     if "run" not in tables or tables["run"] == []:
         findings.add("DP005", ("run",), "at least one [[run]] table", "none")
-    elif not findings.items and next(islice(Schedule(runs).days(), MOST_SCHEDULED, None), None) is not None:
+    elif not findings.items and any(True for _ in islice(Schedule(runs).days(), MOST_SCHEDULED, None)):  # one run more
         findings.add("DP004", ("run",), f"at most {MOST_SCHEDULED:,} runs in all", "more")
     return runs
