@@ -81,9 +81,10 @@ def odometer(state: LedgerState) -> Odometer:
         )
     rule, spent = terms.the_filter, state.fullest().spent
     if terms.family is not None:
-        # The costs for all blocks of a unit, by group privacy (blocks/family.py); the factor is 1 if a cost has a delta.
-        units = Decimal(terms.family.max_blocks ** (rule.group_power or 0))
-        spent = {name: amounts.EXACT.multiply(value, units) for name, value in spent.items()}
+        # The costs for all blocks of a unit, by group privacy (blocks/family.py). If the filter has no such power, or its costs have a
+        # delta, a unit lies in one block, and the factor is 1.
+        factor = Decimal(terms.family.max_blocks ** (rule.group_power or 0))
+        spent = {name: amounts.EXACT.multiply(value, factor) for name, value in spent.items()}
     return Odometer(rule.odometer(spent, terms.delta), rule.epsilon(spent, terms.delta))
 
 
@@ -100,11 +101,12 @@ def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
         planned = float((terms.certified or {})["epsilon"])
     elif not has_moved:
         rule = terms.the_filter
-        pure = rule.pure_room(amounts.float_below(full.left()[rule.currency[0]]))
+        first_amount = rule.currency[0]  # the amount in which a pure epsilon costs something; the other one, if any, is delta
+        pure = rule.pure_room(amounts.float_below(full.left()[first_amount]))
     return Remaining(
         spent,
         share_of(full, full.reserved),
-        left=max(0.0, -difference(spent, 1.0)),
+        left=max(0.0, -difference(spent, 1.0)),  # 1 - spent, rounded down
         planned=planned,
         like_last=like_last,
         pure=pure,
@@ -132,7 +134,7 @@ def runs_like(state: LedgerState, run: Run) -> int:
     rooms: list[amounts.Amounts] = [state.on_blocks(run.window).left()]
     rooms += [amounts.subtract(quota.limits(state.caps), state.quota_used(quota, run.window)) for quota in quotas]
     counts = [Fraction(room[name]) // cost for room in rooms for name, cost in paid.items()]
-    return max(min(counts), 0)
+    return max(min(counts), 0)  # what is left of a quota may be negative, as earlier charges count against it
 
 
 def fullest_block(state: LedgerState) -> str | None:

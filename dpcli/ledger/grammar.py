@@ -300,7 +300,7 @@ def _wrong_adaptive(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | 
     if "blocks" in terms and rule is not None:
         if "dataset_size" in terms:  # each window of blocks has its own size
             return "expected no dataset_size with blocks"
-        reason = BlockFamily(**terms["blocks"]).unproved(rule, terms["adjacency"], terms["delta"])
+        reason = BlockFamily(**terms["blocks"]).missing_proof(rule, terms["adjacency"], terms["delta"])
         if reason is not None:
             return reason
     if rule is None or set(caps) != set(rule.currency):

@@ -93,7 +93,7 @@ class EarlierRuns(Mapping[str, Run]):
         reserved = self._under_way.get(key)
         if reserved is None:
             return self._ended_run(key, entries)
-        row_of_charge = next(rows_up_to(self._store, self._dataset, end=reserved.seq, count=1, seq=reserved.seq - 1))
+        row_of_charge = next(rows_up_to(self._store, self._dataset, end=reserved.seq, page=1, seq=reserved.seq - 1))
         entry = single_entry(row_of_charge, self._dataset)
         if entry.row.hash != reserved.hash:
             raise self._contradiction(key)
@@ -129,7 +129,7 @@ class ForgetfulRuns(Mapping[str, Run]):
         self._under_way: dict[str, Run] = {}
         self._ended = sqlite3.connect("", isolation_level=None)  # an unnamed file, which is deleted when the connection is closed
         self._ended.execute("CREATE TABLE run (key BLOB PRIMARY KEY, seq INTEGER, status TEXT, counts TEXT) WITHOUT ROWID")
-        self._ended.execute("PRAGMA journal_mode = OFF")
+        self._ended.execute("PRAGMA journal_mode = OFF")  # nothing has to survive a crash
 
     def close(self) -> None:
         """Delete the temporary file."""
@@ -145,7 +145,7 @@ class ForgetfulRuns(Mapping[str, Run]):
             ) from None
 
     def __setitem__(self, key: str, run: Run) -> None:
-        if run.status not in ENDED:
+        if run.status not in ENDED:  # what `LedgerState` reads of such a run when it ends: who paid, and on which blocks
             window = {"window": list(run.window)} if run.window else {}
             self._under_way[key] = replace(run, content={"who": payer(run.content), **window})
             return
@@ -159,7 +159,8 @@ class ForgetfulRuns(Mapping[str, Run]):
         row = self._execute("SELECT seq, status, counts FROM run WHERE key = ?", (_bytes(key),)).fetchone()
         if row is None:
             raise KeyError(key)
-        return Run(key, row[0], row[1], {}, {}, json.loads(row[2]))
+        seq, status, counts = row
+        return Run(key, seq, status, cost={}, content={}, counts=json.loads(counts))
 
     def __iter__(self) -> Iterator[str]:
         yield from (key.decode("utf-8", "surrogatepass") for (key,) in self._execute("SELECT key FROM run ORDER BY seq"))
@@ -212,10 +213,10 @@ def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: s
     return entries
 
 
-def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Iterator[StoredRow]:
-    """Yield the rows after number `seq` up to number `end`, which are read `count` at a time. Raises LedgerError if rows are missing."""
+def rows_up_to(store: Store, dataset: str, end: int, page: int, seq: int = 0) -> Iterator[StoredRow]:
+    """Yield the rows after number `seq` up to number `end`, which are read `page` at a time. Raises LedgerError if rows are missing."""
     while seq < end:
-        rows = store.after(dataset, seq, min(count, end - seq))
+        rows = store.after(dataset, seq, min(page, end - seq))
         if not rows:
             raise LedgerError(f'{store.place}: dataset "{dataset}", entry {seq + 1}: missing: the ledger was damaged')
         yield from rows

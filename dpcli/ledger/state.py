@@ -354,7 +354,7 @@ class LedgerState:
         """Return the blocks of an entry; empty if the dataset has no blocks. Raises LedgerError if the entry states others."""
         family, stated = self.open_terms().family, entry.content.get("window")
         if family is not None:
-            wrong = family.wrong(stated)  # the fault of a missing or invalid window, in words
+            wrong = family.window_fault(stated)
         elif stated is not None:
             wrong = "expected no window"
         else:

@@ -183,7 +183,7 @@ class LedgerTerms:
             return True
         if type(family.max_blocks) is not int or family.max_blocks < 1 or self.mode != "adaptive" or self.dataset_size is not None:
             return False
-        return family.unproved(self.the_filter, self.adjacency, self.delta) is None
+        return family.missing_proof(self.the_filter, self.adjacency, self.delta) is None
 
     def _fits_adaptive_mode(self, caps: Mapping[str, Any]) -> bool:
         """Return whether the parameters of the filter are in their ranges, and the caps are those of its currency."""
@@ -237,7 +237,7 @@ class LedgerTerms:
         if repeated is not None:
             raise InputError(f"--block: {repeated[:60]!a} is named twice: each block has one budget")
         # `open_from_flags` checks the other terms before it chooses the filter. `places.init` checks again with the filter.
-        reason = family.unproved(self.the_filter, self.adjacency, self.delta) if self.filter else None
+        reason = family.missing_proof(self.the_filter, self.adjacency, self.delta) if self.filter else None
         if reason is not None:
             raise InputError(f"--blocks: {reason}")
 
