@@ -84,7 +84,7 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
     A run that was made later than `now`, the current time, is a mistake.
     """
     shown = escaped_path(path)
-    data = read_head(path, MOST_BYTES, "a history in csv or json lines")
+    data = read_head(path, MOST_BYTES, "a history in csv or json lines")  # at most one byte more than MOST_BYTES
     if len(data) > MOST_BYTES:
         raise InputError(f"{shown}: expected at most {MOST_BYTES:,} bytes, found more: import it in parts")
     try:

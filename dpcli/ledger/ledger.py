@@ -8,8 +8,9 @@ that adds up runs even if they were chosen from earlier outputs (filters/filter.
 *blocks*, each with a cap of its own; a run is charged on the blocks of its *window* (blocks/family.py). In a *two-person* ledger some
 changes are only *proposals* until another person approves them (governance/proposals.py).
 
-A method that changes something builds a request (requests.py, governance/amendments.py). `EntryLog.append_all` (entry_log.py) asks it for
-its entry and appends that entry. So the rules of a charge are in `Charge`, and this class turns a pipeline into a `Charge`.
+A method that changes something builds a *request* (requests.py, governance/amendments.py). `EntryLog.append_all` (entry_log.py) asks it for
+its entry, appends that entry, and returns a *receipt*. So the rules of a charge are in `Charge`, and this class turns a pipeline into a
+`Charge`. `Proposable` makes a proposal of a request in a two-person ledger, and `visible_text` makes a text of a user fit for an entry.
 """
 
 from __future__ import annotations
@@ -512,7 +513,7 @@ class Ledger(EntryLog):
         return Charge(
             kind,
             checked_key(key),
-            tables_of(pipeline),
+            tables_of(pipeline),  # [privacy] and the mechanisms, which determine the cost
             described_at,
             cost,
             self.who,

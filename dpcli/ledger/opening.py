@@ -192,7 +192,7 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     for pipeline, count in runs:
         if not 1 <= count <= MOST_RUNS:
             raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST_RUNS}, found {count!r}")
-        declared.append({"pipeline": tables_of(pipeline), "runs": count})
+        declared.append({"pipeline": tables_of(pipeline), "runs": count})  # the tables [privacy] and [[mechanism]]
     if not declared:
         raise InputError("expected distinct runs to declare, found no --declare")
     if len({canonical(item["pipeline"]) for item in declared}) != len(declared):

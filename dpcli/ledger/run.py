@@ -4,7 +4,8 @@ A run is charged under its *key*, its name. A run that is made at once is charge
 reservation ("reserve"), which is started before its noise is drawn ("start") and ended ("commit"), or cancelled before the start ("void").
 `LedgerState` (state.py) changes the status of a run when it applies these entries; past_runs.py looks up runs of a long history. Costs are
 decimals by name in the currency of the ledger's filter, such as {"rho": 0.1} (amounts.py). If the dataset is cut into *blocks*, such as
-days, a run is charged on each block of its *window*.
+days, a run is charged on each block of its *window*. A *session* (dpcli/sessions) is a run of a command under one charge, which may grant
+answers.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Run:
 
     def expired(self, now: str) -> bool:
         """Return whether the run is a reservation that has expired. Such a run stays charged in full and cannot be voided."""
+        # Times in the form of entries sort as texts.
         return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
 
 
@@ -90,10 +92,10 @@ class LedgerRuns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A reservation that has not ended.
+    """A reservation that has not ended, in the form in which a checkpoint (checkpoint.py) stores it.
 
     Attributes:
-        seq, hash: Number and hash of the entry that charged it.
+        seq, hash: Number and hash of the entry that charged it, from which a reader of the checkpoint restores the run.
         status: "reserved" or "started".
     """
 

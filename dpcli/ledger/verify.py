@@ -7,8 +7,9 @@ tables, triggers and SQL functions that guard the entries, a *checkpoint* stores
 the unit, adjacency, delta and filter that were fixed at the opening. A *correction* charges what an earlier price of a run lacks.
 
 The entries are read twice, one page at a time. The first pass checks the chain and applies the entries. The second pass computes every cost
-again, under the terms of the ledger even if an entry states other terms. It can take hours, so a broken chain is reported before it begins.
-Memory grows with the number of problems, but not with the number of entries.
+again, under the terms of the ledger even if an entry states other terms: `pipeline_from` makes a pipeline of the tables in an entry, and
+`restate` changes its terms. It can take hours, so a broken chain is reported before it begins. Memory grows with the number of problems,
+but not with the number of entries.
 """
 
 from __future__ import annotations

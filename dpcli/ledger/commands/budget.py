@@ -145,7 +145,7 @@ def with_delta_findings(document: Document, ledger: Ledger, pipeline: Pipeline, 
         size = terms.dataset_size
     delta_of_ledger = None if size is None else terms.delta  # the user was warned when a ledger without a size was opened
     findings = judged_deltas({"--delta": delta, "the ledger's delta": delta_of_ledger}, size, path)
-    return replace(document, alerts=(*document.alerts, *map(note, findings)))
+    return replace(document, alerts=(*document.alerts, *map(note, findings)))  # `note` returns a finding as a line
 
 
 def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:

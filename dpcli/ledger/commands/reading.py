@@ -222,7 +222,7 @@ def plan(
     if shares is not None and policy != "unlock":
         raise InputError(f"--shares: only with --policy unlock, found --policy {policy}")
     schedule = read_schedule(file)
-    with opened_ledger(ledger, dataset) as book, working():
+    with opened_ledger(ledger, dataset) as book, working():  # prints a notice if it takes long
         rehearsed = plan_by_policy(plan_of(book, schedule), policy, shares)
         by_days = rehearsed.first_come is None  # changes and an outlook are computed for the order of the days alone
         changes, outlook = (changes_of_plan(book, rehearsed), outlook_of(rehearsed)) if by_days else ((), None)

@@ -250,6 +250,7 @@ def opening_document(ledger: Ledger) -> Document:
     data = {"schema": SCHEMA, **terms_data(state), **balance_data(state), "told": list(lines), "exit_code": 0}
     windows_differ = terms.family is not None and terms.dataset_size is None  # each window has its own size
     deltas = {"--delta": None if windows_differ else terms.delta}
+    # Lint findings about a delta that is too large for the number of records, or that cannot be compared with it, as lines.
     alerts = tuple(map(note, judged_deltas(deltas, terms.dataset_size, ledger.store.place)))
     return Document(headline, data, "pass", total=share_spent_text(state), notes=lines, details=lines, alerts=alerts)
 

@@ -260,7 +260,7 @@ def offers(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRu
     """Yield the request of each run in order, under the keys "run 1", "run 2", and so on."""
     from dpcli.file.pipeline.canonical import tables_of
 
-    tables = [tables_of(run.pipeline) for run in priced]
+    tables = [tables_of(run.pipeline) for run in priced]  # [privacy] and the mechanisms, as an entry states them
     for number, (day, position) in enumerate(days, start=1):
         run = priced[position]
         window = window_on(state, run, day)

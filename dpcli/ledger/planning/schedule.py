@@ -17,6 +17,10 @@
 Runs are made in the order of their days, and on one day in the order of the file. `dpcli budget plan` reads a schedule and shows which of
 its runs would fit in a ledger. It writes nothing. A *window* is the part of the dataset that a run reads. It consists of *blocks*, such as
 days, each with a cap of its own in the ledger. A *trailing* window moves with the day of the run.
+
+The keys of a [[run]] table are the fields of `ScheduledRun`. dpcli/file/keys reads them by their annotations: a `Member` is a key with its
+type, `read_members` reads the keys of a table, and every mistake becomes a finding. `TooMany` ends the reading after many findings, and
+`refuse` raises all of them as one error.
 """
 
 from __future__ import annotations
