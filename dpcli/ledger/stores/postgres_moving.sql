@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION dpcli.moved_last(of_dataset text) RETURNS text LANGUA
   SELECT e.kind FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind IN ('moved', 'copied') ORDER BY e.seq DESC LIMIT 1
 $$;
 
+-- Refuse a move by a login that is no administrator (error DPL02).
 CREATE OR REPLACE FUNCTION dpcli.permit_moving() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
   IF pg_has_role(session_user, 'dpcli_admin', 'MEMBER') IS NOT TRUE THEN
