@@ -149,13 +149,13 @@ class Ledger(EntryLog):
 
         Args:
             key: Name of the run. If the request is repeated under this key, it is not charged again.
-            delta: As in `cost`.
+            delta: The delta at which the run is described. If None, it is the delta of the file.
             window: The blocks that the run reads, as names or ranges FIRST..LAST. If empty, they are the blocks that the pipeline states.
             certificate: SHA-256 of a certificate about the run, which the entry names; "" for none.
 
         Raises:
             Denied: The run does not fit in the budget. Nothing was written.
-            LedgerError: The key belongs to another run, or as `cost`.
+            LedgerError: The key belongs to another run, the dataset has moved, or its ledger cannot be read or written.
             InputError, CannotCertify, NotRepresentable: As `cost` and `stated_window`.
         """
         request = self._request("spend", pipeline, key, delta, why=why, window=window, certificate=certificate)
@@ -350,7 +350,7 @@ class Ledger(EntryLog):
 
         Args:
             pipeline: What the run did.
-            delta: As in `cost`.
+            delta: The delta at which the run is described. If None, it is the delta of the file.
 
         Raises:
             Denied: More was spent than the cap or a quota allows. Nothing was written.

@@ -216,7 +216,7 @@ class LedgerState:
         return state
 
     def fullest(self) -> LedgerState:
-        """Return the state that decides whether a run on all charged blocks fits, as `on_blocks` does."""
+        """Return the state that decides whether a run on all charged blocks fits. Its spending is the largest on any block, by amount."""
         return self.on_blocks(charged_blocks(self.spent))
 
     def retired_block(self, window: Sequence[str]) -> str | None:

@@ -68,7 +68,7 @@ class Verified:
 
 
 def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Callable[[int, int], None] | None = None) -> Verified:
-    """Check the store, the guards, the chain, every entry and every cost.
+    """Check the store, its definitions, the chain, every entry and every cost.
 
     The result lists these as problems:
 
@@ -83,8 +83,8 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
         progress: Function that is called before each cost is computed, with the number of computed costs and the number of charges.
 
     Raises:
-        LedgerError: The store is damaged, the guards were changed, the chain is broken, an entry cannot be in a sound ledger, or the chain
-            no longer contains the anchor. Only the first such fault is reported.
+        LedgerError: The store is damaged, its definitions were changed, the chain is broken, an entry cannot be in a sound ledger, or the
+            chain no longer contains the anchor. Only the first such fault is reported.
     """
     damaged = ledger.store.check(ledger.dataset)
     if damaged:
@@ -147,7 +147,7 @@ class EntryChecks:
             self.notes += _lookalike_approver(self._proposals[content["proposal"]], entry)
         if entry.kind == "acknowledge" and content["finding"] in self._problem_texts:  # an entry answers only earlier problems
             self.answers[str(content["finding"])] = entry.row.seq
-        if "caps" in content and terms.mode != "declared":
+        if "caps" in content and terms.mode != "declared":  # declared caps are numbers of runs, which `LedgerState.apply` checks
             self._add(self.cap_problems, _excess_of_caps(terms, entry))
         if "cost" in content:
             self._check_charge(entry)
@@ -189,8 +189,8 @@ def acknowledge(
     """Record the answer to a finding, after a verification that has this finding, word for word. In a two-person ledger, propose it.
 
     Raises:
-        InputError: The verification has no such finding that is not acknowledged, or as `Ledger.acknowledge`.
-        LedgerError: As `verify`, if the dataset has moved, and if the entry cannot be written.
+        InputError: The verification has no such finding that is not acknowledged, or the reason is missing.
+        LedgerError: The verification fails (`verify`), the dataset has moved, or the entry cannot be written.
     """
     ledger.state().refuse_moved()
     result = verify(ledger, progress=progress)
@@ -312,7 +312,7 @@ def _lookalike_approver(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]
 
 
 def _notes_on_store(ledger: Ledger) -> Iterator[str]:
-    """Yield a note on guards of an earlier version, which may have accepted invalid entries, and on an unusable checkpoint."""
+    """Yield a note on definitions of an earlier version, which may have accepted invalid entries, and on an unusable checkpoint."""
     outdated = ledger.store.outdated
     if outdated:
         yield f"{outdated}: dpcli budget upgrade renews them"

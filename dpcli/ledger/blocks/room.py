@@ -68,11 +68,13 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
         within: The blocks to check, as --within takes them. If empty, the listed blocks are checked. If the blocks are not listed, all
             blocks from the first to the last charged or retired block are checked. In both cases only the last `MOST_IN_WINDOW` blocks are
             checked.
-        delta: As in `Ledger.cost`.
+        delta: The delta at which the run is described. If None, it is the delta of the file.
 
     Raises:
-        InputError: The dataset has no blocks, or no block was charged yet and none is stated. Or as `Ledger.window`.
-        CannotCertify, NotRepresentable, LedgerError: As `Ledger.cost`.
+        InputError: The dataset has no blocks, or no block was charged yet and none is stated. A stated block is wrong, or the run states
+            other terms than the ledger.
+        CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
+        LedgerError: The dataset has moved, or its ledger cannot be read.
     """
     state = ledger.state()
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())

@@ -291,9 +291,7 @@ def plan_chart(plan: BudgetPlan) -> Chart:
     dates = _date_axis(days)
     refused = []
     if plan.refused is not None:
-        position = (
-            plan.fitting_before_refused
-        )  # in `left` this is what the runs before it leave, as `left` begins with the present share
+        position = plan.fitting_before_refused  # `left` begins with the present share, so this is what the runs before it leave
         refused.append(Marker(f"{plan.refused.day}: does not fit", days[position], left[position], Tone.LIMIT))
     return Chart(
         kind="plan",

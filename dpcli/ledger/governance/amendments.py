@@ -175,7 +175,7 @@ class Approve:
     Attributes:
         seq: Number of the entry with the proposal.
         who: The person who approves.
-        unseen, acknowledged: As in `Amend`, if the proposal raises the cap.
+        unseen, acknowledged: The two statements of `Amend`, if the proposal raises the cap.
     """
 
     seq: int

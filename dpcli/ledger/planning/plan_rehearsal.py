@@ -250,7 +250,7 @@ class Offer:
     charge: Charge
 
     def planned(self, state: LedgerState, why: str, granted: date) -> PlannedRun:
-        """Return the run with the share that is used in a state; `why` as in `PlannedRun`."""
+        """Return the run with the share that is used in a state. `why` is the reason of its denial; "" if it is granted."""
         full = state.on_blocks(self.charge.window)
         used = share_of(full, full.spent)
         return PlannedRun(self.day, self.position, self.charge.window, self.charge.cost, used, why, None if why else granted)
@@ -300,7 +300,7 @@ def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) 
 
 
 def denial_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
-    """Return why a charge does not fit, as `charge_or_reason` does."""
+    """Return why a charge does not fit. If `names_blocks` is true, the reason names the full blocks."""
     closed = state.retired_block(charge.window)
     if closed is not None:
         return retired_words(closed)
