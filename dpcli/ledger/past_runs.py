@@ -89,15 +89,16 @@ class EarlierRuns(Mapping[str, Run]):
         Raises LedgerError if the entries about the key contradict the checkpoint or each other.
         """
         rows = (row for row in self._store.rows_of_key(self._dataset, key) if row.seq <= self._end.seq)
-        entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]
-        reserved = self._under_way.get(key)
-        if reserved is None:
+        entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]  # the index may be damaged
+        under_way = self._under_way.get(key)
+        if under_way is None:
             return self._ended_run(key, entries)
-        row_of_charge = next(rows_up_to(self._store, self._dataset, end=reserved.seq, page=1, seq=reserved.seq - 1))
+        # The checkpoint states the status and the entry of such a run, so that a damaged index cannot hide that it was started.
+        row_of_charge = next(rows_up_to(self._store, self._dataset, end=under_way.seq, page=1, seq=under_way.seq - 1))
         entry = single_entry(row_of_charge, self._dataset)
-        if entry.row.hash != reserved.hash:
+        if entry.row.hash != under_way.hash:
             raise self._contradiction(key)
-        return run_of(entry, reserved.status, counts_in(entries))
+        return run_of(entry, under_way.status, counts_in(entries))
 
     def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
         """Return a run that has ended, from all entries about it; None if there are no entries.

@@ -295,18 +295,14 @@ def _run_table(state: LedgerState, runs: Sequence[Run]) -> Table:
     title = "runs"
     if state.charges > SHOWN_RUNS:
         title = f"the last {SHOWN_RUNS} of {state.charges:,} runs (dpcli budget log lists all)"
-    has_reasons = any(_reason(run) for run in runs)
     columns = ["run", "status", "share", "cost", "who", "when", "mechanisms"]
     rows = [_run_row(state, run) for run in runs]
-    if has_reasons:  # before the last column, the mechanisms
-        columns.insert(-1, "why")
-        for row, run in zip(rows, runs, strict=True):
-            row.insert(-1, _reason(run))
     certificates = [(certificate_of(run.content) or "")[:SHOWN_DIGITS] for run in runs]
-    if any(certificates):
-        columns.insert(-1, "certificate")
-        for row, certificate in zip(rows, certificates, strict=True):
-            row.insert(-1, certificate)
+    for column, cells in (("why", list(map(_reason, runs))), ("certificate", certificates)):
+        if any(cells):
+            columns.insert(-1, column)  # before the mechanisms
+            for row, cell in zip(rows, cells, strict=True):
+                row.insert(-1, cell)
     return Table(title, tuple(columns), tuple(map(tuple, rows)), numeric=frozenset({2}))
 
 

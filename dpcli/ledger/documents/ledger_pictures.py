@@ -246,23 +246,31 @@ def burn_down(entries: Sequence[LedgerEntry]) -> Picture | None:
             amended.append(Marker(f"cap {state.epsilon!r}", times[-1], left[-1], Tone.LIMIT))
         when, who, key = (str(entry.content.get(name, "")) for name in ("when", "who", "key"))
         rows.append((str(entry.row.seq), when, entry.kind, key, who, repr(state.epsilon), f"{left_text} %"))
-    reserved, dates = len(state.under_way), _date_axis(times)
-    chart = Chart(
-        kind="burn-down",
-        title="remaining budget",
-        subtitle=f"{state.dataset}: {_cap_words(state)}",
-        x=dates,
-        y=Axis("left of the cap", 0.0, 100.0, unit="%"),
-        lines=(
-            Line(f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left", _steps(times, left, dates)),
-            Line("empty", ((dates.low, 0.0), (dates.high, 0.0)), Tone.LIMIT, dashed=True),
-        ),
-        markers=tuple(amended),
-        notes=(f"{reserved} reserved {'run counts' if reserved == 1 else 'runs count'} in full",) if reserved else (),
-    )
+    reserved = len(state.under_way)
+    notes = (f"{reserved} reserved {'run counts' if reserved == 1 else 'runs count'} in full",) if reserved else ()
+    subtitle, label = f"{state.dataset}: {_cap_words(state)}", f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left"
+    chart = _chart_of_rest("burn-down", "remaining budget", subtitle, times, left, label, amended, notes)
     title = _cut_title("remaining budget after each entry", len(rows))
     columns = ("entry", "when", "kind", "run", "who", "cap epsilon", "left of the cap")
     return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), numeric=frozenset({0, 5, 6})))
+
+
+def _chart_of_rest(
+    kind: str,
+    title: str,
+    subtitle: str,
+    times: Sequence[float],
+    left: Sequence[float],
+    label: str,
+    markers: Sequence[Marker],
+    notes: tuple[str, ...] = (),
+) -> Chart:
+    """Return a chart of the part of the cap that is left from each time on, in percent, as steps. `label` names their line."""
+    dates = _date_axis(times)
+    empty = Line("empty", ((dates.low, 0.0), (dates.high, 0.0)), Tone.LIMIT, dashed=True)
+    lines = (Line(label, _steps(times, left, dates)), empty)
+    percent = Axis("left of the cap", 0.0, 100.0, unit="%")
+    return Chart(kind, title, subtitle, x=dates, y=percent, lines=lines, markers=tuple(markers), notes=notes)
 
 
 def _percent_left(share: float) -> float:
@@ -288,23 +296,12 @@ def plan_chart(plan: BudgetPlan) -> Chart:
     state = plan.before.fullest()
     left = [_percent_left(share_of(state, state.spent)), *(_percent_left(run.used) for run in plan.runs)]
     days = [moment(datetime.combine(run.day, time())) for run in plan.runs]
-    dates = _date_axis(days)
     refused = []
     if plan.refused is not None:
         position = plan.fitting_before_refused  # `left` begins with the present share, so this is what the runs before it leave
         refused.append(Marker(f"{plan.refused.day}: does not fit", days[position], left[position], Tone.LIMIT))
-    return Chart(
-        kind="plan",
-        title="remaining budget during the plan",
-        subtitle=f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: {_cap_words(state)}",
-        x=dates,
-        y=Axis("left of the cap", 0.0, 100.0, unit="%"),
-        lines=(
-            Line("left", _steps([days[0], *days], left, dates)),
-            Line("empty", ((dates.low, 0.0), (dates.high, 0.0)), Tone.LIMIT, dashed=True),
-        ),
-        markers=tuple(refused),
-    )
+    subtitle = f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: {_cap_words(state)}"
+    return _chart_of_rest("plan", "remaining budget during the plan", subtitle, [days[0], *days], left, "left", refused)
 
 
 def policy_chart(plan: BudgetPlan, first_come: BudgetPlan) -> Chart:

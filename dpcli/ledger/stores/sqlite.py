@@ -57,6 +57,7 @@ NOT_TEXT = "Could not decode"  # start of the message of sqlite3 about text that
 ROWS_AFTER = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
 NO_LIMIT = -1  # a value for LIMIT that returns all rows
 MOST_FAULTS = 20  # number of faults after which a check of the file stops; arbitrary, as one fault is enough to refuse the file
+# INDEXED BY lets a query fail if the file lacks the index, where SQLite would read every row.
 ROWS_OF_KEY = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
 ROWS_OF_PREFIX = (
     f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
