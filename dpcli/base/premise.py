@@ -85,13 +85,13 @@ SCORES = (
     ),
     of_mechanism("The choice is released without its score.", "test_a_choice_that_leaves_with_its_score_tells_the_data", "release"),
 )
-# Of a prediction that draws tokens from language models.
+# The premise of a prediction that draws tokens from language models.
 DRAWN = of_mechanism(
     "A token is drawn at random, without greedy choice, top-k or top-p, and nothing else reads the models.",
     "test_the_likeliest_token_tells_the_models",
     "pmixed and generate",
 )
-# Of a mechanism of which the file states only a guarantee, such as an epsilon.
+# The premise of a mechanism of which the file states only a guarantee, such as an epsilon.
 STATED = of_mechanism(
     "The statement is true for this release under the adjacency of the file, for one unit or for the record that stated_for names. Under "
     "zero-out, it covers every report of a blanked record.",

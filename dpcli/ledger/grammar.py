@@ -80,7 +80,7 @@ CHARGE = {
     "detail": "text?",  # how the cost was computed, in words
     "why": "text?",
     "window": "window?",  # the blocks that the run reads, if the dataset is cut into blocks
-    "made": "stamp?",  # when and by whom a run was made that is imported, as it was made before the ledger was opened
+    "made": "stamp?",  # when and by whom an imported run was made, before the ledger was opened
     "maker": "name?",
     "corrects": "name?",  # the key of the run whose price this charge completes
 }
@@ -260,7 +260,7 @@ def _wrong_table(fields: Mapping[str, str], table: Mapping[str, Any]) -> str | N
         fields: The type of each field, with "?" at its end if the field is optional.
         table: The values to check.
     """
-    unknown = sorted(set(table) - set(fields))  # sorted, as in SQL: which fault is the first depends on no order of the fields
+    unknown = sorted(set(table) - set(fields))  # sorted, as in SQL: the first fault does not depend on the order of the fields
     if unknown:
         return f"expected no {unknown[0]}"
     for name, spelling in sorted(fields.items()):

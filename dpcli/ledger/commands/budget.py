@@ -74,9 +74,8 @@ raising_options = composed(
         help="Accept that a raised cap guarantees nothing, or that a lower cap changes no guarantee.",
     ),
 )
-answer_options = output_options(
-    "text", "total", "records"
-)  # the documents have a total and records, for the formats of these names
+# "total" and "records" are parts of the documents, which the formats of these names show.
+answer_options = output_options("text", "total", "records")
 
 
 def subcommand(name: str, *parameters: Callable[..., Any]) -> Callable[..., Any]:

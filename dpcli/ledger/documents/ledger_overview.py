@@ -3,8 +3,8 @@
 A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). Its `data` is the JSON,
 `details` are the lines of the text, `notes` sentences below the tables, and `records` the lines of jsonl. dpcli/ledger/dataset_overview.py
 reads the datasets, and explains the shares. A dataset may be cut into *blocks*, such as days, each with a cap of its own; the *fullest*
-block has the largest used share. The table begins with those that cannot be read. The others are sorted by the used share of their caps, in
-descending order, and datasets that have moved to another ledger come last.
+block has the largest used share. The table begins with the datasets that cannot be read. The others are sorted by the used share of their
+caps, in descending order, and datasets that have moved to another ledger come last.
 """
 
 from __future__ import annotations

@@ -155,9 +155,8 @@ def _draw_days(days: set[date], square: SquareMaker) -> BlockDrawing:
         for week in range(start, end - WEEKS_PER_STRIP * later_strips + 1):
             within += [day for day in _days_of(week) if first <= day <= last]
         squares += [square(day.isoformat(), _week(day) - start, top + 1 + day.weekday()) for day in within]
-        headings += [
-            Heading(name, -1, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)
-        ]  # in the column left of the squares
+        # The names of weekdays and the year are in the column left of the squares.
+        headings += [Heading(name, -1, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)]
         months = _months(within)
         headings += [Heading(label, _week(day) - start, top) for day, label in months.items()]
         headings.append(Heading(f"{min(months).year:04}", -1, top))
@@ -249,13 +248,13 @@ def burn_down(entries: Sequence[LedgerEntry]) -> Picture | None:
     reserved = len(state.under_way)
     notes = (f"{reserved} reserved {'run counts' if reserved == 1 else 'runs count'} in full",) if reserved else ()
     subtitle, label = f"{state.dataset}: {_cap_words(state)}", f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left"
-    chart = _chart_of_rest("burn-down", "remaining budget", subtitle, times, left, label, amended, notes)
+    chart = _chart_of_remaining("burn-down", "remaining budget", subtitle, times, left, label, amended, notes)
     title = _cut_title("remaining budget after each entry", len(rows))
     columns = ("entry", "when", "kind", "run", "who", "cap epsilon", "left of the cap")
     return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), numeric=frozenset({0, 5, 6})))
 
 
-def _chart_of_rest(
+def _chart_of_remaining(
     kind: str,
     title: str,
     subtitle: str,
@@ -301,7 +300,7 @@ def plan_chart(plan: BudgetPlan) -> Chart:
         position = plan.fitting_before_refused  # `left` begins with the present share, so this is what the runs before it leave
         refused.append(Marker(f"{plan.refused.day}: does not fit", days[position], left[position], Tone.LIMIT))
     subtitle = f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: {_cap_words(state)}"
-    return _chart_of_rest("plan", "remaining budget during the plan", subtitle, [days[0], *days], left, "left", refused)
+    return _chart_of_remaining("plan", "remaining budget during the plan", subtitle, [days[0], *days], left, "left", refused)
 
 
 def policy_chart(plan: BudgetPlan, first_come: BudgetPlan) -> Chart:
