@@ -204,7 +204,7 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
     meaning = next(
         (text for start, text in meanings.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
     )
-    text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")  # the meaning begins with these words
+    text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")  # the meanings of such errors begin with it
     return meaning.format(text=text, state=state, unsure=unsure)
 
 
