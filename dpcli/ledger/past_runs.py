@@ -201,7 +201,7 @@ def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: s
     """Return the entries of the rows. Raises LedgerError if they do not lead to `end`."""
     entries: list[LedgerEntry] = []
     head = Head()
-    if rows:
+    if rows:  # the entry before the rows is not read: its hash is taken from the first of them
         first = single_entry(rows[0], dataset)
         head = Head(first.row.seq - 1, str(first.content.get("previous")))
     for row in rows:

@@ -175,6 +175,7 @@ def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
         notes=tuple(reasons),
         total=share_spent_text(state),
         exit_code=denial.exit_code,
+        # Every message of a denial by a quota contains OVER_QUOTA.
         why=f"denied: {subject} does not fit in what is left{' of a quota' if OVER_QUOTA in headline else ''}",
         details=tuple(details),
     )

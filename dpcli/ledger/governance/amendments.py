@@ -73,8 +73,7 @@ class Amend:
         for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
             if given:
                 raise InputError(f"{flag}: not in a two-person ledger: another person approves with dpcli budget approve")
-        if not has_words(self.why):
-            raise InputError("--reason: state why, in words")
+        _require_reason(self.why)
 
 
 def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:

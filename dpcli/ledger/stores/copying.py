@@ -317,11 +317,8 @@ def _advice(ledger: Ledger, is_copy_closed: bool) -> str:
 
 def dataset_names(url: str) -> tuple[str, ...]:
     """Return the names of a ledger's datasets. Raises LedgerError if there are none that the login may see."""
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
         names = store.datasets()
-    finally:
-        store.close()
     if not names:
         raise LedgerError(f"{store.place}: no dataset to move{' that this login may see' if store.hides else ''}")
     return names

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 from dpcli.base.errors import InputError, LedgerError
@@ -176,10 +177,8 @@ def upgrade(url: str) -> tuple[str, ...]:
     _refuse_changed_definitions(url)
     # Only a database may have definitions of an earlier version (`Store.outdated`).
     store: Store = load("dpcli.ledger.stores.postgres:upgraded_store")(url) if url.startswith(POSTGRES) else open_store(url)
-    try:
+    with closing(store):
         return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
-    finally:
-        store.close()
 
 
 def _refuse_changed_definitions(url: str) -> None:
@@ -198,8 +197,7 @@ def _refuse_changed_definitions(url: str) -> None:
 
 def _fault_of_definitions(url: str) -> str | None:
     """Return a message about a dataset whose definitions were changed by hand; None if there is none."""
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
         schema = digest(store.schema())
         for name in store.datasets():
             state = Ledger(store, name).state()
@@ -208,9 +206,7 @@ def _fault_of_definitions(url: str) -> str | None:
                     f'{store.place}: dataset "{name}": the definitions that guard the entries were changed, and not by dpcli; nothing was '
                     "upgraded: restore a backup"
                 )
-        return None
-    finally:
-        store.close()
+    return None
 
 
 def address_of(url: str, store: Store) -> str:
@@ -228,11 +224,8 @@ def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.
         return
     path = path_of(url)
     if os.path.lexists(path):
-        store = open_store(url)  # raises LedgerError, with the fault, if the file is no ledger
-        try:
+        with closing(open_store(url)) as store:  # raises LedgerError, with the fault, if the file is no ledger
             fill(store)
-        finally:
-            store.close()
         return
     from dpcli.ledger.stores.sqlite import create
 

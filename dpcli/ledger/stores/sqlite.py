@@ -156,6 +156,9 @@ class SqliteStore:
 
     hides = False  # a file has no logins from which datasets could be hidden
     scopes_keys = False  # nor logins that could have keys of their own
+    who: str | None = None  # nor a login that signs entries
+    version = DEFINITIONS
+    outdated = ""  # the definitions of a file are never reported as those of an earlier version
 
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
         require_posix(f"{path}: a ledger in a file")
@@ -228,19 +231,6 @@ class SqliteStore:
     @property
     def identity(self) -> tuple[object, ...]:
         return self._file or (self._path,)  # the device and the inode of the file, unless it was removed before it was opened
-
-    @property
-    def who(self) -> str | None:
-        return None
-
-    @property
-    def version(self) -> int:
-        return DEFINITIONS
-
-    @property
-    def outdated(self) -> str:
-        """Always "": the definitions of a file are never reported as those of an earlier version."""
-        return ""
 
     def now(self) -> str:
         return utc_now()
