@@ -20,8 +20,8 @@ from dpcli.base.rounding import up
 from dpcli.base.stated import difference
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
+from dpcli.ledger.charges.ledger_run import Run
 from dpcli.ledger.governance.quotas import quotas_of
-from dpcli.ledger.run import Run
 from dpcli.ledger.state import LedgerState
 
 ANY_NUMBER = -1  # in place of a number of runs that fit, if they cost nothing; JSON documents state it too

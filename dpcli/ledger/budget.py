@@ -29,8 +29,8 @@ from dpcli.ledger.stores.places import absolute_url, open_ledger, without_secret
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
+    from dpcli.ledger.charges.ledger_run import Run
     from dpcli.ledger.ledger import Ledger
-    from dpcli.ledger.run import Run
 
 
 @dataclass(frozen=True, slots=True)

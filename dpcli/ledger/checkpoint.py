@@ -34,10 +34,10 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import amount_of
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, canonical, next_entry, single_entry
+from dpcli.ledger.charges.ledger_run import UnderWay
+from dpcli.ledger.charges.past_runs import EarlierRuns
 from dpcli.ledger.governance.proposals import proposal_of, subject_of
 from dpcli.ledger.governance.quotas import quota_of
-from dpcli.ledger.past_runs import EarlierRuns
-from dpcli.ledger.run import UnderWay
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 

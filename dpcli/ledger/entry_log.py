@@ -23,12 +23,12 @@ from typing import Any, NamedTuple, Self
 from dpcli import __version__
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, linked_entry, next_entry, seal
+from dpcli.ledger.charges.ledger_run import Run
+from dpcli.ledger.charges.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
 from dpcli.ledger.governance.quotas import UnknownPeople
 from dpcli.ledger.grammar import wrong_entry, wrong_size
-from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.requests import LedgerRequest
-from dpcli.ledger.run import Run
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import UNSURE, HeadMoved, Store, Tail
 

@@ -25,6 +25,7 @@ from dpcli.file.keys.words import has_words
 from dpcli.file.pipeline.parts import marked_by_a_blank
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import digest
+from dpcli.ledger.charges.ledger_run import Run, payer
 from dpcli.ledger.entry_log import EntryLog, KeyedRequest, Receipt
 from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota, SetRate
@@ -45,7 +46,6 @@ from dpcli.ledger.requests import (
     checked_key,
     key_scope,
 )
-from dpcli.ledger.run import Run, payer
 from dpcli.mechanisms.neighbours import Adjacency
 
 if TYPE_CHECKING:

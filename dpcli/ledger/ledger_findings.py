@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from dpcli.file.toml.findings import Diagnostic, Severity
 from dpcli.ledger.chain import STAMP, canonical
+from dpcli.ledger.charges.ledger_run import Run
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.run import Run
 from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 from dpcli.ledger.stores.sqlite_file import network_file_system
 

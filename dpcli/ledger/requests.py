@@ -32,9 +32,9 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
+from dpcli.ledger.charges.ledger_run import DRAWN, STATUS_AFTER, Run
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.grammar import LONGEST_NAME
-from dpcli.ledger.run import DRAWN, STATUS_AFTER, Run
 from dpcli.ledger.state import LedgerState
 
 # The end of messages about a run that must not be made again under its key.

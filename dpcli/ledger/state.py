@@ -4,11 +4,11 @@ An *entry* is a line of the ledger that never changes (chain.py); its *kind*, su
 the method for each kind. `LedgerState.apply` refuses an entry that dpcli would not write in that state. So a ledger that was changed by
 hand is noticed when it is read. entry_log.py applies the entries; requests decide from the state whether a run fits.
 
-A *run* is charged under its *key*, its name (run.py). Costs and caps are decimals by name in the currency of the ledger's *filter*, the
-theorem that adds up runs, such as {"rho": 0.1} (amounts.py). A dataset may be cut into *blocks*, each with a cap of its own; a run is
-charged on the blocks of its *window*. A *quota* limits what a person or a team may charge. In a *two-person* ledger some entries are only
-*proposals* until another person approves them (governance/). A *checkpoint* stores a state (checkpoint.py). The *definitions* are the
-tables, triggers and SQL functions that guard the entries.
+A *run* is charged under its *key*, its name (charges/ledger_run.py). Costs and caps are decimals by name in the currency of the ledger's
+*filter*, the theorem that adds up runs, such as {"rho": 0.1} (amounts.py). A dataset may be cut into *blocks*, each with a cap of its own;
+a run is charged on the blocks of its *window*. A *quota* limits what a person or a team may charge. In a *two-person* ledger some entries
+are only *proposals* until another person approves them (governance/). A *checkpoint* stores a state (checkpoint.py). The *definitions* are
+the tables, triggers and SQL functions that guard the entries.
 
 In a `LedgerEntry`, `content` is the JSON object that was written, and `row` has the number (`seq`) and the hash of the entry.
 """
@@ -27,6 +27,7 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import ZERO, charged_blocks, cost_on_blocks, most_on_one_block
 from dpcli.ledger.chain import Head, LedgerEntry, is_stamp
+from dpcli.ledger.charges.ledger_run import DRAWN, STATUS_AFTER, STATUSES_BEFORE, LedgerRuns, Run, UnderWay, payer
 from dpcli.ledger.governance.proposals import (
     Proposals,
     is_arrival,
@@ -36,7 +37,6 @@ from dpcli.ledger.governance.proposals import (
     subject_of,
 )
 from dpcli.ledger.governance.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
-from dpcli.ledger.run import DRAWN, STATUS_AFTER, STATUSES_BEFORE, LedgerRuns, Run, UnderWay, payer
 from dpcli.ledger.terms import LedgerTerms
 
 # What messages say of a ledger without a guarantee, and of one whose cap is below its spending.

@@ -28,6 +28,7 @@ from dpcli.file.pipeline.datasets import UNCHECKED
 from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.chain import LedgerEntry
+from dpcli.ledger.charges.ledger_run import Run
 from dpcli.ledger.denial import OVER_QUOTA, cost_words
 from dpcli.ledger.documents.ledger_balance import composition_words, delta_remark, delta_warning, guarantee_words, left_percent
 from dpcli.ledger.documents.ledger_data import (
@@ -44,7 +45,6 @@ from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.run import Run
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.lint.delta import judged_deltas

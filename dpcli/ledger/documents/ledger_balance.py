@@ -25,6 +25,8 @@ from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import ANY_NUMBER, Odometer, Remaining, odometer, remaining_room, share_of
+from dpcli.ledger.charges.ledger_run import Run, mechanism_names
+from dpcli.ledger.charges.past_runs import recent_runs
 from dpcli.ledger.denial import cost_words
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import (
@@ -39,9 +41,7 @@ from dpcli.ledger.documents.ledger_data import (
 from dpcli.ledger.filters.declared_set import numbered_runs
 from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import recent_runs
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.run import Run, mechanism_names
 from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 
 if TYPE_CHECKING:

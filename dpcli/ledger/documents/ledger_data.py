@@ -19,11 +19,11 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import ZERO, spent_by_block
 from dpcli.ledger.balance import remaining_room, share_of
 from dpcli.ledger.chain import LedgerEntry
+from dpcli.ledger.charges.ledger_run import Run
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance.proposals import Proposal
 from dpcli.ledger.governance.quotas import Quota, quotas_of
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.run import Run
 from dpcli.ledger.state import LedgerState
 
 LARGEST_SHOWN_SHARE = 100.0  # largest used share of a quota that is printed as a number, which is 10,000 %

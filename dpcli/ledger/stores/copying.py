@@ -27,10 +27,10 @@ from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_entry
+from dpcli.ledger.charges.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.entry_log import PAGE, KeyedRequest
 from dpcli.ledger.grammar import LONGEST_TEXT, is_a, visible_text
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.requests import OpenCopy, PrepareCopy
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store, refuse_known_data

@@ -1,7 +1,7 @@
 """Access to the runs of a ledger in memory that does not grow with its history.
 
-A *run* is a charge with its *key* (its name), its status and its cost (run.py). Most requests need only the run of their own key, so that
-not all of them have to be in memory. A *checkpoint* is a stored state of the ledger, from which a reader continues without the entries
+A *run* is a charge with its *key* (its name), its status and its cost (ledger_run.py). Most requests need only the run of their own key, so
+that not all of them have to be in memory. A *checkpoint* is a stored state of the ledger, from which a reader continues without the entries
 before it (checkpoint.py).
 
 `EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
@@ -18,7 +18,7 @@ from dataclasses import replace
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_entry
-from dpcli.ledger.run import STATUS_AFTER, Run, UnderWay, payer
+from dpcli.ledger.charges.ledger_run import STATUS_AFTER, Run, UnderWay, payer
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 
