@@ -3,9 +3,10 @@
 `dpcli budget show` (documents/ledger_balance.py) and other documents print these numbers; no charge depends on them. The cap and the
 spending are amounts in the currency of the ledger's *filter* (filters/filter.py), the theorem that adds up runs even if they were chosen
 from outputs. What is shown is the *share* of the cap that is spent, for the amount with the largest share. If the dataset is cut into
-*blocks*, such as days, each has a cap of its own, and the share of the fullest block is shown. In *declared mode* there is no filter: all
-runs were fixed at the opening. An *odometer* bounds what was spent so far at a moment that may be chosen from outputs
-(filters/odometer.py). This module does not need numpy, so that `dpcli budget show` starts fast.
+*blocks*, such as days, each has a cap of its own, and the share of the fullest block is shown: `LedgerState.on_blocks` returns the state
+with the spending of the fullest of some blocks, and `fullest` that of all. In *declared mode* there is no filter: all runs were fixed at
+the opening. An *odometer* bounds what was spent so far at a moment that may be chosen from outputs (filters/odometer.py). This module does
+not need numpy, so that `dpcli budget show` starts fast.
 """
 
 from __future__ import annotations

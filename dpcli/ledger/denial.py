@@ -4,8 +4,9 @@
 why a smaller total of another accountant does not change the verdict. Costs and caps are *amounts* by name in the currency of the ledger's
 *filter*, the theorem that adds up runs, such as {"rho": 0.1}; the message is about the amount that does not fit (`_lacking_amount`). In
 *declared mode* there is no filter: all runs were fixed at the opening, and an amount counts how often a run is made. If the dataset is cut
-into *blocks*, each with a cap of its own, a run is charged on the blocks of its *window*. A *quota* is the largest share of the cap that a
-person or a team may charge. Costs and what is missing are rounded up, and what is left is rounded down. A denial writes no entry.
+into *blocks*, each with a cap of its own, a run is charged on the blocks of its *window*; `LedgerState.on_blocks` returns the state with
+the spending of the fullest of them. `label` is the printed name of an amount. A *quota* is the largest share of the cap that a person or a
+team may charge. Costs and what is missing are rounded up, and what is left is rounded down. A denial writes no entry.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 `dpcli budget import` reads the history from a file (history_file.py) and charges it here. The *key* of a run is its name, and the *window*
 of a run is the *blocks* (parts of the dataset with caps of their own) that it read. A *quota* limits what a person or a team may charge.
+`LedgerState.fullest` is the state with the spending of the fullest block, and `label` the printed name of an amount, such as rho.
 
 The entry of such a run is a "spend" that also states when the run was made. If the ledger charged only a part of the history, its cap would
 not bound the privacy loss of all runs. So a history that does not fit is refused as a whole, and the message states a cap that would

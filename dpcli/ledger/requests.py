@@ -18,7 +18,8 @@ A dataset moves to another ledger in four steps. At no time can both ledgers be 
 3. When the copy is durable, `Arrived` appends a last entry at the origin, which states the name of the copy.
 4. Only then `OpenCopy` opens the copy with an entry "copied". It states who copied the dataset, from where, and which definitions guard it.
 
-A copy that the origin never named stays closed.
+A copy that the origin never named stays closed. The `departure` of a state says how far a move has come: its target (`to`), the closing
+entry, the name of the copy, and whether the chain is itself a copy that is not open (`prepared`).
 """
 
 from __future__ import annotations

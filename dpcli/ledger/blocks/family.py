@@ -76,7 +76,7 @@ class BlockFamily:
 
     @property
     def kind(self) -> BlockKind:
-        """The kind of the blocks."""
+        """The kind of the blocks: which names are blocks (`holds`), their order (`rank`), and a block in words (`word`)."""
         return kind_named(self.by, self.names, self.count)
 
     def content(self) -> dict[str, Any]:

@@ -8,8 +8,8 @@ A request charges a run, starts, commits or voids it, or changes the cap, a quot
 a denial that it wrote nothing. In a ledger of two persons a request may become a *proposal*, which changes nothing until another person
 approves. A *history* is a list of runs that were made before the ledger was opened, and a *certificate* a proof of an epsilon that a small
 program can check (`dpcli certify`). A dataset may be cut into *blocks*, each with a cap of its own; a run is charged on the blocks of its
-*window*, and the *fullest* block has the largest used share. In *declared mode* all runs were fixed at the opening. What is left is rounded
-down.
+*window*, and the *fullest* block has the largest used share. The `family` in the terms says how the dataset is cut. In *declared mode* all
+runs were fixed at the opening. What is left is rounded down.
 
 The exit code is 1 if the request is denied. It is 0 if the request is granted, now or before, and also for a proposal, whose JSON says
 "granted": false.

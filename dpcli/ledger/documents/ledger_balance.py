@@ -11,7 +11,9 @@ A ledger adds up costs in the currency of its *filter*, a theorem for runs that 
 into that currency uses up a part of epsilon. In *declared mode* all runs were fixed at the opening, and there is no filter. A dataset may
 be cut into *blocks*, such as days, each with a cap of its own. The *odometer* bounds what was spent so far, even at a moment that is chosen
 from outputs. The *ceiling* is the largest cap that may be set because of outputs; *guaranteed* is the epsilon that bounds all runs
-together, also after the cap was changed (`LedgerState.guaranteed`). A *quota* limits what a person or a team may charge.
+together, also after the cap was changed (`LedgerState.guaranteed`). A *quota* limits what a person or a team may charge. Of a `Remaining`,
+`planned` is the epsilon of all declared runs, `like_last` the number of further runs like the last one, and `pure` a pure epsilon that
+fits. The `family` in the terms says how the dataset is cut into blocks.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 `dpcli budget show` and `plan` draw them with -o x.svg, and on their HTML pages. A *block* is a part of the dataset, such as a day, with a
 cap of its own (dpcli/ledger/blocks/family.py). A *plan* is the result of a rehearsal, which charges the runs of a schedule to a copy of the
 ledger's state; a *policy* orders these runs (dpcli/ledger/planning). A chart is data (`Chart`): squares with a column and a row, lines, and
-markers. On an axis of dates a number is a time in ms (`moment`). dpcli/document/charts draws it. The layouts of blocks are a calendar for
-days, a row per year for weeks, and a plain grid with names for all others. The numbers of this module affect what is drawn alone.
+markers. On an axis of dates a number is a time in ms (`moment`), and a `Tone` is the role of a colour, such as LIMIT for a cap.
+dpcli/document/charts draws it. The layouts of blocks are a calendar for days, a row per year for weeks, and a plain grid with names for all
+others. The numbers of this module affect what is drawn alone.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A *schedule* is a file with planned runs and their days, and the rehearsal charges them to a copy of the ledger's state. A dataset may be
 cut into *blocks*, such as days, each with a cap of its own; a run takes its cost from every block that it reads. A policy chooses only the
 order in which waiting runs are offered to the ledger, so that no run is granted that the ledger would deny. It is computed from the
-schedule and the state of the ledger, and from no output of a run.
+schedule and the state of the ledger, and from no output of a run. From plan_rehearsal.py, an `Offer` is the request of a run on its day,
+and `charge_or_reason` charges it to a state, or returns why the ledger would deny it.
 
 * "fcfs": the order of the days, which is the order of the ledger itself. A run that does not fit is left out.
 * "unlock": Luo et al. 2021, arXiv:2106.15335, Algorithm 1 (DPF). What is left of each block is divided into N fair shares. Each run that

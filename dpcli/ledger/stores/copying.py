@@ -14,7 +14,8 @@ at most one ledger, no matter when the process is killed. A move has these steps
 
 If the process dies before step 3, nothing has changed. Between steps 3 and 6 nobody can charge the dataset. After step 6 it can be charged
 only at the target. If the command is repeated, it completes the move. If the target already has entries of the dataset, they must be the
-beginning of the chain at the origin. A file that somebody moved or renamed by hand can be charged only if the copy in it was opened.
+beginning of the chain at the origin. A file that somebody moved or renamed by hand can be charged only if the copy in it was opened. The
+`departure` of a ledger's state says how far the move has come: its target (`to`), the closing entry (`closed_at`) and the name of the copy.
 """
 
 from __future__ import annotations
