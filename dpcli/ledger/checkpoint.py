@@ -62,7 +62,10 @@ def is_due(state: LedgerState, last_seq: int) -> bool:
 
 
 def checkpoint_content(state: LedgerState) -> dict[str, Any]:
-    """Return the content of the checkpoint of a state, from which `state_at_checkpoint` restores the state."""
+    """Return the content of the checkpoint of a state, from which `state_at_checkpoint` restores the state.
+
+    Most fields have the name of the attribute of `LedgerState` that they store. A database writes the same fields (SQL function standing).
+    """
     content: dict[str, Any] = {
         "checkpoint": WITH_QUOTAS if state.quotas else FORMAT,
         "dataset": state.dataset,

@@ -115,6 +115,7 @@ def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Cal
         all_named = " and ".join(entry.name for entry in entries)
         subject = "every mechanism" if len(entries) == len(pipeline.mechanisms) else all_named
         return f"{up(factor)} times the noise in {subject}{_section_words(_with_noise(pipeline, scaled, factor))}"
+    # A [[query]] table states an epsilon, a rho, a weight or an error in place of its noise.
     names = list(dict.fromkeys(_query_of(pipeline, entry) for entry in scaled))
     subject = "every query" if len(scaled) == len(queries) and len(names) > 1 else " and ".join(names)
     return f"{up(factor)} times the noise in {subject}, by a smaller epsilon, rho or weight, or a larger error"

@@ -73,7 +73,10 @@ def _fewer_runs(plan: BudgetPlan, position: int) -> PlanChange | None:
 
 
 def _longer_intervals(plan: BudgetPlan, position: int) -> PlanChange | None:
-    """Return the shortest time between two runs of this table with which all runs fit."""
+    """Return the shortest time between two runs of this table with which all runs fit.
+
+    Each time is tried in turn: a longer one moves the runs to other days, whose blocks may be fuller, so that bisection is not valid.
+    """
     run = plan.priced[position].scheduled
     if run.every is None:
         return None
