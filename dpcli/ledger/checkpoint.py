@@ -221,6 +221,7 @@ def _row_with_hash(store: Store, dataset: str, seq: int, hash_: str) -> StoredRo
 
 
 def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
+    """Return the row with a number. Raises LedgerError if it is missing."""
     rows = store.after(dataset, seq - 1, 1)
     if not rows or rows[0].seq != seq:
         raise LedgerError(

@@ -319,6 +319,7 @@ def _adjacencies() -> list[str]:
 
 
 def _filters() -> dict[str, Any]:
+    """Return the class of each privacy filter, by name."""
     from dpcli.base.lazy import load
     from dpcli.ledger.plugin import FILTERS
 

@@ -157,6 +157,7 @@ def _csv_lines(text: str, shown: str) -> Iterator[HistoryLine]:
 
 
 def _header(cells: list[str], place: str) -> list[str]:
+    """Return the names of the columns. Raises InputError if one is unknown or repeated, or a required one is missing."""
     _refuse_unknown(cells, place)
     twice = next((cell for cell in cells if cells.count(cell) > 1), None)
     missing = next((name for name in ("date", "key") if name not in cells), None)
@@ -168,6 +169,7 @@ def _header(cells: list[str], place: str) -> list[str]:
 
 
 def _refuse_unknown(names: Sequence[str], place: str) -> None:
+    """Check that the names are columns of a history. Raises InputError if not."""
     for name in names:
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS)

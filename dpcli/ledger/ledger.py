@@ -87,6 +87,7 @@ class Ledger(EntryLog):
         return self._own_name(checked_key(key))
 
     def _own_name(self, key: str) -> str:
+        """Return the name of this login's run under a key, which may not exist yet. Raises InputError if the name would be too long."""
         if SCOPE in key:
             return key  # a full name; the database refuses a charge under the name of another login
         runs, name_with_login = self.state().runs, f"{key_scope(self.who)}{key}"

@@ -168,6 +168,7 @@ class LedgerTerms:
             raise LedgerError("not the terms of a ledger: their numbers contradict each other")
 
     def _has_valid_values(self) -> bool:
+        """Return whether unit, adjacency, caps and size are valid. Raises ValueError for an unknown adjacency."""
         from dpcli.mechanisms.neighbours import Adjacency
 
         if type(self.unit) is not str or self.two_person not in (True, None) or Adjacency(self.adjacency).value != self.adjacency:

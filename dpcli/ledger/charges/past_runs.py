@@ -66,6 +66,7 @@ class EarlierRuns(Mapping[str, Run]):
         return sorted(runs, key=lambda run: run.seq)
 
     def _look_up_prefix(self, prefix: str) -> None:
+        """Look up the runs whose keys begin with `prefix`, and remember them."""
         entries: dict[str, list[LedgerEntry]] = {}  # by key
         for row in self._store.rows_of_prefix(self._dataset, prefix):
             entry = single_entry(row, self._dataset)
@@ -137,6 +138,7 @@ class ForgetfulRuns(Mapping[str, Run]):
         self._ended.close()
 
     def _execute(self, statement: str, values: tuple[bytes | int | str, ...] = ()) -> sqlite3.Cursor:
+        """Execute a statement in the temporary file. Raises LedgerError if the file cannot be used."""
         try:
             return self._ended.execute(statement, values)
         except sqlite3.Error as error:

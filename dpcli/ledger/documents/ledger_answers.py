@@ -78,6 +78,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
 
 
 def _proposal_document(result: Receipt, entry: LedgerEntry) -> Document:
+    """Return the document of a request that became a proposal, which changes nothing yet."""
     state = result.state
     proposal = proposal_numbered(state.proposals, entry.row.seq)
     assert proposal is not None
@@ -88,6 +89,7 @@ def _proposal_document(result: Receipt, entry: LedgerEntry) -> Document:
 
 
 def _grant_document(ledger: Ledger, result: Receipt) -> Document:
+    """Return the document of a granted request, with warnings about delta and quotas."""
     state, run, entry = result.state, result.run, result.entry
     is_charge = entry is not None and entry.kind in ("spend", "reserve")
     warning = delta_warning(state, run) if run is not None and not result.repeated else ""
@@ -229,6 +231,7 @@ def _cap_words(state: LedgerState) -> str:
 
 
 def _run_words(result: Receipt, run: Run, left: str) -> str:
+    """Return the headline for a granted request about a run. `left` says what is left of the cap."""
     cost = cost_words(run.cost)
     if result.notes:  # a repeated charge
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'

@@ -188,6 +188,7 @@ def run_data(state: LedgerState) -> list[dict[str, Any]]:
 
 
 def _charge_data(state: LedgerState, run: Run) -> dict[str, Any]:
+    """Return a charge as JSON values. A void run takes no share of the cap."""
     data: dict[str, Any] = {
         "key": run.key,
         "entry": run.seq,

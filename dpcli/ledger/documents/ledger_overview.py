@@ -101,6 +101,7 @@ def _headline(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSu
 
 
 def _first_reason(unread: Sequence[UnreadableDataset]) -> str:
+    """Return why the first unreadable dataset cannot be read, and the number of others; "" if all can be read."""
     if not unread:
         return ""
     more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""

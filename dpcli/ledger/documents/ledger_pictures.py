@@ -114,6 +114,7 @@ def _range_words(family: BlockFamily, known: set[str]) -> str:
 
 
 def _square_maker(state: LedgerState) -> SquareMaker:
+    """Return the function that draws a block in the colour of its used share in a state."""
     spent = spent_by_block(state.spent, state.caps)
 
     def square(block: str, column: int, row: int) -> Square:

@@ -81,6 +81,7 @@ def _file(plan: BudgetPlan, run: PlannedRun) -> str:
 
 
 def _headline(plan: BudgetPlan) -> str:
+    """Return whether all runs fit, or how many, and the first run that does not fit with the reason."""
     count, refused, first_come = len(plan.runs), plan.refused, plan.first_come
     compared = "" if first_come is None else f" by {plan.policy}, {first_come.fitting:,} in the order of their days"
     if refused is None:
@@ -91,6 +92,7 @@ def _headline(plan: BudgetPlan) -> str:
 
 
 def _used_words(plan: BudgetPlan) -> str:
+    """Return the share of the cap that is used after the runs that fit."""
     state = plan.after.fullest()
     share = percent_used(share_of(state, state.spent))
     fullest = fullest_block(plan.after)
@@ -129,6 +131,7 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
 
 
 def _policy_words(plan: BudgetPlan) -> tuple[str, ...]:
+    """Return how the policy orders the runs and, if runs may wait, how long they waited."""
     if plan.shares is None:  # the policy "dpack"
         return ("runs that take the smallest shares of what is left on their blocks come first; every run counts alike", ENFORCED)
     waits = [(run.granted - run.day).days for run in plan.runs if run.granted is not None and run.granted > run.day]
@@ -141,6 +144,7 @@ def _policy_words(plan: BudgetPlan) -> tuple[str, ...]:
 
 
 def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
+    """Return what happens if the schedule continues beyond its end."""
     if outlook.refused is None:
         return f"if the schedule continues, the next {outlook.fitting:,} runs fit too"
     run = outlook.refused
@@ -149,6 +153,7 @@ def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
 
 
 def _schedule_table(plan: BudgetPlan) -> Table:
+    """Return the tables of the schedule, with the numbers of their runs. Those with a run that does not fit are highlighted."""
     rows, flagged = [], set()
     for position, run in enumerate(plan.priced):
         planned, fitting = plan.counts_of(position)
@@ -183,6 +188,7 @@ def _window_words(plan: BudgetPlan, run: PricedRun) -> str:
 
 
 def _run_table(plan: BudgetPlan) -> Table:
+    """Return all runs on their days. Those that do not fit are highlighted."""
     rows = []
     for number, run in enumerate(plan.runs, start=1):
         window = window_words(plan.before, run.window) or "-"
@@ -225,6 +231,7 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
 
 
 def _table_data(plan: BudgetPlan, position: int, run: PricedRun) -> dict[str, Any]:
+    """Return the table at this position of the schedule, with its cost and the numbers of its runs."""
     first, last = _first_and_last_day(plan, position)
     planned, fitting = plan.counts_of(position)
     return {

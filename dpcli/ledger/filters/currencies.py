@@ -314,6 +314,7 @@ def mu_of(mechanism: Mechanism) -> float:
 
 
 def _pure_epsilon(mechanism: Mechanism) -> float:
+    """Return the pure epsilon of a mechanism. Raises NotRepresentable if it has none that is finite."""
     reason = (
         "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this mechanism is neither"
     )

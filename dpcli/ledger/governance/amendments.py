@@ -221,6 +221,7 @@ class Refuse:
 
 
 def _require_open_proposal(state: LedgerState, seq: int) -> Proposal:
+    """Return the open proposal of entry `seq`. Raises InputError without the two-person rule, and LedgerError if it is not open."""
     if not state.open_terms().two_person:
         raise InputError(f'expected a two-person ledger, found "{state.dataset}", which has no proposals')
     proposal = proposal_numbered(state.proposals, seq)

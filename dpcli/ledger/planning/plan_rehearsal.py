@@ -216,6 +216,7 @@ def spendable_copy(state: LedgerState) -> LedgerState:
 
 
 def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
+    """Return a run of the schedule with its cost and the blocks that it reads. Raises InputError if its window is wrong."""
     cost, delta = ledger.cost(pipeline)
     try:
         return PricedRun(run, pipeline, cost, delta, reads_of(ledger, run, pipeline))
@@ -257,7 +258,7 @@ class Offer:
 
 
 def offers(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[Offer]:
-    """Yield the request of each run in order, under the keys "run 1", "run 2", and so on."""
+    """Yield the request of each run in order, under the keys "run 1", "run 2", and so on. They are of nobody, so that no quota counts."""
     from dpcli.file.pipeline.canonical import tables_of
 
     tables = [tables_of(run.pipeline) for run in priced]  # [privacy] and the mechanisms, as an entry states them

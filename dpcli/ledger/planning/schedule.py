@@ -281,6 +281,7 @@ def read_schedule_bytes(data: bytes, path: str) -> Schedule:
 
 
 def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, ...]:
+    """Return the runs of a schedule, and add its mistakes to the findings. Without valid tables there are no runs."""
     values = read_members(KEYS, tables, KeyPlace((), findings))
     runs = tuple(stated.run for stated in values.get("run", ()))
     if findings.items:

@@ -198,6 +198,7 @@ def _without_passwords(text: str, settings: dict[str, Any]) -> str:
 
 
 def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
+    """Return the message for an error of psycopg, by its SQLSTATE. `unsure` says what is certain if the server gave no answer."""
     state = error.sqlstate or ""
     if not state:  # the server did not answer, or the statement was not sent
         return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)

@@ -89,6 +89,7 @@ def definitions(name: str) -> str:
 
 
 def _refuse_server(connection: Any, place: str) -> None:
+    """Check the version and the encoding of the server. Raises LedgerError if dpcli does not support one of them."""
     if connection.info.server_version < OLDEST_SERVER:
         raise LedgerError(f"{place}: expected PostgreSQL 13 or later, found {connection.info.parameter_status('server_version')}")
     encoding = connection.info.parameter_status("server_encoding")

@@ -302,6 +302,7 @@ class SqliteStore:
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
+        """Turn every error of SQLite into a LedgerError with a message for the user."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
