@@ -42,7 +42,9 @@ def overview_document(unread: Sequence[UnreadableDataset], summaries: Sequence[D
     details = ["", *aligned_lines(table)]
     if reasons:
         details += ["", *reasons]
-    errors = [{"ledger": dataset.ledger, "dataset": dataset.dataset, "error": dataset.why} for dataset in unread]
+    errors: list[dict[str, Any]] = [
+        {"ledger": dataset.ledger, "dataset": dataset.dataset, "error": dataset.why} for dataset in unread
+    ]
     records = [*errors, *map(_data, summaries)]
     exit_code = LedgerError.exit_code if unread else 0
     return Document(
