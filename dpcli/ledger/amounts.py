@@ -164,12 +164,17 @@ def most_on_one_block(total: Amounts, names: Iterable[str], window: Sequence[str
 
 def charged_blocks(total: Amounts) -> list[str]:
     """Return the names of the blocks in the keys of a total, sorted. Each key must name a block."""
-    return sorted({key.partition(AT)[2] for key in total})
+    return sorted(set(map(block_of, total)))
 
 
 def amount_of(key: str) -> str:
     """Return the name of the amount in a key of a total, with or without a block."""
     return key.partition(AT)[0]
+
+
+def block_of(key: str) -> str:
+    """Return the name of the block in a key of a total; "" if it has none."""
+    return key.partition(AT)[2]
 
 
 def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dict[str, Decimal]]:
@@ -179,8 +184,7 @@ def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dic
     """
     by_block = {block: dict.fromkeys(caps, ZERO) for block in charged_blocks(total)}
     for key, value in total.items():
-        name, _, block = key.partition(AT)
-        by_block[block][name] = value
+        by_block[block_of(key)][amount_of(key)] = value
     return by_block
 
 

@@ -125,7 +125,9 @@ def _unused_sides(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None
     family = state.open_terms().family
     if family is None or family.kind.listed:
         return None, None
-    return blocks[0] if _used_blocks(state)[0] == blocks[0] else None, blocks[-1]
+    first, last = blocks[0], blocks[-1]
+    is_first_used = _used_blocks(state)[0] == first  # not if there were too many blocks to check them all
+    return first if is_first_used else None, last
 
 
 def window_words(state: LedgerState, window: Sequence[str]) -> str:

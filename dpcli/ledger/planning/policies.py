@@ -30,7 +30,7 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from dpcli.ledger.amounts import AT, ZERO, Amounts, amount_of, cost_on_blocks, largest_share, read, subtract
+from dpcli.ledger.amounts import ZERO, Amounts, amount_of, block_of, cost_on_blocks, largest_share, read, subtract
 from dpcli.ledger.planning.plan_rehearsal import (
     MOST_NAMED,
     BudgetPlan,
@@ -160,7 +160,7 @@ class _Locks:
                 continue
             needed = self._shares(key, cost)
             least = self.shares + 1 if needed is None else math.ceil(self.taken.get(key, 0) + needed)
-            block = key.partition(AT)[2]
+            block = block_of(key)
             if least > self.opened[block]:
                 return Obstacle(block, least)
         return None
@@ -195,8 +195,9 @@ class _Waiting:
     def pop(self, block: str, opened: int) -> Iterator[int]:
         """Remove and yield the ranks of the runs at a block that may fit now that `opened` shares are unlocked."""
         queue = self._queues.get(block, [])
-        while queue and queue[0][0] <= opened:
-            yield heappop(queue)[1]
+        while queue and queue[0][0] <= opened:  # the run that needs the fewest shares comes first
+            _, rank = heappop(queue)
+            yield rank
 
     def still_waiting(self) -> list[tuple[int, str]]:
         """Return the rank and the block of each run that still waits, by rank."""

@@ -90,7 +90,10 @@ class Rhythm:
             return date.fromordinal(ordinal) if ordinal <= date.max.toordinal() else None
         years, month = divmod(first.month - 1 + units, 12)
         year = first.year + years
-        return None if year > MAXYEAR else date(year, month + 1, min(first.day, calendar.monthrange(year, month + 1)[1]))
+        if year > MAXYEAR:
+            return None
+        _, days_of_month = calendar.monthrange(year, month + 1)
+        return date(year, month + 1, min(first.day, days_of_month))
 
 
 def rhythm_of(text: str) -> Rhythm:

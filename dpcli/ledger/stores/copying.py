@@ -178,16 +178,17 @@ class DatasetMove:
             return None
         # The entry that closed the dataset, the first own entry of the copy, and the entry that opened it.
         rows = target.after(dataset, departure.closed_at.seq - 1, 3)
-        is_complete = len(rows) > 1 and rows[0].hash == departure.closed_at.hash and departure.copy in ("", rows[1].hash)
-        if not is_complete:
+        closing_hash, name = (row.hash for row in rows[:2]) if len(rows) > 1 else ("", "")
+        if closing_hash != departure.closed_at.hash or departure.copy not in ("", name):
             if departure.copy:
                 raise LedgerError(f"{target.place}: {_second_copy_message(dataset)}")
             return None
         own_entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
-        if own_entries[0].content.get("copy") != departure.closed_at.hash:
+        first = own_entries[0]
+        if first.content.get("copy") != departure.closed_at.hash:
             return None  # the target holds the entries of the origin itself, and not a copy
         is_open = any(entry.kind == "copied" for entry in own_entries)
-        return DurableCopy(Head(rows[1].seq, rows[1].hash), is_open)
+        return DurableCopy(Head(first.row.seq, name), is_open)
 
     def _end(self) -> Head:
         """Return the last entry to copy: the entry that closed the dataset or, if it is open, the end of the chain."""

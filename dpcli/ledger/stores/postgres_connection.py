@@ -336,5 +336,6 @@ def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> s
             rows = connection.execute(LOCK_HOLDERS, (schema,)).fetchall()
         if rows:
             names = ", ".join(f"{login} (server process {process})" for login, process in rows)
-            return f"{HELD_BY}{names}; an administrator of the server can end it: SELECT pg_terminate_backend({rows[0][1]})"
+            _, first_process = rows[0]
+            return f"{HELD_BY}{names}; an administrator of the server can end it: SELECT pg_terminate_backend({first_process})"
     return ""

@@ -200,8 +200,8 @@ class SqliteStore:
 
         Raises LedgerError if the file is damaged.
         """
-        sizes = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
-        if _size(self._path) < sizes[0][0]:
+        ((size,),) = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
+        if _size(self._path) < size:
             raise LedgerError(f"{self._path}: {CUT_OFF}")
         if self.connection.execute("SELECT EXISTS (SELECT 1 FROM checkpoint)").fetchone()[0]:
             return

@@ -174,8 +174,9 @@ def file_system_of(path: str) -> str | None:
     kinds = {}
     for line in mounts:
         fields = line.split(" ")
-        if len(fields) > 2:  # if two file systems are mounted at one point, the later one is visible
-            kinds[_unescaped(fields[1])] = fields[2]
+        if len(fields) > 2:
+            _, point, kind, *_ = fields
+            kinds[_unescaped(point)] = kind  # if two file systems are mounted at one point, the later one is visible
     points_above = [point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")]
     return kinds.get(max(points_above, key=len, default=""))
 
