@@ -101,7 +101,7 @@ ENTRIES = {
     # "unseen" states that nobody who decides on the cap had seen an output.
     "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said", "unseen": "yes?", **APPROVED},
     "retire": {"window": "window", "why": "said"},
-    "upgrade": {"schema": "hash", "version": "count"},  # hash and version number of the SQL definitions
+    "upgrade": {"schema": "hash", "version": "count"},  # hash and version number of the new definitions
     "propose": {"asks": "asks", "expires": "stamp"},
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},

@@ -212,6 +212,7 @@ def _verdicts_by_unlocking(before: LedgerState, requested: Sequence[Offer], shar
     ranks = {index: rank for rank, index in enumerate(by_rank)}
     verdicts = {}
     for arrival, offer in enumerate(requested):
+        # The request unlocks a share of each of its blocks. So it is tried together with the runs that wait there, in the order of ranks.
         locks.open(_blocks(offer))
         candidates = [ranks[arrival]]
         for block in _blocks(offer):
