@@ -3,7 +3,7 @@
 `dpcli budget verify` is for an auditor who trusts neither the people who charge nor the place where the ledger lies. A *problem* is a fault
 by which the ledger states less than was spent, or allows more than its epsilon (`verify` lists them). An *anchor* is the number and hash of
 an entry that somebody keeps elsewhere: a ledger that was restored from an older backup does not contain it. The *definitions* are the
-tables, triggers and SQL functions that guard the entries, a *checkpoint* stores the sums of the entries up to one of them, and *terms* are
+tables, triggers and SQL functions that guard the entries. A *checkpoint* stores the sums of the entries up to one of them. The *terms* are
 the unit, adjacency, delta and filter that were fixed at the opening. A *correction* charges what an earlier price of a run lacks.
 
 The entries are read twice, one page at a time. The first pass checks the chain and applies the entries. The second pass computes every cost
@@ -338,8 +338,8 @@ class Restated:
 def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     """Return the run as the ledger must charge it, with its mechanisms under the ledger's unit, adjacency and dataset_size.
 
-    The unit "example" is one record. For any other unit of the ledger, one record per unit is assumed if the pipeline does not bound the
-    records of a unit, and the cost is only a lower bound if the pipeline states another unit.
+    The unit "example" is one record. If the ledger has another unit, and the pipeline does not bound the records of a unit, one record is
+    assumed. If the pipeline states another unit than such a ledger, the cost is only a lower bound.
     """
     from dpcli.mechanisms.neighbours import Adjacency
 

@@ -4,9 +4,9 @@ A *document* is what a command prints (dpcli/document/document.py); the other fi
 *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person
 (dpcli/ledger/governance). A dataset may be cut into *blocks*, such as days; the balance of the fullest block is then shown, since the cap
 holds for each block by itself. *Amounts* are costs or caps by name in the currency of the ledger's *filter*, the theorem that adds up runs,
-such as {"rho": 0.1}, and `label` gives the printed name of an amount. Of a `LedgerState`, `fullest` is the state with the spending of the
-fullest block, `departure` the move of the dataset to another ledger, and `family` in its terms the way in which the dataset is cut into
-blocks. In the sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON values.
+such as {"rho": 0.1}, and `label` gives the printed name of an amount. `LedgerState.fullest` is the state with the spending of the fullest
+block, and `departure` the move of the dataset to another ledger. The `family` in the terms says how the dataset is cut into blocks. In the
+sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON values.
 """
 
 from __future__ import annotations

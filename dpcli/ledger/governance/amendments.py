@@ -6,8 +6,8 @@ In a two-person ledger such an entry needs a second person: `Proposable` turns t
 writes the entry that the proposal asks for, whose content is its field "asks".
 
 A cap that is raised because of an output bounds nothing any more (`LedgerState.guaranteed`). So, after the first charge, whoever raises it
-above what is guaranteed states either that nobody who decides on it had seen an output ("unseen"), or that they know that no epsilon is
-guaranteed from then on ("acknowledged").
+above what is guaranteed makes one of two statements. "unseen": nobody who decides on the cap had seen an output. "acknowledged": they know
+that no epsilon is guaranteed from then on.
 """
 
 from __future__ import annotations
