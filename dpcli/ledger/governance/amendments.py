@@ -3,7 +3,7 @@
 The *cap* is the epsilon that all runs on a dataset together may cost; a *quota* is the share of it that a person or a team may charge. A
 request (dpcli/ledger/requests.py) returns the content of the entry that grants it; `Ledger` (dpcli/ledger/ledger.py) builds and appends it.
 In a two-person ledger such an entry needs a second person: `Proposable` turns the request into a proposal (proposals.py), and `Approve`
-writes the entry that the proposal asks for, whose content is its field "asks".
+writes the entry that the proposal asks for. The field "asks" of the proposal has the content of that entry.
 
 A cap that is raised because of an output bounds nothing any more (`LedgerState.guaranteed`). So, after the first charge, whoever raises it
 above what is guaranteed makes one of two statements. "unseen": nobody who decides on the cap had seen an output. "acknowledged": they know

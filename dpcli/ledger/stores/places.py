@@ -56,16 +56,16 @@ def absolute_url(url: str) -> str:
 
 def path_of(url: str) -> str:
     """Return the path of a ledger in a file. Raises InputError if the text is not a path or sqlite:/// URL."""
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, after_scheme = url.partition("://")
     if not separator:
         if CONNINFO.search(url):
             raise InputError(f"{EXPECTED}, found the parameters of a connection")
         if CREDENTIALS.match(url):
             raise InputError(f"{EXPECTED}, found a text that may contain a password (write ./ before the path of a file)")
         return url
-    if scheme != "sqlite" or not rest.startswith("/") or not rest.strip("/"):
+    if scheme != "sqlite" or not after_scheme.startswith("/") or not after_scheme.strip("/"):
         raise InputError(f"{EXPECTED}, found {without_secrets(url) if scheme != 'sqlite' else 'sqlite:// without a path'}")
-    return rest[1:]  # sqlite:///relative, sqlite:////absolute
+    return after_scheme[1:]  # sqlite:///relative, sqlite:////absolute
 
 
 def without_secrets(url: str) -> str:
