@@ -363,17 +363,7 @@ class Ledger(EntryLog):
         run = self.state().run(key)
         if not has_words(why):
             raise InputError("--reason: state why the run was priced wrongly")
-        # Also in a database the key has no login. So if two people correct the run at the same moment, only one of them gets the key.
-        own_key = f"correction of entry {run.seq}"
-        taken = self.state().runs.get(own_key)
-        if taken is not None and taken.content.get("corrects") != key:  # another run has this key
-            own_key = self.own_key(own_key)
-        for other in self.state().runs.values():
-            if other.content.get("corrects") == key and (other.key != own_key or payer(other.content) != self.who):
-                raise InputError(
-                    f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
-                )
-        request = self._request("spend", pipeline, own_key, delta, why=why, window=run.window)
+        request = self._request("spend", pipeline, self._correction_key(run), delta, why=why, window=run.window)
         missing = amounts.subtract(amounts.read(request.cost.amounts), self._paid_for(run))
         if max(missing.values()) <= 0:
             raise InputError(
@@ -388,6 +378,20 @@ class Ledger(EntryLog):
             from dpcli.ledger.planning.needed_cap import correction_denial
 
             raise Denied(correction_denial(self.state(), request, run.seq)) from None
+
+    def _correction_key(self, run: Run) -> str:
+        """Return the key of the correction of a run. Raises InputError if the run was corrected under another key or by another login."""
+        # Also in a database the key has no login. So if two people correct the run at the same moment, only one of them gets the key.
+        own_key = f"correction of entry {run.seq}"
+        taken = self.state().runs.get(own_key)
+        if taken is not None and taken.content.get("corrects") != run.key:  # another run has this key
+            own_key = self.own_key(own_key)
+        for other in self.state().runs.values():
+            if other.content.get("corrects") == run.key and (other.key != own_key or payer(other.content) != self.who):
+                raise InputError(
+                    f'entry {run.seq} ("{run.key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
+                )
+        return own_key
 
     def _paid_for(self, run: Run) -> amounts.Amounts:
         """Return what was charged for a run, together with the run that it corrects, if it corrects one."""
