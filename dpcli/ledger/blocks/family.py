@@ -36,7 +36,7 @@ Some terms are refused:
 * With m > 1, filters with a delta or with the Renyi divergence at one order. Group privacy multiplies delta by a power of e^epsilon, and it
   needs the divergence at other orders. With m = 1 every filter is accepted, because j_r <= 1.
 * The adjacency replace-one, because a replaced record may move between blocks. Under zero-out a blanked record may move too, so a run on
-  blocks is refused unless a blank record adds nothing to the outputs of its mechanisms (Ledger.stated_window).
+  blocks is refused unless a blank record adds nothing to the outputs of its mechanisms (RunPrices.stated_window).
 
 Source: Lecuyer et al. 2019, arXiv:1909.01502 (block composition); Feldman & Zrnic 2021, arXiv:2008.11193 (filters for each individual).
 """
