@@ -285,7 +285,7 @@ class EntryLog:
 
         Args:
             state: The state after the copied entries.
-            request: A `dpcli.ledger.requests.PrepareCopy`.
+            request: A `dpcli.ledger.stores.move_requests.PrepareCopy`.
         """
         now = self.now()
         content = request.entry(state, now)

@@ -9,9 +9,10 @@ that adds up runs even if they were chosen from earlier outputs (filters/filter.
 *blocks*, each with a cap of its own; a run is charged on the blocks of its *window* (blocks/family.py). In a *two-person* ledger some
 changes are only *proposals* until another person approves them (governance/proposals.py).
 
-A method that changes something builds a *request* (requests.py, governance/amendments.py). `EntryLog.append_all` (entry_log.py) asks it for
-its entry, appends that entry, and returns a *receipt*. So the rules of a charge are in `Charge`, and this class turns a pipeline into a
-`Charge`. `Proposable` makes a proposal of a request in a two-person ledger, and `visible_text` makes a text of a user fit for an entry.
+A method that changes something builds a *request* (requests.py, governance/amendments.py, stores/move_requests.py). `EntryLog.append_all`
+(entry_log.py) asks it for its entry, appends that entry, and returns a *receipt*. So the rules of a charge are in `Charge`, and this class
+turns a pipeline into a `Charge`. `Proposable` makes a proposal of a request in a two-person ledger, and `visible_text` makes a text of a
+user fit for an entry.
 """
 
 from __future__ import annotations
@@ -34,16 +35,15 @@ from dpcli.ledger.grammar import visible_text
 from dpcli.ledger.requests import (
     OWN_KEY,
     Acknowledge,
-    Arrived,
     Charge,
     CountAnswers,
-    Leave,
     Retire,
     RunStep,
     Upgrade,
     checked_key,
 )
 from dpcli.ledger.run_prices import RunPrices
+from dpcli.ledger.stores.move_requests import Arrived, Leave
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline

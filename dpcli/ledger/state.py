@@ -49,7 +49,7 @@ KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may f
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
-    """The move of a dataset to another ledger (requests.py describes its steps).
+    """The move of a dataset to another ledger (stores/move_requests.py describes its steps).
 
     Attributes:
         to: Address of the other ledger.
@@ -391,7 +391,7 @@ class LedgerState:
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
     def _moved(self, entry: LedgerEntry) -> None:
-        """Apply an entry "moved", which is one of three steps of a move (dpcli.ledger.requests).
+        """Apply an entry "moved", which is one of three steps of a move (stores/move_requests.py).
 
         The first one closes the dataset, and names no copy. It is followed by one of the two others, which differ in the field "copy". At
         the origin this is the name of the copy. In the copy it is the hash of the closing entry.

@@ -7,7 +7,8 @@ at most one ledger, no matter when the process is killed. A move has these steps
 2. Read the appended entries again. Their head must be the head of the origin.
 3. Close the dataset at its origin with a durable entry ("moved"). From then on nobody can charge it there. Copy this entry, and the
    entries that others wrote since step 1.
-4. Give the copy a unique name (`PrepareCopy`), and commit the transaction at the target. The copy is now durable, complete and closed.
+4. Give the copy a unique name (`PrepareCopy` in move_requests.py), and commit the transaction at the target. The copy is now durable,
+   complete and closed.
 5. Under the writer's lock at the origin, append a last durable entry that names the copy. A dataset never names a second copy.
 6. Open the named copy at the target with an entry ("copied"). No other copy can be opened.
 7. Verify the copy.
@@ -32,8 +33,8 @@ from dpcli.ledger.charges.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.entry_log import PAGE, KeyedRequest
 from dpcli.ledger.grammar import LONGEST_TEXT, is_a, visible_text
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.requests import OpenCopy, PrepareCopy
 from dpcli.ledger.state import LedgerState
+from dpcli.ledger.stores.move_requests import OpenCopy, PrepareCopy
 from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store, refuse_known_data
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import NAMED_FAULTS, Verified, require_unchanged_definitions, verify

@@ -1,5 +1,5 @@
 -- Moving a dataset between ledgers: copied entries arrive here unchanged, and a dataset that has moved away accepts nothing more.
--- An entry 'moved' closes a dataset here, and a second one names its copy; 'copied' opens a copy (dpcli.ledger.requests has the steps).
+-- An entry 'moved' closes a dataset here, and a second one names its copy; 'copied' opens a copy (move_requests.py has the steps).
 -- Run before postgres_functions.sql, which grants the rights. No backslash here, as a session's settings change its meaning.
 
 -- The datasets being copied to here, which accept no charge until their copy is complete. No login can read or write this table.
