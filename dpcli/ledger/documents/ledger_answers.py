@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 SCHEMA = "dpcli/budget/v2"  # value of "schema" in the JSON output
-DETAIL_WIDTH = 110  # characters of a line of a denial on a terminal
+DETAIL_WIDTH = 110  # characters of a line of a denial on a terminal; arbitrary
 # The past participle of each kind of request, for headlines.
 PARTICIPLES = {"spend": "charged", "reserve": "reserved", "start": "started", "commit": "committed", "void": "voided"}
 PAST_RUNS_NOTE = (

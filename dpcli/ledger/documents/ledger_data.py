@@ -27,7 +27,8 @@ from dpcli.ledger.governance.quotas import Quota, quotas_of
 from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState
 
-LARGEST_SHOWN_SHARE = 100.0  # largest used share of a quota that is printed as a number, which is 10,000 %
+# The largest used share of a quota that is printed as a number, 10,000 %. A quota that was set far below earlier charges has a larger one.
+LARGEST_SHOWN_SHARE = 100.0
 
 
 def change_words(proposal: Proposal, state: LedgerState) -> str:
