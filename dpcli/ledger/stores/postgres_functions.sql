@@ -967,8 +967,9 @@ BEGIN
 END $$;
 
 -- The end of a chain, locked until the transaction ends. No setting can stop a login from keeping its transaction open; so whoever has
--- waited longer than dpcli.patience() ends the transactions that had appended when that wait began and are still open. The wait is divided
--- into a first one of 200 ms and further ones of dpcli.patience(); after each it is seen who holds the lock. In all it is at most 60 s.
+-- waited longer than dpcli.patience() ends the transactions that had appended when that wait began and are still open. A wait that is
+-- longer than that is divided into a first one of 200 ms and further ones of dpcli.patience(), after each of which the open transactions
+-- are noted. In all it is at most about 60 s.
 CREATE OR REPLACE FUNCTION dpcli.lock_end(of_dataset text) RETURNS dpcli.dataset
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
