@@ -17,10 +17,6 @@
 Runs are made in the order of their days, and on one day in the order of the file. `dpcli budget plan` reads a schedule and shows which of
 its runs would fit in a ledger. It writes nothing. A *window* is the part of the dataset that a run reads. It consists of *blocks*, such as
 days, each with a cap of its own in the ledger. A *trailing* window moves with the day of the run.
-
-The keys of a [[run]] table are the fields of `ScheduledRun`. dpcli/file/keys reads them by their annotations: a `Member` is a key with its
-type, `read_members` reads the keys of a table, and every mistake becomes a finding. `TooMany` ends the reading after many findings, and
-`refuse` raises all of them as one error.
 """
 
 from __future__ import annotations
@@ -47,6 +43,10 @@ from dpcli.file.pipeline.read import refuse, toml_document
 from dpcli.file.toml.findings import Findings, Problem, TooMany
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.block_kinds import BlockKind
+
+# The keys of a [[run]] table are the fields of `ScheduledRun`. dpcli/file/keys reads them by their annotations: a `Member` is a key with
+# its type, `read_members` reads the keys of a table, and every mistake becomes a finding. `TooMany` ends the reading after many findings,
+# and `refuse` raises all of them as one error. The docstring above is printed in dpcli-schedule(5).
 
 # The largest number of runs in a schedule, which is more than 27 years of daily runs. It limits the time of a rehearsal.
 MOST_SCHEDULED = 10_000
