@@ -27,8 +27,8 @@ class LazyModule(ModuleType):
     """
 
     def __getattribute__(self, name: str) -> Any:
-        spec = object.__getattribute__(self, "__spec__")
-        with spec.loader_state["lock"]:
+        spec = object.__getattribute__(self, "__spec__")  # self.__spec__ would call this method again
+        with spec.loader_state["lock"]:  # another thread may have loaded the module meanwhile: then its class has changed
             if object.__getattribute__(self, "__class__") is LazyModule and not spec.loader_state["loading"]:
                 spec.loader_state["loading"] = True  # the module's own code may read its attributes while it loads
                 try:
@@ -47,6 +47,6 @@ def lazy(name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"no module named {name!r}")
     module = importlib.util.module_from_spec(spec)
-    spec.loader_state = {"lock": RLock(), "loading": False}
+    spec.loader_state = {"lock": RLock(), "loading": False}  # the thread that loads the module may take an RLock again
     module.__class__ = LazyModule
-    return sys.modules.setdefault(name, module)
+    return sys.modules.setdefault(name, module)  # another thread may have been faster

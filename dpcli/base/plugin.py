@@ -4,6 +4,9 @@ A *feature* is something that users name, such as a command, a mechanism type or
 "package.module:object", such as "gaussian" and "dpcli.mechanisms.noise.gaussian_spec:GaussianSpec". Each folder states its features in its
 plugin.py as one `Plugin`, another package states one as an entry point, and registry.py merges them into one table for each kind. The
 target is loaded only when it is needed (`load` in lazy.py), so that a command imports only what it uses.
+
+A *pipeline file* is the TOML file that describes a run, and its *tables* are the parts of it, such as [[mechanism]]. Unless another key is
+stated below, a table of `Plugin` maps the names that users write to targets.
 """
 
 from __future__ import annotations
@@ -12,15 +15,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 Targets = Mapping[str, str]  # targets "package.module:object" by name
-NONE: Targets = {}
+NONE: Targets = {}  # for a kind of feature that a plugin does not have
 
 
 class Plugin(NamedTuple):
-    """The features of one folder or package. Only a plugin.py names modules by text.
+    """The features of one folder or package.
 
     Attributes:
-        names: Folders of dpcli that the folder imports and cannot do without, except sessions, which is implied. If one of them is not
-            installed, the plugin is left out.
+        names: Despite its name, the other folders with a plugin that this folder imports and cannot do without, such as "ledger". If one of
+            them is not installed, the plugin is left out.
         commands: Target and short help of each command.
         mechanisms: Classes of mechanisms, by type.
         sampling: Classes of sampling schemes, by scheme.

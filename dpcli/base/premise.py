@@ -37,7 +37,7 @@ def of_mechanism(holds: str, test: str, commands: str = "") -> Premise:
     """Return a premise of a mechanism. The given commands enforce it, and the author of the file vouches for it elsewhere.
 
     Args:
-        holds: As in `Premise`.
+        holds: Sentence that must be true.
         test: Name of a function in tests/premises/test_mechanisms.py.
         commands: Commands that enforce the premise; "" if none does.
     """
@@ -48,7 +48,7 @@ def of_sampling(holds: str, test: str, commands: str = "train") -> Premise:
     """Return a premise of a sampling scheme. The given commands enforce it, and the author of the file vouches for it elsewhere.
 
     Args:
-        holds: As in `Premise`.
+        holds: Sentence that must be true.
         test: Name of a function in tests/premises/test_sampling.py.
         commands: Commands that enforce the premise; "" if none does.
     """
@@ -76,6 +76,7 @@ NOISE = of_mechanism(
     "train and federated, which round each noisy sum to a grid on which every value has many draws of noise",
 )
 OWN_NOISE = of_mechanism("No two queries share noise.", "test_noise_that_two_queries_share_cancels", "release")
+# The premises of a mechanism that chooses one of several candidates by a score, such as the exponential mechanism.
 SCORES = (
     SECRET,
     moves(
@@ -84,11 +85,13 @@ SCORES = (
     ),
     of_mechanism("The choice is released without its score.", "test_a_choice_that_leaves_with_its_score_tells_the_data", "release"),
 )
+# The premise of a prediction that draws tokens from language models.
 DRAWN = of_mechanism(
     "A token is drawn at random, without greedy choice, top-k or top-p, and nothing else reads the models.",
     "test_the_likeliest_token_tells_the_models",
     "pmixed and generate",
 )
+# The premise of a mechanism of which the file states only a guarantee, such as an epsilon.
 STATED = of_mechanism(
     "The statement is true for this release under the adjacency of the file, for one unit or for the record that stated_for names. Under "
     "zero-out, it covers every report of a blanked record.",

@@ -2,7 +2,8 @@
 
 Files, flags and policies state decimals, and a float stores the nearest binary number: 3 * 0.1 is 0.30000000000000004 in Python, and three
 runs at epsilon 0.1 would exceed a cap of 0.3. The functions therefore compute with the stated numbers, without rounding, and round the
-result once, upwards, as a cost may only err upwards. A limit is computed with its sign changed.
+result once, upwards, as a cost may only err upwards. A result that may only err downwards, such as what is left of a cap, is computed with
+its sign changed: `-difference(spent, cap)`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ DIGITS = 15
 # Largest denominator of a quotient, such as 1 / 3, that is recovered from its nearest float. Arbitrary; if another number was meant, it has
 # the same nearest float, so the error is below the rounding of floats.
 LARGEST_DENOMINATOR = 1_000_000
-ROUNDING = 0.01  # a share such as 0.3333 stands for 1/3: its inverse, 3.0003, is not rounded up
+# How far the inverse of a share may be above a whole number without being rounded up: 0.3333 stands for 1/3, and its inverse is 3.0003.
+ROUNDING = 0.01
 
 
 @lru_cache(4096)  # a file may state one number many times; the size is arbitrary
@@ -41,7 +43,7 @@ def stated(x: float) -> Fraction:
 
 
 def upward(exact: Fraction) -> float:
-    """Return the float nearest to `exact` if the number that it represents is at least `exact`, and otherwise the next larger float.
+    """Return the float nearest to `exact` if the number that it stands for (`stated`) is at least `exact`; else the next larger float.
 
     The result is inf if `exact` is above all finite floats, and the least finite float if it is below all.
     """
@@ -62,7 +64,7 @@ def total(terms: Iterable[tuple[int, float]]) -> float:
 
     Each number counts as stated. The sum is inf if a number with a positive count is infinite.
     """
-    nonzero = [(count, x) for count, x in terms if count]
+    nonzero = [(count, x) for count, x in terms if count]  # 0 times infinity counts as 0
     if any(math.isinf(x) for _, x in nonzero):
         return math.inf
     return upward(sum((count * stated(x) for count, x in nonzero), Fraction(0)))

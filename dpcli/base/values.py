@@ -44,7 +44,7 @@ def _dataclass_of(cls: Any, options: dict[str, bool]) -> type:
         if name not in defined or (name == "__hash__" and defined[name] is None):
             setattr(cls, name, _compiling_stub(name, compiler, home))
     make = STANDARD if _inherits_dataclass(cls) else _frozen
-    result = make(cls, **{**options, "init": False, "repr": False, "eq": False})
+    result = make(cls, **{**options, "init": False, "repr": False, "eq": False})  # not compiled now: the stubs stand in their place
     home.append(result)
     return result
 
@@ -64,7 +64,7 @@ def _frozen(cls: Any, **options: bool) -> type:
             if name not in vars(cls):
                 setattr(cls, name, method)
     result = STANDARD(cls, **{**options, "frozen": False})
-    vars(result)["__dataclass_params__"].frozen = True
+    vars(result)["__dataclass_params__"].frozen = True  # a subclass must be frozen too, which the standard library checks by this
     home.append(result)
     return result
 

@@ -17,11 +17,11 @@ from dpcli.base.errors import LedgerError
 from dpcli.federated.federated_plan import FederatedPlan
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.state import payer
+from dpcli.ledger.charges.ledger_run import payer
 
 if TYPE_CHECKING:
+    from dpcli.ledger.charges.ledger_run import Run
     from dpcli.ledger.ledger import Ledger
-    from dpcli.ledger.state import Run
 
 
 # The words in the keys of charges for one round, and for several rounds. Keys are stored in ledgers, so the words must not change.

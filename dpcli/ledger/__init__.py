@@ -2,9 +2,9 @@
 
 The words that the files of this folder share:
 
-* *run*: one execution of a pipeline file on the dataset. It is *charged* before its noise is drawn, either at once ("spend") or in steps:
-  "reserve" charges it in full, "start" permits its noise, "commit" records its end. A reservation can be *voided* until it starts or
-  expires, and is then refunded. The *key* is the name of a run; a repeated request under one key is charged once.
+* *run*: one execution of a pipeline file on the dataset (charges/ledger_run.py). It is *charged* before its noise is drawn, either at once
+  ("spend") or in steps: "reserve" charges it in full, "start" permits its noise, "commit" records its end. A reservation can be *voided*
+  until it starts or expires, and is then refunded. The *key* is the name of a run; a repeated request under one key is charged once.
 * *entry*, *chain*, *head*: every change is an entry, which is appended and never changed. It contains the hash of the entry before it. The
   head is the number and the hash of the last entry (chain.py). The *state* is what the entries add up to (state.py).
 * *terms*, *cap*: the opening entry fixes the terms (terms.py). The cap is the epsilon and delta that all runs together may cost one unit of

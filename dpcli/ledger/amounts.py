@@ -60,8 +60,9 @@ def decimal_of(x: float) -> Decimal:
     If the shortest spelling of the double has at most 15 digits, the result is that decimal, as somebody may have written it. So ten costs
     of 0.1 add up to 1. Otherwise the result is the exact value of the double.
     """
-    short = Decimal(repr(x))
-    return short if len(short.as_tuple().digits) <= 15 else Decimal(x)  # doubles of normal size tell decimals of 15 digits apart
+    shortest = Decimal(repr(x))
+    # Doubles of normal size tell decimals of 15 digits apart.
+    return shortest if len(shortest.as_tuple().digits) <= 15 else Decimal(x)
 
 
 def float_above(amount: Decimal) -> float:
@@ -163,12 +164,17 @@ def most_on_one_block(total: Amounts, names: Iterable[str], window: Sequence[str
 
 def charged_blocks(total: Amounts) -> list[str]:
     """Return the names of the blocks in the keys of a total, sorted. Each key must name a block."""
-    return sorted({key.partition(AT)[2] for key in total})
+    return sorted(set(map(block_of, total)))
 
 
 def amount_of(key: str) -> str:
     """Return the name of the amount in a key of a total, with or without a block."""
     return key.partition(AT)[0]
+
+
+def block_of(key: str) -> str:
+    """Return the name of the block in a key of a total; "" if it has none."""
+    return key.partition(AT)[2]
 
 
 def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dict[str, Decimal]]:
@@ -178,8 +184,7 @@ def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dic
     """
     by_block = {block: dict.fromkeys(caps, ZERO) for block in charged_blocks(total)}
     for key, value in total.items():
-        name, _, block = key.partition(AT)
-        by_block[block][name] = value
+        by_block[block_of(key)][amount_of(key)] = value
     return by_block
 
 

@@ -3,9 +3,10 @@
 `dpcli budget show` (documents/ledger_balance.py) and other documents print these numbers; no charge depends on them. The cap and the
 spending are amounts in the currency of the ledger's *filter* (filters/filter.py), the theorem that adds up runs even if they were chosen
 from outputs. What is shown is the *share* of the cap that is spent, for the amount with the largest share. If the dataset is cut into
-*blocks*, such as days, each has a cap of its own, and the share of the fullest block is shown. In *declared mode* there is no filter: all
-runs were fixed at the opening. An *odometer* bounds what was spent so far at a moment that may be chosen from outputs
-(filters/odometer.py). This module does not need numpy, so that `dpcli budget show` starts fast.
+*blocks*, such as days, each has a cap of its own, and the share of the fullest block is shown: `LedgerState.on_blocks` returns the state
+with the spending of the fullest of some blocks, and `fullest` that of all. In *declared mode* there is no filter: all runs were fixed at
+the opening. An *odometer* bounds what was spent so far at a moment that may be chosen from outputs (filters/odometer.py). This module does
+not need numpy, so that `dpcli budget show` starts fast.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from dpcli.base.rounding import up
 from dpcli.base.stated import difference
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
+from dpcli.ledger.charges.ledger_run import Run
 from dpcli.ledger.governance.quotas import quotas_of
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.state import LedgerState
 
 ANY_NUMBER = -1  # in place of a number of runs that fit, if they cost nothing; JSON documents state it too
 
@@ -80,9 +82,10 @@ def odometer(state: LedgerState) -> Odometer:
         )
     rule, spent = terms.the_filter, state.fullest().spent
     if terms.family is not None:
-        # The costs for all blocks of a unit, by group privacy (blocks/family.py); the factor is 1 if a cost has a delta.
-        units = Decimal(terms.family.max_blocks ** (rule.group_power or 0))
-        spent = {name: amounts.EXACT.multiply(value, units) for name, value in spent.items()}
+        # The costs for all blocks of a unit, by group privacy (blocks/family.py). If the filter has no such power, or its costs have a
+        # delta, a unit lies in one block, and the factor is 1.
+        factor = Decimal(terms.family.max_blocks ** (rule.group_power or 0))
+        spent = {name: amounts.EXACT.multiply(value, factor) for name, value in spent.items()}
     return Odometer(rule.odometer(spent, terms.delta), rule.epsilon(spent, terms.delta))
 
 
@@ -99,11 +102,12 @@ def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
         planned = float((terms.certified or {})["epsilon"])
     elif not has_moved:
         rule = terms.the_filter
-        pure = rule.pure_room(amounts.float_below(full.left()[rule.currency[0]]))
+        first_amount = rule.currency[0]  # the amount in which a pure epsilon costs something; the other one, if any, is delta
+        pure = rule.pure_room(amounts.float_below(full.left()[first_amount]))
     return Remaining(
         spent,
         share_of(full, full.reserved),
-        left=max(0.0, -difference(spent, 1.0)),
+        left=max(0.0, -difference(spent, 1.0)),  # 1 - spent, rounded down
         planned=planned,
         like_last=like_last,
         pure=pure,
@@ -131,7 +135,7 @@ def runs_like(state: LedgerState, run: Run) -> int:
     rooms: list[amounts.Amounts] = [state.on_blocks(run.window).left()]
     rooms += [amounts.subtract(quota.limits(state.caps), state.quota_used(quota, run.window)) for quota in quotas]
     counts = [Fraction(room[name]) // cost for room in rooms for name, cost in paid.items()]
-    return max(min(counts), 0)
+    return max(min(counts), 0)  # what is left of a quota may be negative, as earlier charges count against it
 
 
 def fullest_block(state: LedgerState) -> str | None:

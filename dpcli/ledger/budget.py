@@ -29,8 +29,8 @@ from dpcli.ledger.stores.places import absolute_url, open_ledger, without_secret
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
+    from dpcli.ledger.charges.ledger_run import Run
     from dpcli.ledger.ledger import Ledger
-    from dpcli.ledger.state import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DatasetBudget(Displayed):
     url: str
     dataset: str | None = None
 
-    __repr__ = Displayed.__repr__
+    __repr__ = Displayed.__repr__  # else `dataclass` would make one that shows the URL, which may contain a password
 
     def _line(self) -> str:
         return f"dataset={self.dataset!r}, {without_secrets(self.url)!r}"
@@ -87,12 +87,12 @@ class DatasetBudget(Displayed):
             LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run or to a run that was started.
             CannotCertify, NotRepresentable: The filter of the ledger has no cost for the run.
         """
-        pipeline, key, at, why = _request(pipeline, key, delta, why)
+        pipeline, key, described_at, why = _checked_arguments(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            name = ledger.own_key(key)
-            receipt = ledger.reserve(pipeline, name, at, why, expiry_time(last, ledger.now()), blocks)
+            name = ledger.own_key(key)  # in a database it begins with the login
+            receipt = ledger.reserve(pipeline, name, described_at, why, expiry_time(last, ledger.now()), blocks)
             for line in receipt.notes[1:]:  # the first note, that the request was granted before, is no surprise to the caller
                 warnings.warn(f"dpcli: {line}", stacklevel=2)
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), name)
@@ -110,10 +110,10 @@ class DatasetBudget(Displayed):
         The arguments and errors are as in `reserve`. LedgerError is also raised if the key was charged before, because the noise of that
         run may have been drawn already.
         """
-        pipeline, key, at, why = _request(pipeline, key, delta, why)
+        pipeline, key, described_at, why = _checked_arguments(pipeline, key, delta, why)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            require_first_charge(ledger.spend(pipeline, ledger.own_key(key), at, why, blocks), key)
+            require_first_charge(ledger.spend(pipeline, ledger.own_key(key), described_at, why, blocks), key)
 
     def _open(self) -> Ledger:
         return open_ledger(self.url, self.dataset)
@@ -187,10 +187,11 @@ class ReservedRun(Displayed):
             return
         with self.budget._open() as ledger:
             state = ledger.state()
-            status, proposed = state.run(self.key).status, f"run {self.key}" in state.proposals
+            status = state.run(self.key).status
+            is_void_proposed = f"run {self.key}" in state.proposals  # the subject of a proposal about this run
         if status == "started":
             self.commit()
-        elif status == "reserved" and not proposed:
+        elif status == "reserved" and not is_void_proposed:
             raise InputError(
                 f'run "{self.key}": expected start() before the first noise, or void(), found the end of the block; the run stays charged'
             )
@@ -212,9 +213,10 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
         return DatasetBudget(unresolved.url, ledger.dataset)
 
 
-def _request(
+def _checked_arguments(
     pipeline: Pipeline | str | os.PathLike[str], key: str, delta: float | None, why: str
 ) -> tuple[Pipeline, str, float | None, str]:
+    """Return the arguments of a charge, with the pipeline read from its file. Raises InputError if one has a wrong type."""
     checked_delta = None if delta is None else number_of("delta", delta)
     return pipeline_of("pipeline", pipeline), text_of("key", key), checked_delta, text_of("why", why)
 

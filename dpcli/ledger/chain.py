@@ -106,7 +106,7 @@ def linked_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
 
 
 def is_sealed_again(row: StoredRow, stored: StoredRow) -> bool:
-    """Return whether a stored row is `row`, or differs from it only by its number, the hash of the row before it, and its time.
+    """Return whether a stored row is `row`, or differs from it only by its number, its time, and the hash of the row before it.
 
     A database seals a row again if others have appended rows since it was made (stores/postgres.py). Any other difference would make it
     another entry than the one that was sent.
@@ -182,7 +182,7 @@ def is_stamp(text: str) -> bool:
 
 
 def time_after(now: str, days: float) -> str:
-    """Return the time `days` after `now`, or `now` if the sum is beyond the year 9999."""
+    """Return the time `days` after `now`, or `now` if the sum is beyond the year 9999. Times are in the form of entries."""
     try:
         return (datetime.strptime(now, STAMP) + timedelta(days)).strftime(STAMP)
     except OverflowError:
@@ -204,7 +204,7 @@ def expiry_time(text: str | None, now: str) -> str | None:
     try:
         end = _relative_time(text, start) or _absolute_time(text)
     except (ValueError, OverflowError):
-        end = start
+        end = start  # refused below
     if end <= start:
         raise InputError(f"--expires: expected a time in the future (2030-12-31T00:00:00Z, 14d or 36h), found {text[:40]!r}")
     return end.strftime(STAMP)
@@ -212,7 +212,7 @@ def expiry_time(text: str | None, now: str) -> str | None:
 
 def _relative_time(text: str, start: datetime) -> datetime | None:
     """Return the time a number of days or hours after `start`; None if the text states no such number."""
-    match = re.fullmatch(r"([0-9]{1,5})([dh])", text)
+    match = re.fullmatch(r"([0-9]{1,5})([dh])", text)  # five digits, an arbitrary limit, are 273 years of days
     if match is None:
         return None
     count = int(match[1])
@@ -220,5 +220,6 @@ def _relative_time(text: str, start: datetime) -> datetime | None:
 
 
 def _absolute_time(text: str) -> datetime:
+    """Return an ISO time in UTC. A time without a zone is taken to be in UTC. Raises ValueError for any other text."""
     time = datetime.fromisoformat(text)
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

@@ -34,10 +34,11 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import amount_of
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, canonical, next_entry, single_entry
+from dpcli.ledger.charges.ledger_run import UnderWay
+from dpcli.ledger.charges.past_runs import EarlierRuns
 from dpcli.ledger.governance.proposals import proposal_of, subject_of
 from dpcli.ledger.governance.quotas import quota_of
-from dpcli.ledger.past_runs import EarlierRuns
-from dpcli.ledger.state import LedgerState, UnderWay
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
 # The formats of checkpoints without and with quotas. A version of dpcli that does not know quotas ignores a checkpoint of format 2.
@@ -61,7 +62,10 @@ def is_due(state: LedgerState, last_seq: int) -> bool:
 
 
 def checkpoint_content(state: LedgerState) -> dict[str, Any]:
-    """Return the content of the checkpoint of a state, from which `state_at_checkpoint` restores the state."""
+    """Return the content of the checkpoint of a state, from which `state_at_checkpoint` restores the state.
+
+    Most fields have the name of the attribute of `LedgerState` that they store. A database writes the same fields (SQL function standing).
+    """
     content: dict[str, Any] = {
         "checkpoint": WITH_QUOTAS if state.quotas else FORMAT,
         "dataset": state.dataset,
@@ -80,6 +84,7 @@ def checkpoint_content(state: LedgerState) -> dict[str, Any]:
         "schema": state.schema,
         "version": state.version,
     }
+    # Fields that not every ledger needs are left out.
     if state.terms is not None and state.terms.blocks is not None:
         content["retired"] = sorted(state.retired)
     if _is_two_person(state):
@@ -159,6 +164,7 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
         KeyError, TypeError, ValueError, AttributeError, ArithmeticError: A value is wrong.
     """
     state = LedgerState(dataset)
+    # The opening entry gives the state its terms.
     state.apply(next_entry(_row_with_hash(store, dataset, 1, content["opening"]), dataset, Head()))
     terms = state.open_terms()
     head = single_entry(_row_with_hash(store, dataset, int(content["seq"]), content["hash"]), dataset)
@@ -169,7 +175,7 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     if _is_two_person(state):
         entries = _entries_with_hashes(store, dataset, content["proposals"])
         state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in entries}
-    state.people = None
+    state.people = None  # unknown, unless the checkpoint has the charges by person
     if content["checkpoint"] == WITH_QUOTAS:
         entries = _entries_with_hashes(store, dataset, content["quotas"])
         state.quotas = {subject_of(entry.content): quota_of(entry) for entry in entries}
@@ -179,7 +185,7 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     state.charges, state.latest = int(content["charges"]), str(content["latest"])
     state.schema, state.version = str(content["schema"]), int(content["version"])
     state.under_way = {key: UnderWay(*values) for key, values in content["under_way"].items()}
-    state.runs = EarlierRuns(store, dataset, state.head, dict(state.under_way))
+    state.runs = EarlierRuns(store, dataset, state.head, dict(state.under_way))  # a copy: later entries change `under_way`
     if content["last"] is not None:
         state.last = state.runs[single_entry(_row_at(store, dataset, int(content["last"])), dataset).key]
     if not max(state.at_opening, state.epsilon) <= state.largest < math.inf:
@@ -188,7 +194,7 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
 
 
 def _read_people(people: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
-    """Return the total charges of each person. Raises ValueError for an amount without a cap, and what `_read_amounts` raises."""
+    """Return the total charges of each person. Raises ValueError for an amount without a cap, and as `_read_amounts`."""
     if any(amount_of(name) not in state.caps for total in people.values() for name in total):
         raise ValueError("expected amounts that have a cap")
     return {who: _read_amounts(total, dict.fromkeys(total, Decimal(0))) for who, total in people.items()}
@@ -215,6 +221,7 @@ def _row_with_hash(store: Store, dataset: str, seq: int, hash_: str) -> StoredRo
 
 
 def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
+    """Return the row with a number. Raises LedgerError if it is missing."""
     rows = store.after(dataset, seq - 1, 1)
     if not rows or rows[0].seq != seq:
         raise LedgerError(

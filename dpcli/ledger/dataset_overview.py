@@ -2,8 +2,8 @@
 
 A ledger file or database may hold several datasets, each with a cap of its own. If a dataset or a ledger cannot be read, the others are
 still shown. documents/ledger_overview.py prints the overview. A dataset may be cut into *blocks*, such as days, each with a cap of its own;
-the *fullest* block is the one with the largest used share. A dataset that has *moved* is charged in another ledger. The *definitions* are
-the tables, triggers and SQL functions that guard the entries.
+the *fullest* block is the one with the largest used share. A dataset that has *moved* (`LedgerState.departure`) is charged in another
+ledger. The *definitions* are the tables, triggers and SQL functions that guard the entries.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 why a smaller total of another accountant does not change the verdict. Costs and caps are *amounts* by name in the currency of the ledger's
 *filter*, the theorem that adds up runs, such as {"rho": 0.1}; the message is about the amount that does not fit (`_lacking_amount`). In
 *declared mode* there is no filter: all runs were fixed at the opening, and an amount counts how often a run is made. If the dataset is cut
-into *blocks*, each with a cap of its own, a run is charged on the blocks of its *window*. A *quota* is the largest share of the cap that a
-person or a team may charge. Costs and what is missing are rounded up, and what is left is rounded down. A denial writes no entry.
+into *blocks*, each with a cap of its own, a run is charged on the blocks of its *window*; `LedgerState.on_blocks` returns the state with
+the spending of the fullest of them. `label` is the printed name of an amount. A *quota* is the largest share of the cap that a person or a
+team may charge. Costs and what is missing are rounded up, and what is left is rounded down. A denial writes no entry.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     beginning = "denied, and nothing was written"
     if pipeline.name:  # a program may charge several runs
         beginning += f": {visible_text(pipeline.name)[:LONGEST_PIPELINE_NAME]}"
-    closed, full_state = state.retired_block(window), state.on_blocks(window)
+    closed, state_on_window = state.retired_block(window), state.on_blocks(window)
     if closed is not None:
         return f"{beginning}: {retired_words(closed)}"
     wanted = amounts.read(cost.amounts)
     quota = state.over_quota(who, window, wanted)
-    if quota is not None and full_state.fits(wanted):
+    if quota is not None and state_on_window.fits(wanted):
         return f"{beginning}: {_over_quota(state, quota, cost, window)}"
-    lines = [f"{beginning}: {shortfall(full_state, cost)}{full_blocks_words(state, cost, window)}"]
-    if state.open_terms().mode == "declared":
+    lines = [f"{beginning}: {shortfall(state_on_window, cost)}{full_blocks_words(state, cost, window)}"]
+    if state.open_terms().mode == "declared":  # the further lines are about a filter, and about changed runs
         return lines[0]
-    lines += delta_advice(full_state, cost, pipeline.path)
-    changes = changes_that_fit_now(full_state, pipeline, delta)
+    lines += delta_advice(state_on_window, cost, pipeline.path)
+    changes = changes_that_fit_now(state_on_window, pipeline, delta)
     if changes:
         lines.append(f"would fit: {'; or '.join(changes)}")
     lines.append(_totals_do_not_count(state))
@@ -90,7 +91,7 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
     """
     wanted, left = amounts.read(cost.amounts), state.left()
     if state.open_terms().mode == "declared":
-        name = next(iter(wanted))
+        name = next(iter(wanted))  # the only amount, such as "run 2"
         return f"{name} of the declared set was declared {state.caps[name]} times, and was already made {state.caps[name]} times"
     name = _lacking_amount(state, wanted)
     missing = max(amounts.subtract(wanted, left)[name], Decimal(0))
@@ -130,7 +131,7 @@ def _lacking_amount(state: LedgerState, wanted: amounts.Amounts) -> str:
 def _totals_do_not_count(state: LedgerState) -> str:
     """Return the explanation why a smaller total of another accountant does not change the verdict."""
     terms = state.open_terms()
-    order = getattr(terms.the_filter, "order", None)
+    order = getattr(terms.the_filter, "order", None)  # only the filter rdp has an order
     of_order = ""
     if order is not None:
         of_order = (

@@ -6,9 +6,9 @@ A ledger is a hash chain of *entries*, such as a charge for a run. Entries never
 to the head by a hash.
 
 Two runs must not be charged to the same rest of a cap, so a decision must not rest on an outdated state. `append_all` reads first and then
-enters `Store.writing`. In a file this takes the lock, under which the newest entries are read and the requests decide. A database locks
-nothing meanwhile. It refuses the entries (`HeadMoved`) if others have appended what the decision may depend on, and the requests are asked
-again.
+enters `Store.writing`, which yields the *tail*, the end of the chain to which rows are appended. In a file this takes the lock, under which
+the newest entries are read and the requests decide. A database locks nothing meanwhile. It refuses the entries (`HeadMoved`) if others have
+appended what the decision may depend on, and the requests are asked again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from typing import Any, NamedTuple, Self
 from dpcli import __version__
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, linked_entry, next_entry, seal
+from dpcli.ledger.charges.ledger_run import Run
+from dpcli.ledger.charges.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
 from dpcli.ledger.governance.quotas import UnknownPeople
 from dpcli.ledger.grammar import wrong_entry, wrong_size
-from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.requests import LedgerRequest
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import UNSURE, HeadMoved, Store, Tail
 
 # Numbers of entries that are read at once: PAGE by `replay`, `reread` and copying.py, and STATE_PAGE by `state`. They affect speed and
@@ -96,7 +97,7 @@ class EntryLog:
     def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
         self.store, self.dataset, self.now = store, dataset, now or store.now
         self.who = who or store.who or account_name()
-        self._state = LedgerState(dataset, hides=store.hides)
+        self._state = LedgerState(dataset, hides=store.hides)  # a store that hides datasets may have this one and not show it
         self._checkpoint_seq = 0  # number of the entry of the last checkpoint
 
     def __enter__(self) -> Self:
@@ -147,7 +148,7 @@ class EntryLog:
 
         Raises LedgerError if the chain is broken, or an entry contradicts the state before it.
         """
-        with closing(ForgetfulRuns()) as runs:
+        with closing(ForgetfulRuns()) as runs:  # keeps the ended runs in a temporary file
             state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
             while rows := self.store.after(self.dataset, state.head.seq, PAGE):
                 for row in rows:
@@ -175,7 +176,7 @@ class EntryLog:
         relies on too. The hash of each such entry is checked, but not its links in the chain.
         """
         runs = self.state().runs
-        if isinstance(runs, EarlierRuns):
+        if isinstance(runs, EarlierRuns):  # the state was read from a checkpoint
             return runs.with_prefix(prefix)
         return [run for run in runs.values() if run.key.startswith(prefix)]
 
@@ -189,7 +190,7 @@ class EntryLog:
         If others have appended what the requests depend on meanwhile, they are applied to the new state again, for up to `RETRY` seconds.
 
         Args:
-            even_moved: Whether entries may be appended even if the dataset has moved.
+            even_moved: Whether entries may be appended even if the dataset has moved: for an upgrade, and for the steps of the move.
 
         Raises:
             Denied, InputError: As the requests.
@@ -222,11 +223,12 @@ class EntryLog:
                     tail.put_checkpoint(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
-        stored = map(self._apply_stored, tail.new)  # now durable
-        entries = [entry and next(stored) for entry in entries]
+        # The rows are durable now. A database may have given them other numbers, after the rows of others: so they are taken as stored.
+        stored = map(self._apply_stored, tail.new)
+        entries = [None if entry is None else next(stored) for entry in entries]
         state = self._state
         if any(entries) and self._is_checkpoint_due(state, entries):
-            self._checkpoint_seq = state.head.seq
+            self._checkpoint_seq = state.head.seq  # the checkpoint that was written above, or that the server made by itself
         receipts = []
         for entry, (_, key) in zip(entries, requests, strict=True):
             if not key and entry is not None:
@@ -236,9 +238,10 @@ class EntryLog:
 
     def _apply_stored(self, row: StoredRow) -> LedgerEntry:
         """Apply a row that was appended, after the rows that others have appended before it, and return its entry."""
-        others = row.seq - self._state.head.seq - 1
-        for other in self.store.after(self.dataset, self._state.head.seq, others) if others > 0 else ():
-            self._apply(other)
+        count_between = row.seq - self._state.head.seq - 1
+        if count_between > 0:
+            for other in self.store.after(self.dataset, self._state.head.seq, count_between):
+                self._apply(other)
         return self._apply(row)
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
@@ -278,11 +281,11 @@ class EntryLog:
         return entry
 
     def first_own_entry(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
-        """Return the first entry that only a copy has, sealed, and apply it to `state`. The caller appends it to the copy.
+        """Return the first entry that only the copy of a moving dataset has, sealed, and apply it to `state`. The caller appends it.
 
         Args:
             state: The state after the copied entries.
-            request: A `dpcli.ledger.requests.PrepareCopy`.
+            request: A `dpcli.ledger.stores.move_requests.PrepareCopy`.
         """
         now = self.now()
         content = request.entry(state, now)

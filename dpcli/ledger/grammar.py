@@ -43,7 +43,7 @@ SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # a litt
 USUAL_RATE = 10_000  # entries without a cost that a login may append in a day, unless an entry "rate" says otherwise
 MOST_COUNT = 10**18  # fits in a 64-bit integer of a database
 HOLDERS = ("person", "team")  # a quota limits one of these
-MODES = ("adaptive", "declared")
+MODES = ("adaptive", "declared")  # runs are chosen one after the other, or all are declared at the opening
 # Regular expressions that Python and PostgreSQL read alike. "portion" and "amount" are decimals, as texts.
 PATTERNS = {
     "hash": "^[0-9a-f]{64}$",
@@ -51,7 +51,7 @@ PATTERNS = {
     "portion": "^(0|1|0[.][0-9]{1,6})$",
     "amount": "^[0-9]{1,40}([.][0-9]{1,40})?(E[+-]?[0-9]{1,3})?$",
 }
-# Ranges of control characters and invisible characters, which no key, name or reason may contain.
+# Ranges of code points that no key, name or reason may contain: control characters, invisible characters, surrogates and private use.
 INVISIBLE = (
     (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F),
     (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
@@ -63,43 +63,45 @@ SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x202
 # The tables. A field whose type ends in "?" is optional. WORDS describes the types. COMMON has the fields of every entry, and ENTRIES the
 # further fields of each kind.
 COMMON = {
-    "ledger": "count",
+    "ledger": "count",  # version of the format of entries
     "dataset": "name",
-    "seq": "count",
-    "previous": "hash",
+    "seq": "count",  # number of the entry in the chain of its dataset
+    "previous": "hash",  # hash of the entry before
     "kind": "name",
-    "who": "name",
+    "who": "name",  # the person who signs the entry
     "when": "stamp",
-    "dpcli": "text",
+    "dpcli": "text",  # the version of dpcli that wrote the entry
 }
 CHARGE = {
-    "key": "name",
+    "key": "name",  # name of the run
     "pipeline": "pipeline",
-    "delta": "delta",
+    "delta": "delta",  # the delta at which the run is described
     "cost": "amounts",
-    "detail": "text?",
+    "detail": "text?",  # how the cost was computed, in words
     "why": "text?",
-    "window": "window?",
-    "made": "stamp?",
+    "window": "window?",  # the blocks that the run reads, if the dataset is cut into blocks
+    "made": "stamp?",  # when and by whom an imported run was made, before the ledger was opened
     "maker": "name?",
     "corrects": "name?",  # the key of the run whose price this charge completes
 }
 # The fields that an approval adds in a two-person ledger: the number of the proposal, and the reason of the approval.
 APPROVED = {"proposal": "count?", "approval": "said?"}
+# A quota limits a person or a team to a share of the cap. "alert_at" is the share of this limit from which on a warning is shown.
 QUOTA = {"of": "holder", "name": "name", "members": "people", "share": "portion", "alert_at": "portion", "why": "said"}
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
     "moved": {"to": "said", "copy": "hash?", "why": "text?", **APPROVED},
     "copied": {"from": "said", "schema": "hash", "version": "count", "why": "text?"},
     "spend": CHARGE,
-    "reserve": {**CHARGE, "expires": "stamp?"},
+    "reserve": {**CHARGE, "expires": "stamp?"},  # after this time the reservation cannot be voided
     "start": {"key": "name", "why": "text?"},
     "commit": {"key": "name", "why": "text?"},
-    "count": {"key": "name", "of": "name", "count": "count"},
+    "count": {"key": "name", "of": "name", "count": "count"},  # how many answers "of" this name a run has been granted
     "void": {"key": "name", "why": "said", **APPROVED},
+    # "unseen" states that nobody who decides on the cap had seen an output.
     "amend": {"epsilon": "positive", "caps": "amounts", "why": "said", "approver": "said", "unseen": "yes?", **APPROVED},
     "retire": {"window": "window", "why": "said"},
-    "upgrade": {"schema": "hash", "version": "count"},
+    "upgrade": {"schema": "hash", "version": "count"},  # hash and version number of the new definitions
     "propose": {"asks": "asks", "expires": "stamp"},
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},
@@ -115,6 +117,7 @@ ASKS = {
     "acknowledge": {"kind": "name", "finding": "said", "why": "said"},
     "rate": {"kind": "name", "per_day": "runs", "why": "said"},
 }
+# The terms of an opening entry. `LedgerTerms` (dpcli.ledger.terms) describes them.
 TERMS = {
     "unit": "name",
     "adjacency": "adjacency",
@@ -134,6 +137,7 @@ TERMS = {
     "two_person": "yes?",
     "ceiling": "positive?",
 }
+# Parts of the terms: how the dataset is cut into blocks (`BlockFamily`), the declared runs, and their certified epsilon.
 BLOCKS = {"by": "by", "column": "name", "max_blocks": "runs", "names": "window?", "count": "runs?"}
 DECLARED = {"pipeline": "pipeline", "runs": "runs"}
 CERTIFIED = {"epsilon": "bound", "accountant": "name"}
@@ -256,7 +260,7 @@ def _wrong_table(fields: Mapping[str, str], table: Mapping[str, Any]) -> str | N
         fields: The type of each field, with "?" at its end if the field is optional.
         table: The values to check.
     """
-    unknown = sorted(set(table) - set(fields))
+    unknown = sorted(set(table) - set(fields))  # sorted, as in SQL: the first fault does not depend on the order of the fields
     if unknown:
         return f"expected no {unknown[0]}"
     for name, spelling in sorted(fields.items()):
@@ -281,6 +285,7 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
 
 
 def _wrong_declared(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
+    """Return the first contradiction in the terms of declared mode. Their caps state how often each declared run may be made."""
     if "blocks" in terms or "ceiling" in terms:
         return "expected adaptive mode with blocks or a ceiling"
     has_runs = {"declared", "certified"} <= set(terms)
@@ -290,11 +295,12 @@ def _wrong_declared(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | 
 
 
 def _wrong_adaptive(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
+    """Return the first contradiction in the terms of adaptive mode. Their caps are in the currency of the filter."""
     rule = _filters().get(terms.get("filter", ""))
     if "blocks" in terms and rule is not None:
-        if "dataset_size" in terms:
+        if "dataset_size" in terms:  # each window of blocks has its own size
             return "expected no dataset_size with blocks"
-        reason = BlockFamily(**terms["blocks"]).unproved(rule, terms["adjacency"], terms["delta"])
+        reason = BlockFamily(**terms["blocks"]).missing_proof(rule, terms["adjacency"], terms["delta"])
         if reason is not None:
             return reason
     if rule is None or set(caps) != set(rule.currency):
@@ -313,6 +319,7 @@ def _adjacencies() -> list[str]:
 
 
 def _filters() -> dict[str, Any]:
+    """Return the class of each privacy filter, by name."""
     from dpcli.base.lazy import load
     from dpcli.ledger.plugin import FILTERS
 
@@ -356,7 +363,7 @@ def _is_amount(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    if type(value) not in (int, float):
+    if type(value) not in (int, float):  # isinstance would accept true, as a bool of Python is an int
         return False
     try:
         return math.isfinite(value)
@@ -369,6 +376,7 @@ def _is_count(value: Any, most: int = MOST_COUNT) -> bool:
 
 
 def _is_pipeline(value: Any) -> bool:
+    """Check for a table with the [privacy] and the [[mechanism]] tables of a pipeline file. Their keys are not checked."""
     if type(value) is not dict or set(value) != {"privacy", "mechanism"} or type(value["privacy"]) is not dict:
         return False
     mechanisms = value["mechanism"]

@@ -2,6 +2,7 @@
 
 `dpcli budget import` reads the history from a file (history_file.py) and charges it here. The *key* of a run is its name, and the *window*
 of a run is the *blocks* (parts of the dataset with caps of their own) that it read. A *quota* limits what a person or a team may charge.
+`LedgerState.fullest` is the state with the spending of the fullest block, and `label` the printed name of an amount, such as rho.
 
 The entry of such a run is a "spend" that also states when the run was made. If the ledger charged only a part of the history, its cap would
 not bound the privacy loss of all runs. So a history that does not fit is refused as a whole, and the message states a cap that would
@@ -34,10 +35,10 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
         LedgerError: A key belongs to another run.
         Denied: The history does not fit. The message states a cap that would suffice. Nothing was written.
     """
-    place = runs[0].place.rpartition(":")[0]
-    runs = each_or_all_mistakes(runs, place, lambda run: _with_own_key(ledger, run))
-    refuse_repeated_keys(runs)
-    requests = each_or_all_mistakes(runs, place, lambda run: _charge_of(ledger, run))
+    file, _, _ = runs[0].place.rpartition(":")  # a place is FILE:LINE
+    runs = each_or_all_mistakes(runs, file, lambda run: _with_own_key(ledger, run))
+    refuse_repeated_keys(runs)  # two keys of the file may be the same name under this login
+    requests = each_or_all_mistakes(runs, file, lambda run: _charge_of(ledger, run))
     try:
         return ledger.append_all([KeyedRequest(request, request.key) for request in requests])
     except Denied:
@@ -57,6 +58,7 @@ def _with_own_key(ledger: Ledger, run: PastRun) -> PastRun:
 
 
 def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
+    """Return the charge of a run with its cost and blocks. An error about the run gets the place of its line."""
     try:
         cost, delta = ledger.cost(run.pipeline, run.delta)
         window = ledger.stated_window(run.pipeline, run.window)
@@ -80,6 +82,7 @@ def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
 
 
 def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
+    """Return the message for a history that does not fit: a retired block, else the exceeded cap with advice, else an exceeded quota."""
     new = [request for request in requests if request.key not in state.runs]
     for request in new:
         closed = state.retired_block(request.window)
@@ -88,8 +91,8 @@ def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
     after = after_charges(state, new)
     full = after.fullest()
     exceeded = amounts.exceeded(full.spent, full.caps)
-    quotas = [after.over_quota(request.who, request.window, {}) for request in new]
-    quota = next((quota for quota in quotas if quota is not None), None)
+    exceeded_quotas = (after.over_quota(request.who, request.window, {}) for request in new)  # the history is charged in `after`
+    quota = next(filter(None, exceeded_quotas), None)
     if exceeded is None and quota is not None:
         return (
             f"denied, and nothing was written: the person who imports a history is charged for it, and this history exceeds {quota.words}, "

@@ -84,7 +84,7 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
     A run that was made later than `now`, the current time, is a mistake.
     """
     shown = escaped_path(path)
-    data = read_head(path, MOST_BYTES, "a history in csv or json lines")
+    data = read_head(path, MOST_BYTES, "a history in csv or json lines")  # at most one byte more than MOST_BYTES
     if len(data) > MOST_BYTES:
         raise InputError(f"{shown}: expected at most {MOST_BYTES:,} bytes, found more: import it in parts")
     try:
@@ -101,13 +101,13 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
 
 def refuse_repeated_keys(runs: Sequence[PastRun]) -> None:
     """Check that the keys of the runs differ, because two runs with one key would be charged once. Raises InputError if not."""
-    first: dict[str, str] = {}
+    place_of_key: dict[str, str] = {}
     for run in runs:
-        before = first.setdefault(run.key, run.place)
-        if before != run.place:
+        place = place_of_key.setdefault(run.key, run.place)
+        if place != run.place:
+            _, _, line = place.rpartition(":")
             raise InputError(
-                f"{run.place}: key: expected a different key for each run, found the key of line {before.rpartition(':')[2]}: "
-                f"{run.key[:60]!r}"
+                f"{run.place}: key: expected a different key for each run, found the key of line {line}: {run.key[:60]!r}"
             )
 
 
@@ -127,7 +127,7 @@ def each_or_all_mistakes(items: Sequence[Any], place: str, function: Callable[[A
         except (CannotCertify, NotRepresentable):
             if not mistakes:
                 raise
-            break
+            break  # the mistakes are reported first, as they come before in the file
         if len(mistakes) > MOST_MISTAKES:
             mistakes[MOST_MISTAKES:] = [f"{place}: and more"]
             break
@@ -157,6 +157,7 @@ def _csv_lines(text: str, shown: str) -> Iterator[HistoryLine]:
 
 
 def _header(cells: list[str], place: str) -> list[str]:
+    """Return the names of the columns. Raises InputError if one is unknown or repeated, or a required one is missing."""
     _refuse_unknown(cells, place)
     twice = next((cell for cell in cells if cells.count(cell) > 1), None)
     missing = next((name for name in ("date", "key") if name not in cells), None)
@@ -168,6 +169,7 @@ def _header(cells: list[str], place: str) -> list[str]:
 
 
 def _refuse_unknown(names: Sequence[str], place: str) -> None:
+    """Check that the names are columns of a history. Raises InputError if not."""
     for name in names:
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS)
@@ -191,9 +193,10 @@ def _json_lines(text: str, shown: str) -> Iterator[HistoryLine]:
         if type(row) is not dict:
             raise InputError(f"{place}: not a JSON object: {escaped(line[:40])!r}")
         _refuse_unknown(list(row), place)
-        other = next((name for name, value in row.items() if value is not None and type(value) is not str), None)
-        if other is not None:
-            raise InputError(f"{place}: {other}: expected text or a number, found {escaped(str(row[other])[:40])}")
+        # Numbers were read as texts, so that none is rounded. Other values than texts are lists, tables, booleans and NaN.
+        wrong = next((name for name, value in row.items() if value is not None and type(value) is not str), None)
+        if wrong is not None:
+            raise InputError(f"{place}: {wrong}: expected text or a number, found {escaped(str(row[wrong])[:40])}")
         yield HistoryLine(number, {name: value.strip() for name, value in row.items() if value and value.strip()})
 
 
@@ -220,6 +223,7 @@ def _run(line: HistoryLine, shown: str, folder: str, now: str) -> PastRun:
 
 
 def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> PastRun:
+    """Return the run of a line. Raises WrongCell if a cell is invalid."""
     key, maker = cells.get("key", ""), cells.get("who", "")
     try:
         checked_key(key)
@@ -245,11 +249,12 @@ def _time_made(text: str, now: str) -> str:
 
 
 def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
+    """Return the pipeline in the file that a line names. Raises WrongCell if the file is invalid, or the line states a guarantee too."""
     from dpcli.file.pipeline.read import load
 
-    other = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
-    if other is not None:
-        raise WrongCell(other, "leave it empty if the line names a file, which states it itself")
+    superfluous = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
+    if superfluous is not None:
+        raise WrongCell(superfluous, "leave it empty if the line names a file, which states it itself")
     try:
         return load(os.path.join(folder, cells["file"]))
     except InputError as error:
@@ -282,6 +287,7 @@ def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None)
     try:
         pipeline = pipeline_from({"privacy": privacy, "mechanism": [{"name": "stated", "stated_for": "unit", **stated}]})
     except InputError as error:
+        # The message is about the keys of a made-up file. Only what was found is of use to the reader of the line.
         raise WrongCell("guarantee", str(error).partition(", found ")[2] or str(error)) from None
     return replace(pipeline, path=place)
 
@@ -297,7 +303,8 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
         value = math.nan
     if 0.0 < value < math.inf and Decimal(text) > Decimal(repr(value)):
         value = math.nextafter(value, math.inf)  # rounded up, so that the charge is not below the stated number
-    underflowed = value == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
+    mantissa, _, _ = text.lower().partition("e")
+    underflowed = value == 0.0 and any(digit in "123456789" for digit in mantissa)
     if not 0.0 <= value < math.inf or underflowed:
         raise WrongCell(name, f"expected a number >= 0 in the range of a double, found {text[:40]!r}")
     return abs(value)  # -0.0 becomes 0.0, because a ledger accepts no negative zero

@@ -1,64 +1,52 @@
 """The ledger of one dataset, which decides whether a run fits in the remaining privacy budget and records the run.
 
-`dpcli budget`, `dpcli.budget` and the commands that draw noise call `Ledger`. Its methods, in order: keys; prices; charges (`spend`,
-`reserve`, ...); rules (`amend`, `quota`, ...); corrections; windows of blocks; upgrade, and moves to another ledger.
+`dpcli budget`, `dpcli.budget` and the commands that draw noise call `Ledger`. Its methods, in order: charges (`spend`, `reserve`, ...);
+rules (`amend`, `quota`, ...); corrections; retired blocks; upgrade, and moves to another ledger. From `RunPrices` (run_prices.py) it has
+the methods for the name, the price and the blocks of a run.
 
 A run is *charged* before its noise is drawn. Its *key* is its name, and its *cost* is in the currency of the ledger's *filter*, a theorem
 that adds up runs even if they were chosen from earlier outputs (filters/filter.py). The *cap* limits the sum. A dataset may be cut into
 *blocks*, each with a cap of its own; a run is charged on the blocks of its *window* (blocks/family.py). In a *two-person* ledger some
 changes are only *proposals* until another person approves them (governance/proposals.py).
 
-A method that changes something builds a request (requests.py, governance/amendments.py). `EntryLog.append_all` (entry_log.py) asks it for
-its entry and appends that entry. So the rules of a charge are in `Charge`, and this class turns a pipeline into a `Charge`.
+A method that changes something builds a *request* (requests.py, governance/amendments.py, stores/move_requests.py). `EntryLog.append_all`
+(entry_log.py) asks it for its entry, appends that entry, and returns a *receipt*. So the rules of a charge are in `Charge`, and this class
+turns a pipeline into a `Charge`. `Proposable` makes a proposal of a request in a two-person ledger, and `visible_text` makes a text of a
+user fit for an entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.file.keys.words import has_words
-from dpcli.file.pipeline.parts import marked_by_a_blank
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import digest
-from dpcli.ledger.entry_log import EntryLog, KeyedRequest, Receipt
+from dpcli.ledger.charges.ledger_run import Run, payer
+from dpcli.ledger.entry_log import KeyedRequest, Receipt
 from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota, SetRate
 from dpcli.ledger.governance.proposals import proposal_numbered
 from dpcli.ledger.governance.quotas import ALERT_AT
-from dpcli.ledger.grammar import LONGEST_NAME, visible_text
+from dpcli.ledger.grammar import visible_text
 from dpcli.ledger.requests import (
     OWN_KEY,
-    SCOPE,
     Acknowledge,
-    Arrived,
     Charge,
     CountAnswers,
-    Leave,
     Retire,
     RunStep,
     Upgrade,
     checked_key,
-    key_scope,
 )
-from dpcli.ledger.state import Run, payer
-from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.ledger.run_prices import RunPrices
+from dpcli.ledger.stores.move_requests import Arrived, Leave
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
-
-
-class Price(NamedTuple):
-    """The cost of one run in the currency of the ledger's filter, and the delta at which the run is *described*.
-
-    The filters approx-dp and advanced charge the epsilon of the run at this delta, and the delta. Other filters ignore it.
-    """
-
-    cost: Cost
-    delta: float
 
 
 def require_first_charge(receipt: Receipt, key: str) -> Receipt:
@@ -68,72 +56,14 @@ def require_first_charge(receipt: Receipt, key: str) -> Receipt:
     return receipt
 
 
-class Ledger(EntryLog):
-    """The ledger of a dataset in a store. `EntryLog` describes the attributes.
+class Ledger(RunPrices):
+    """The ledger of a dataset in a store. `EntryLog` describes the attributes, and `RunPrices` has the prices of runs.
 
     Arguments that many methods share: `why` is the reason, which the entry records. InputError is raised if a required reason is missing.
     Except in `reserve`, `expires` is for a two-person ledger: the time until which another person may approve the proposal
     ("2030-12-31T00:00:00Z", "7d", "36h"), at most 31 days ahead; None for a week. InputError is raised if it is invalid, or stated in a
     ledger without the two-person rule.
     """
-
-    def own_key(self, key: str) -> str:
-        """Return the name of the run that this login charges under a key that a person chose: "ada//week-7" for the key "week-7" of ada.
-
-        Names begin with the login in a database only, so that nobody can take the key of somebody else. A run that this login charged under
-        the bare key, before keys had logins or in a file, keeps its name, so that a repeated request still charges it once.
-        """
-        return self._own_name(checked_key(key))
-
-    def _own_name(self, key: str) -> str:
-        if SCOPE in key:
-            return key  # a full name; the database refuses a charge under the name of another login
-        runs, own = self.state().runs, f"{key_scope(self.who)}{key}"
-        bare = runs.get(key)
-        if bare is not None and payer(bare.content) == self.who:
-            return key
-        if not self.store.scopes_keys and own not in runs:
-            return key
-        if len(own) > LONGEST_NAME:
-            raise InputError(
-                f"--key: expected at most {LONGEST_NAME - len(own) + len(key)} characters, as the name of the run begins with the login, "
-                f"found {len(key)}"
-            )
-        return own
-
-    def key_of_run(self, key: str) -> str:
-        """Return the name of an existing run: of this login's run under the key or, if it has none, of the run with just this name."""
-        own = self._own_name(key)
-        return own if own in self.state().runs or key not in self.state().runs else key
-
-    def cost(self, pipeline: Pipeline, delta: float | None = None) -> Price:
-        """Return what one run would be charged. Nothing is written.
-
-        Args:
-            delta: The delta of the description. If None, it is the file's privacy.delta, or 0 if the file has none.
-
-        Raises:
-            InputError: The run states another dataset, unit, adjacency or dataset_size, or is not one of the declared runs of a ledger in
-                declared mode. Or the delta is not in [0, 1).
-            CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
-            LedgerError: The dataset has moved, or its ledger cannot be read.
-        """
-        terms = self._state.terms or self.state().open_terms()  # cached terms are current, because no entry changes them
-        self._state.refuse_moved()
-        if pipeline.privacy.dataset not in (None, self.dataset):
-            raise InputError(
-                f'{pipeline.path or "<pipeline>"}: privacy.dataset: expected "{self.dataset}", the dataset of this ledger, or none, found '
-                f'"{pipeline.privacy.dataset}"'
-            )
-        terms.refuse_other_privacy(pipeline)
-        stated = pipeline.privacy.delta if delta is None else delta
-        described_at = 0.0 if stated is None else stated
-        if not 0.0 <= described_at < 1.0:
-            raise InputError(f"expected a delta in [0, 1), found {described_at!r}")
-        try:
-            return Price(terms.price(pipeline, described_at), described_at)
-        except (CannotCertify, NotRepresentable) as refusal:
-            raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, described_at)}") from None
 
     def spend(
         self,
@@ -148,14 +78,15 @@ class Ledger(EntryLog):
 
         Args:
             key: Name of the run. If the request is repeated under this key, it is not charged again.
-            delta: As in `cost`.
+            delta: The delta at which the run is described. If None, it is the delta of the file.
             window: The blocks that the run reads, as names or ranges FIRST..LAST. If empty, they are the blocks that the pipeline states.
             certificate: SHA-256 of a certificate about the run, which the entry names; "" for none.
 
         Raises:
             Denied: The run does not fit in the budget. Nothing was written.
-            LedgerError: The key belongs to another run, or as `cost`.
-            InputError, CannotCertify, NotRepresentable: As `cost` and `stated_window`.
+            LedgerError: The key belongs to another run, the dataset has moved, or its ledger cannot be read or written.
+            InputError: The run states other terms than the ledger, or its window is wrong or missing.
+            CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
         """
         request = self._request("spend", pipeline, key, delta, why=why, window=window, certificate=certificate)
         return self._charge(request, pipeline)
@@ -221,7 +152,11 @@ class Ledger(EntryLog):
         """Grant `count` more answers of a run, all or none, and return the number of answers granted so far.
 
         Noise may be drawn only after this method returns, because only then the grant is durable. The ledger records the number. So no
-        answer is granted twice if an earlier copy of the run's folder is restored. `CountAnswers` describes the arguments.
+        answer is granted twice if an earlier copy of the run's folder is restored.
+
+        Args:
+            of: Name of the answers.
+            total: Largest number of answers that the charge of the run pays for.
 
         Raises:
             Denied: More than `total` answers would be granted. Nothing was written.
@@ -249,7 +184,13 @@ class Ledger(EntryLog):
     ) -> Receipt:
         """Change the cap on epsilon. In a two-person ledger this is a proposal, which takes effect when another person approves it.
 
-        `Amend` (governance/amendments.py) describes the other arguments. A reason is required.
+        A reason is required.
+
+        Args:
+            approver: The person who approves the change; "" in a two-person ledger.
+            acknowledged: The person accepts that a cap raised after outputs were seen bounds nothing, or that a lower cap does not reduce
+                the loss of earlier runs.
+            unseen: The person states that nobody who decides on the cap had seen an output.
 
         Raises InputError if the cap is not a number > 0, a statement is missing, the ledger is in declared mode, or the approver is the
         person who asks or is named in a two-person ledger.
@@ -260,14 +201,15 @@ class Ledger(EntryLog):
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
         """Approve the proposal of entry `seq`, which makes it effective.
 
-        One of `unseen` and `acknowledged` is required if the proposal raises the cap above what is guaranteed (`Amend`).
+        One of the statements `unseen` and `acknowledged`, as in `amend`, is required if the proposal raises the cap above what is
+        guaranteed.
 
         Raises:
             LedgerError: The proposal is not open or has expired, the approver made it, or its content is not valid in the current state.
             InputError: The reason is missing, or one of the two statements.
         """
         proposal = proposal_numbered(self.state().proposals, seq)
-        if proposal is not None and proposal.asks["kind"] == "quota":
+        if proposal is not None and proposal.asks["kind"] == "quota":  # a quota counts the earlier charges of each person
             self._require_people()
         return self._append(Approve(seq, self.who, visible_text(why), unseen, acknowledged), "")
 
@@ -290,8 +232,14 @@ class Ledger(EntryLog):
     ) -> Receipt:
         """Limit the charges of a person, or of all members of a team together, to a share of the cap.
 
-        `SetQuota` (governance/amendments.py) describes the arguments. `members` may be in any order, and are ignored for a person. A reason
-        is required. In a two-person ledger this is a proposal.
+        A reason is required. In a two-person ledger this is a proposal.
+
+        Args:
+            of: "person" or "team".
+            name: Name of the person or team.
+            share: The limit as a share of the cap, a decimal in [0, 1]; 1 removes the limit.
+            members: Names of the team's members, in any order; ignored for a person.
+            alert_at: The share of the limit from which on a warning is shown, a decimal in [0, 1].
         """
         self._require_people()
         people = tuple(sorted({*members})) if of == "team" else (name,)
@@ -332,7 +280,7 @@ class Ledger(EntryLog):
 
         Args:
             pipeline: What the run did.
-            delta: As in `cost`.
+            delta: The delta at which the run is described. If None, it is the delta of the file.
 
         Raises:
             Denied: More was spent than the cap or a quota allows. Nothing was written.
@@ -344,16 +292,7 @@ class Ledger(EntryLog):
         run = self.state().run(key)
         if not has_words(why):
             raise InputError("--reason: state why the run was priced wrongly")
-        own = f"correction of entry {run.seq}"  # also in a database, so that of two people at the same moment one gets the key
-        taken = self.state().runs.get(own)
-        if taken is not None and taken.content.get("corrects") != key:
-            own = self.own_key(own)
-        for other in self.state().runs.values():
-            if other.content.get("corrects") == key and (other.key != own or payer(other.content) != self.who):
-                raise InputError(
-                    f'entry {run.seq} ("{key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
-                )
-        request = self._request("spend", pipeline, own, delta, why=why, window=run.window)
+        request = self._request("spend", pipeline, self._correction_key(run), delta, why=why, window=run.window)
         missing = amounts.subtract(amounts.read(request.cost.amounts), self._paid_for(run))
         if max(missing.values()) <= 0:
             raise InputError(
@@ -369,6 +308,20 @@ class Ledger(EntryLog):
 
             raise Denied(correction_denial(self.state(), request, run.seq)) from None
 
+    def _correction_key(self, run: Run) -> str:
+        """Return the key of the correction of a run. Raises InputError if the run was corrected under another key or by another login."""
+        # Also in a database the key has no login. So if two people correct the run at the same moment, only one of them gets the key.
+        own_key = f"correction of entry {run.seq}"
+        taken = self.state().runs.get(own_key)
+        if taken is not None and taken.content.get("corrects") != run.key:  # another run has this key
+            own_key = self.own_key(own_key)
+        for other in self.state().runs.values():
+            if other.content.get("corrects") == run.key and (other.key != own_key or payer(other.content) != self.who):
+                raise InputError(
+                    f'entry {run.seq} ("{run.key}") was corrected by entry {other.seq} already; correct "{other.key}" if more is missing'
+                )
+        return own_key
+
     def _paid_for(self, run: Run) -> amounts.Amounts:
         """Return what was charged for a run, together with the run that it corrects, if it corrects one."""
         corrected = run.content.get("corrects")
@@ -377,68 +330,6 @@ class Ledger(EntryLog):
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks permanently. Raises InputError if the dataset has no blocks, a block is wrong, or the reason is missing."""
         return self._append(Retire(self.window(window), visible_text(why)), "")
-
-    def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the stated blocks in order; an empty tuple if the dataset has no blocks.
-
-        Raises InputError if a name is wrong, no block is stated, or blocks are stated for a dataset that has none.
-        """
-        family = (self._state.terms or self.state().open_terms()).family
-        if family is None:
-            if stated:
-                raise InputError(f'--window: expected none, as "{self.dataset}" is not cut into blocks, found {stated[0]}')
-            return ()
-        if not stated:
-            raise InputError(
-                f'--window: expected the blocks of "{self.dataset}" that the run reads ({family.kind.word}): state them as window '
-                "under [privacy], or by this flag of a command that charges a run"
-            )
-        return family.window(stated)
-
-    def resolve_trailing(self, given: Sequence[str]) -> tuple[str, ...]:
-        """Return the blocks that a flag names. A trailing window such as "last 7 days" is replaced by its blocks.
-
-        A trailing window ends with the day before today, by the ledger's clock in UTC (dpcli.ledger.planning.schedule.Trailing).
-
-        Raises InputError if the window is trailing, but the blocks of the dataset are not days or weeks.
-        """
-        if not given:
-            return ()
-        from dpcli.ledger.planning.schedule import trailing_of
-
-        family = self.state().open_terms().family
-        if family is None:
-            return tuple(given)
-        blocks: list[str] = []
-        for text in given:
-            trailing = trailing_of(text, family.kind)
-            blocks += [text] if trailing is None else trailing.blocks(family.kind, date.fromisoformat(self.now()[:10]))
-        return tuple(blocks)
-
-    def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the blocks that a run reads. The file states them, or the caller gives them.
-
-        Every charge calls this method, so that a run is charged on the blocks that it states.
-
-        Under the adjacency zero-out a neighbouring dataset has a blank in place of a record, and the blank may lie in another block. So a
-        mechanism is accepted on blocks only if a blank record adds nothing to its output.
-
-        Raises InputError as `window`, and if the file and the caller state different blocks, or a mechanism may reveal a blank record.
-        """
-        stated = pipeline.privacy.window or ()
-        if given and stated and self.window(given) != self.window(stated):
-            raise InputError(
-                f"--window: {', '.join(given)[:60]} contradicts the window of {pipeline.path or '<pipeline>'} ({', '.join(stated)[:60]})"
-            )
-        blocks = self.window(given or stated)
-        if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT:
-            revealing = marked_by_a_blank(pipeline.mechanisms)
-            if revealing is not None:
-                raise InputError(
-                    f'mechanism["{revealing}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move '
-                    "between blocks, and this mechanism may reveal where a blank is"
-                )
-        return blocks
 
     def upgrade(self) -> Receipt:
         """Record that this version of dpcli has renewed the definitions that guard the entries.
@@ -493,7 +384,7 @@ class Ledger(EntryLog):
         return Charge(
             kind,
             checked_key(key),
-            tables_of(pipeline),
+            tables_of(pipeline),  # [privacy] and the mechanisms, which determine the cost
             described_at,
             cost,
             self.who,

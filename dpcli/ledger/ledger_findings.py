@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from dpcli.file.toml.findings import Diagnostic, Severity
 from dpcli.ledger.chain import STAMP, canonical
+from dpcli.ledger.charges.ledger_run import Run
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 from dpcli.ledger.stores.sqlite_file import network_file_system
 
 # The limits are arbitrary, and affect warnings alone.
@@ -62,6 +63,7 @@ def _delta_for_size(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFindin
 
 
 def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+    """Find a cap that hardly limits an attack, and a cap that guarantees nothing because it was raised."""
     if state.epsilon > LARGE_EPSILON:
         yield LedgerFinding("DP304", f"a cap of epsilon = {state.epsilon:g} gives almost no protection against attacks", 1)
     if state.guaranteed is None:
@@ -118,16 +120,18 @@ def _missing_fingerprint(ledger: Ledger, state: LedgerState) -> Iterator[LedgerF
 
 
 def _other_versions(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+    """Find runs that other versions of dpcli charged, as this version may compute other costs."""
     from dpcli import __version__
 
-    older = sorted({str(run.content.get("dpcli")) for run in state.runs.values()} - {__version__})
-    if older:
-        words = f"charged by dpcli {', '.join(older)}: dpcli budget verify computes their costs again"
+    others = sorted({str(run.content.get("dpcli")) for run in state.runs.values()} - {__version__})
+    if others:
+        words = f"charged by dpcli {', '.join(others)}: dpcli budget verify computes their costs again"
         yield LedgerFinding("DP408", words, state.head.seq)
 
 
 def _network_file_system(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    kind = None if "://" in ledger.store.place else network_file_system(ledger.store.place)
+    """Find a file on a network file system."""
+    kind = None if "://" in ledger.store.place else network_file_system(ledger.store.place)  # a database has a URL
     if kind is not None:
         words = f"on a network file system ({kind}), where locks do not exclude other machines"
         yield LedgerFinding("DP409", words, 0, "error")

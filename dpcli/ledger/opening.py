@@ -72,7 +72,7 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
     terms = LedgerTerms(**common, blocks=_blocks_of(given), two_person=given.get("two_person") or None)
     terms.refuse_invalid()
     terms = _declared_terms_of(terms, given) if given["mode"] == "declared" else _adaptive_terms_of(terms, given)
-    assert dataset is not None
+    assert dataset is not None  # as `_require_all` has checked
     return init(url, dataset, replace(terms, fingerprint=_fingerprint(given)))
 
 
@@ -90,10 +90,11 @@ def _require_all(given: Mapping[str, Any]) -> None:
 
 
 def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the flags that are required together with the given ones."""
     yield from ALWAYS_REQUIRED
     if given.get("blocks") is not None:
         yield from ("column", "max_blocks")
-        term = known_kinds().get(given["blocks"], "")
+        term = known_kinds().get(given["blocks"], "")  # "names" for listed blocks, "count" for blocks by a hash
         if term in FLAG_OF_TERM:
             yield FLAG_OF_TERM[term]
     yield "declare" if given["mode"] == "declared" else "filter"
@@ -141,12 +142,13 @@ def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
     parameters = {name: given[name] for name in ("order", "slack") if given[name] is not None}
     try:
         rule = filter_for_cap(given["filter"], terms.epsilon, terms.delta, parameters)
-    except TypeError:
+    except TypeError:  # the filter has no such parameter
         raise InputError(f"--{next(iter(parameters))} cannot be combined with --filter {given['filter']}") from None
     return replace(terms, filter=rule.name, parameters=dict(rule.parameters()))
 
 
 def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
+    """Return the terms with the declared runs that the flags state. Raises as `declared_terms`, or if a flag is of adaptive mode."""
     if terms.blocks is not None:
         raise InputError("--blocks: only with --mode adaptive")
     if terms.ceiling is not None:
@@ -154,14 +156,14 @@ def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
     for name in ("filter", "order", "slack"):
         if given[name]:
             raise InputError(f"{_flag(name)} cannot be combined with --mode declared")
-    plans = [_pipeline_and_count(text) for text in given["declare"]]
-    for pipeline, _ in plans:
+    runs = [_pipeline_and_count(text) for text in given["declare"]]
+    for pipeline, _ in runs:
         if pipeline.privacy.dataset not in (None, given["dataset"]):
             raise InputError(
                 f'{pipeline.path}: privacy.dataset: expected "{given["dataset"]}", the dataset of this ledger, or none, found '
                 f'"{pipeline.privacy.dataset}": its runs could not be charged here'
             )
-    return declared_terms(terms, plans)
+    return declared_terms(terms, runs)
 
 
 def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
@@ -190,14 +192,14 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     for pipeline, count in runs:
         if not 1 <= count <= MOST_RUNS:
             raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST_RUNS}, found {count!r}")
-        declared.append({"pipeline": tables_of(pipeline), "runs": count})
+        declared.append({"pipeline": tables_of(pipeline), "runs": count})  # the tables [privacy] and [[mechanism]]
     if not declared:
         raise InputError("expected distinct runs to declare, found no --declare")
     if len({canonical(item["pipeline"]) for item in declared}) != len(declared):
         raise InputError("expected distinct runs to declare, found one twice: use --declare PATH:COUNT")
     for pipeline, _ in runs:
         terms.refuse_other_privacy(pipeline)
-        if pipeline.privacy.adaptive:
+        if pipeline.privacy.adaptive:  # its mechanisms may be chosen from outputs
             raise InputError(f"{pipeline.path}: privacy.adaptive: expected false in declared mode, found true: use --mode adaptive")
     epsilon, accountant = compose(runs, terms.delta)
     if epsilon > terms.epsilon:

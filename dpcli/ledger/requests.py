@@ -1,24 +1,15 @@
-"""Requests to a ledger, except those that change its cap and quotas (dpcli.ledger.governance.amendments).
+"""Requests to a ledger about runs, blocks, findings and definitions.
 
-A request says what a person wants, such as to charge a run. Its method `entry` decides: it reads the *state* of the ledger, that is, what
-all entries add up to (state.py), and returns the content of the entry to append, or None if the request was granted before. `Ledger`
-(ledger.py) builds most requests, and `EntryLog.append_all` (entry_log.py) appends their entries.
+governance/amendments.py has the requests that change its cap and quotas, and stores/move_requests.py those that move a dataset. A request
+says what a person wants, such as to charge a run. Its method `entry` decides: it reads the *state* of the ledger, that is, what all entries
+add up to (state.py), and returns the content of the entry to append, or None if the request was granted before. `Ledger` (ledger.py) builds
+most requests, and `EntryLog.append_all` (entry_log.py) appends their entries.
 
 A *run* is charged under its *key*, its name: at once ("spend"), or in steps: "reserve" charges it, "start" permits its noise, "commit"
 records its end, and "void" refunds a reservation that was not started. A dataset may be cut into *blocks*, each with a cap of its own; a
 run is charged on the blocks of its *window*, and a block that was *retired* accepts no run. A *quota* limits what a person or a team may
 charge. A *session* (dpcli/sessions) is a run of a command under one charge; its answers, if it gives any, are counted. The *definitions*
 are the tables, triggers and SQL functions that guard the entries in their file or database.
-
-A dataset moves to another ledger in four steps. At no time can both ledgers be charged, because the dataset would then have two budgets:
-
-1. `Leave` closes the chain at its origin with an entry "moved", which names the target. All entries are then copied, including this one.
-2. `PrepareCopy` appends the first entry that only the copy has. Its kind is "moved" too. It contains the hash of the closing entry and a
-   random word. The hash of this entry becomes the name of the copy.
-3. When the copy is durable, `Arrived` appends a last entry at the origin, which states the name of the copy.
-4. Only then `OpenCopy` opens the copy with an entry "copied". It states who copied the dataset, from where, and which definitions guard it.
-
-A copy that the origin never named stays closed.
 """
 
 from __future__ import annotations
@@ -32,9 +23,10 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import canonical
+from dpcli.ledger.charges.ledger_run import DRAWN, STATUS_AFTER, Run
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.grammar import LONGEST_NAME
-from dpcli.ledger.state import DRAWN, STATUS_AFTER, LedgerState, Run
+from dpcli.ledger.state import LedgerState
 
 # The end of messages about a run that must not be made again under its key.
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
@@ -129,7 +121,7 @@ class Charge:
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
-            self._refuse_other(state.runs[self.key])
+            self._require_same_charge(state.runs[self.key])
             return None
         corrected = state.run(self.corrects) if self.corrects else None
         if corrected is not None and corrected.status not in DRAWN:
@@ -159,25 +151,26 @@ class Charge:
         if self.kind == "reserve" and self.expires != reserved_until:
             given, first = self.expires or "none", reserved_until or "none: it can be voided until it is started"
             lines.append(f'"{self.key}" keeps the --expires of its reservation ({first}); the new value, {given}, changes nothing')
-        named = certificate_of(run.content)
-        if self.certificate and self.certificate != named:
-            kept = "no certificate" if named is None else f"the certificate sha256:{named}"
-            lines += (f'"{self.key}" names {kept} in its entry; --certificate changes nothing',)
+        certificate_in_entry = certificate_of(run.content)
+        if self.certificate and self.certificate != certificate_in_entry:
+            kept = "no certificate" if certificate_in_entry is None else f"the certificate sha256:{certificate_in_entry}"
+            lines.append(f'"{self.key}" names {kept} in its entry; --certificate changes nothing')
         return tuple(lines)
 
-    def _refuse_other(self, run: Run) -> None:
+    def _require_same_charge(self, run: Run) -> None:
         """Check that `run`, which has this key, was charged by an equal request. Raises LedgerError if not.
 
         LedgerError is also raised if the run was voided, or if this request is a reservation and the run was started or has ended.
         """
-        body = {"made": None, "maker": None, "corrects": None, **self.body()}
+        body = {"made": None, "maker": None, "corrects": None, **self.body()}  # the first three, even if only the entry has them
+        # Values are compared as they are written, because a request may hold a tuple where the entry has a list.
         differing = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
         if differing:
             raise LedgerError(
                 f'key "{self.key}": expected the run that entry {run.seq} charged under it, found a run that differs in '
                 f"{' and '.join(differing)}: a new run needs a key of its own"
             )
-        if not self.made and run.content.get("who") != self.who:
+        if not self.made and run.content.get("who") != self.who:  # several people may import the same run of a history
             raise LedgerError(
                 f'key "{self.key}": expected a run of {self.who}, found a run that was charged to {run.content.get("who")}: '
                 "a new run needs a key of its own"
@@ -212,7 +205,7 @@ class RunStep:
         owner = run.content.get("who")
         if owner != self.who and not has_words(self.why):  # a database also requires that the login is an administrator
             raise InputError(f'--reason: state why, as "{self.key}" is a reservation of {owner}')
-        if self.kind == "start" and run.status == "started":
+        if self.kind == "start" and run.status == "started":  # of two people who share a reservation only one may draw noise
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that was not started, found one that was started: {OWN_KEY}'
             )
@@ -332,89 +325,3 @@ class Upgrade:
                 f"has the definitions of version {self.version}"
             )
         return {"kind": "upgrade", "schema": self.schema, "version": self.version}
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """The closing of a dataset that moves to the ledger at `to`. A repeated request with this target writes nothing."""
-
-    to: str
-    why: str = ""
-
-    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        if state.departure is None:
-            if state.open_terms().two_person and not has_words(self.why):
-                raise InputError("--reason: state why, as another person has to approve that the dataset moves")
-            return {"kind": "moved", "to": self.to, **nonempty(why=self.why)}
-        if state.departure.to != self.to:
-            state.refuse_moved()
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """A record, at the origin, of the durable copy to which the dataset has moved.
-
-    A repeated request writes nothing. Another copy is refused, because the dataset would then have two budgets.
-
-    Attributes:
-        copy: Name of the copy, which is the hash of the copy's first own entry.
-    """
-
-    copy: str
-
-    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        if state.departure is None:
-            raise LedgerError(f'dataset "{state.dataset}": expected a dataset that has moved, found one that has not')
-        if state.departure.prepared:
-            raise LedgerError(f'dataset "{state.dataset}": expected the ledger at the origin, found the copy')
-        if state.departure.copy == self.copy:
-            return None
-        if state.departure.copy:
-            raise LedgerError(f'dataset "{state.dataset}": another copy was named before, in {state.departure.to}')
-        return {"kind": "moved", "to": state.departure.to, "copy": self.copy}
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareCopy:
-    """The first entry that only the copy has. The hash of this entry is the name of the copy, which stays closed.
-
-    Attributes:
-        word: Random word that makes the name of the copy unique, because two attempts to copy must not share a name.
-    """
-
-    word: str
-
-    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        departure = state.departure
-        if departure is None or departure.copy or departure.prepared:
-            raise LedgerError(f'dataset "{state.dataset}": the chain to copy does not end with the entry that closed it')
-        return {"kind": "moved", "to": departure.to, "copy": departure.closed_at.hash, "why": f"copy {self.word}"}
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCopy:
-    """The opening of the copy that the origin has named. Nothing is written if the copy is open already.
-
-    Attributes:
-        name: Name of the copy, as the origin states it: the hash of the copy's first own entry.
-        origin: Address of the ledger that the dataset comes from.
-        schema, version: Hash and version number of the definitions that guard the copy in its new ledger.
-    """
-
-    name: str
-    origin: str
-    schema: str
-    version: int
-    why: str = ""
-
-    def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        if state.departure is None:
-            return None
-        if state.departure.prepared != self.name:
-            raise LedgerError(
-                f'dataset "{state.dataset}": this copy is {state.departure.prepared[:16] or "unnamed"}, but the ledger at the origin named '
-                f"the copy {self.name[:16]}"
-            )
-        copied = {"kind": "copied", "from": self.origin, "schema": self.schema, "version": self.version}
-        return {**copied, **nonempty(why=self.why)}

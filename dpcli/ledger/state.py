@@ -4,27 +4,30 @@ An *entry* is a line of the ledger that never changes (chain.py); its *kind*, su
 the method for each kind. `LedgerState.apply` refuses an entry that dpcli would not write in that state. So a ledger that was changed by
 hand is noticed when it is read. entry_log.py applies the entries; requests decide from the state whether a run fits.
 
-A *run* is charged under its *key*, its name: at once ("spend"), or by a reservation that is started and committed, or voided before. Costs
-and caps are decimals by name in the currency of the ledger's *filter*, the theorem that adds up runs, such as {"rho": 0.1} (amounts.py). A
-dataset may be cut into *blocks*, each with a cap of its own; a run is charged on the blocks of its *window*. A *quota* limits what a person
-or a team may charge. In a *two-person* ledger some entries are only *proposals* until another person approves them (governance/). A
-*checkpoint* stores a state (checkpoint.py).
+A *run* is charged under its *key*, its name (charges/ledger_run.py). Costs and caps are decimals by name in the currency of the ledger's
+*filter*, the theorem that adds up runs, such as {"rho": 0.1} (amounts.py). A dataset may be cut into *blocks*, each with a cap of its own;
+a run is charged on the blocks of its *window*. A *quota* limits what a person or a team may charge. In a *two-person* ledger some entries
+are only *proposals* until another person approves them (governance/). A *checkpoint* stores a state (checkpoint.py). The *definitions* are
+the tables, triggers and SQL functions that guard the entries.
+
+In a `LedgerEntry`, `content` is the JSON object that was written, and `row` has the number (`seq`) and the hash of the entry.
 """
 
 from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import ZERO, charged_blocks, cost_on_blocks, most_on_one_block
 from dpcli.ledger.chain import Head, LedgerEntry, is_stamp
+from dpcli.ledger.charges.ledger_run import DRAWN, STATUS_AFTER, STATUSES_BEFORE, LedgerRuns, Run, UnderWay, payer
 from dpcli.ledger.governance.proposals import (
     Proposals,
     is_arrival,
@@ -39,97 +42,14 @@ from dpcli.ledger.terms import LedgerTerms
 # What messages say of a ledger without a guarantee, and of one whose cap is below its spending.
 UNGUARANTEED = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
 OVERSPENT = "more is spent than the cap allows, as the cap was lowered"
-LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms; affects what is shown alone
-# The status of a run after each kind of entry. All runs except void ones are charged in full, including abandoned reservations.
-STATUS_AFTER = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
 # The kinds of entries that a two-person ledger accepts only if a second person approved them.
 APPROVED_KINDS = ("amend", "void", "quota", "moved", "acknowledge", "rate")
 KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
-DRAWN = ("started", "committed")  # statuses of a run that may have drawn noise: answers may be counted, and its price be corrected
-# The statuses that a run may have before each kind of entry that changes its status.
-STATUSES_BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A charged run.
-
-    Attributes:
-        seq: Number of the entry that charged the run.
-        status: "reserved", "started" (noise may have been drawn), "committed" or "void".
-        cost: The cost, by amount. With blocks, this cost is charged on each block of the window.
-        content: Content of the entry that charged the run.
-        counts: Number of granted answers of the run's session, by the name of the answers.
-    """
-
-    key: str
-    seq: int
-    status: str
-    cost: Mapping[str, Decimal]
-    content: Mapping[str, Any]
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def pipeline(self) -> Mapping[str, Any]:
-        """The tables of the pipeline: {"privacy": {...}, "mechanism": [{...}, ...]}."""
-        tables: Mapping[str, Any] = self.content["pipeline"]
-        return tables
-
-    @property
-    def window(self) -> tuple[str, ...]:
-        """The blocks that the run reads; empty if the dataset has no blocks."""
-        return tuple(self.content.get("window", ()))
-
-    @property
-    def total(self) -> Mapping[str, Decimal]:
-        """The amounts that the run adds to the spending. With blocks, its full cost is added on each block of its window."""
-        return cost_on_blocks(self.cost, self.window)
-
-    @property
-    def name(self) -> str:
-        """The names of the pipeline's mechanisms, such as "counts + mean"."""
-        return mechanism_names(self.pipeline)
-
-    def expired(self, now: str) -> bool:
-        """Return whether the run is a reservation that has expired. Such a run stays charged in full and cannot be voided."""
-        return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
-
-
-class LedgerRuns(Protocol):
-    """A mapping from keys to runs, in the order in which they were charged: a dict, or a class of past_runs.py that needs less memory."""
-
-    def __getitem__(self, key: str, /) -> Run: ...
-
-    def __setitem__(self, key: str, run: Run, /) -> None: ...
-
-    def __contains__(self, key: object, /) -> bool: ...
-
-    def __iter__(self) -> Iterator[str]: ...
-
-    def __len__(self) -> int: ...
-
-    def get(self, key: str, /) -> Run | None: ...
-
-    def values(self) -> Collection[Run]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class UnderWay:
-    """A reservation that has not ended.
-
-    Attributes:
-        seq, hash: Number and hash of the entry that charged it.
-        status: "reserved" or "started".
-    """
-
-    seq: int
-    hash: str
-    status: str
 
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
-    """The move of a dataset to another ledger (requests.py describes its steps).
+    """The move of a dataset to another ledger (stores/move_requests.py describes its steps).
 
     Attributes:
         to: Address of the other ledger.
@@ -171,13 +91,14 @@ class LedgerState:
         reserved: The part of `spent` that belongs to runs that have not ended.
         charges: Number of charges, including runs that were voided.
         under_way: The reservations that have not ended, by key.
+        runs: All runs, by key.
         last: The run that was charged last.
         latest: The latest time in the field "when" of an entry.
         opening: Hash of the first entry.
         departure: The move of the dataset, after which it cannot be charged in this ledger; None if it has not moved.
         schema, version: Hash and version number of the definitions that guard the entries.
         retired: Blocks that are closed for further runs.
-        proposals: Open proposals of a two-person ledger.
+        proposals, quotas: The open proposals and the quotas in force, each by its subject (governance/proposals.py).
         hides: Whether the store hides datasets of other teams, so that a dataset without visible entries may exist.
         people: The total charges by person; None if unknown, because the checkpoint of a ledger without quotas does not contain them.
     """
@@ -295,7 +216,7 @@ class LedgerState:
         return state
 
     def fullest(self) -> LedgerState:
-        """Return the state that decides whether a run on all charged blocks fits, as `on_blocks` does."""
+        """Return the state that decides whether a run on all charged blocks fits. Its spending is the largest on any block, by amount."""
         return self.on_blocks(charged_blocks(self.spent))
 
     def retired_block(self, window: Sequence[str]) -> str | None:
@@ -327,6 +248,7 @@ class LedgerState:
     def rehearsal(self) -> LedgerState:
         """Return a copy to which entries can be applied without changing this state."""
         trial = copy(self)
+        # `apply` changes these three in place, and replaces all other attributes. The ChainMap keeps new runs in its first, empty dict.
         trial.people = None if self.people is None else dict(self.people)
         trial.runs, trial.under_way = ChainMap({}, cast("dict[str, Run]", self.runs)), dict(self.under_way)
         return trial
@@ -351,12 +273,12 @@ class LedgerState:
         if not entry.key or entry.key in self.runs:
             charged = f"charges the key {entry.key!r} a second time" if entry.key else "charges a run without a key"
             raise self._forged(entry, charged)
-        corrects = entry.content.get("corrects")
+        corrects = entry.content.get("corrects")  # the key of the run whose price this charge completes
         if corrects is not None and (entry.kind != "spend" or self.run(corrects).status not in DRAWN):
             raise self._forged(entry, "corrects a run that was not started")
         window = self._window(entry)
         retired = self.retired_block(window)
-        if retired is not None and corrects is None:
+        if retired is not None and corrects is None:  # a correction is no further run
             raise self._forged(entry, f"charges the retired block {retired}")
         if not self.on_blocks(window).fits(cost):
             raise self._forged(entry, "overspends the cap")
@@ -366,7 +288,8 @@ class LedgerState:
         self._charge_person(entry.content, total, amounts.add)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, STATUS_AFTER[entry.kind], cost, entry.content)
-        if window and not total.keys() <= self.reserved.keys():  # `reserved` gets the keys of `spent`
+        # With blocks, `spent` gets its keys by the charges. `reserved` gets the same keys, as in the checkpoints that a server makes.
+        if window and not total.keys() <= self.reserved.keys():
             self.reserved = {**dict.fromkeys(total, ZERO), **self.reserved}
         if entry.kind == "reserve":
             self.reserved = amounts.add(self.reserved, total)
@@ -421,7 +344,7 @@ class LedgerState:
         self.caps, self.epsilon = caps, float(entry.content["epsilon"])
         if self.epsilon > self.largest:
             self.largest = self.epsilon
-            self.unbounded |= entry.content.get("unseen") is not True
+            self.unbounded |= entry.content.get("unseen") is not True  # "unseen" states that no output had been seen
 
     def _retire(self, entry: LedgerEntry) -> None:
         """Close blocks for further runs. Raises LedgerError if the dataset has no blocks."""
@@ -431,7 +354,7 @@ class LedgerState:
         """Return the blocks of an entry; empty if the dataset has no blocks. Raises LedgerError if the entry states others."""
         family, stated = self.open_terms().family, entry.content.get("window")
         if family is not None:
-            wrong = family.wrong(stated)
+            wrong = family.window_fault(stated)
         elif stated is not None:
             wrong = "expected no window"
         else:
@@ -448,6 +371,7 @@ class LedgerState:
         """
         is_two_person = self.terms is not None and self.terms.two_person is True
         try:
+            # A record that a moved dataset has arrived needs no approval, because the move itself was approved.
             if is_two_person and entry.kind in APPROVED_KINDS and not is_arrival(entry.content):
                 refuse_unapproved(self.proposals, entry)
             elif entry.kind == "refuse" and proposal_numbered(self.proposals, entry.content["proposal"]) is None:
@@ -462,11 +386,12 @@ class LedgerState:
         self.open_terms()
 
     def _upgrade(self, entry: LedgerEntry) -> None:
+        """Record the hash and the version number of new definitions."""
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
     def _moved(self, entry: LedgerEntry) -> None:
-        """Apply an entry "moved", which is one of three steps of a move (dpcli.ledger.requests).
+        """Apply an entry "moved", which is one of three steps of a move (stores/move_requests.py).
 
         The first one closes the dataset, and names no copy. It is followed by one of the two others, which differ in the field "copy". At
         the origin this is the name of the copy. In the copy it is the hash of the closing entry.
@@ -481,7 +406,7 @@ class LedgerState:
         names_copy = departure is not None and departure.to == to and copy_name and not (departure.copy or departure.prepared)
         if departure is None or not names_copy:
             raise self._forged(entry, "moves a dataset that has moved")
-        if copy_name == departure.closed_at.hash:
+        if copy_name == departure.closed_at.hash:  # this chain is the copy
             self.departure = replace(departure, prepared=entry.row.hash)
         else:
             self.departure = replace(departure, copy=copy_name)
@@ -502,17 +427,6 @@ class LedgerState:
     def _forged(self, entry: LedgerEntry, fault: str) -> LedgerError:
         """Return the error for an entry that dpcli would not have written in this state."""
         return LedgerError(f"{self._place(entry)}: {fault}: the ledger was changed by hand")
-
-
-def payer(content: Mapping[str, Any]) -> str:
-    """Return the person who is charged for a run, from the content of its entry."""
-    return str(content.get("who", ""))
-
-
-def mechanism_names(pipeline: Mapping[str, Any]) -> str:
-    """Return the names of a pipeline's mechanisms, cut to `LONGEST_NAMES`, because a pipeline can have names of any length."""
-    text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
-    return text if len(text) <= LONGEST_NAMES else text[: LONGEST_NAMES - 3] + "..."
 
 
 def _require_run(content: Mapping[str, Any]) -> None:

@@ -161,13 +161,14 @@ class LedgerTerms:
         """
         try:
             fits_mode = self._fits_declared_mode(caps) if self.mode == "declared" else self._fits_adaptive_mode(caps)
-            consistent = self._has_valid_numbers() and self._has_proved_blocks() and fits_mode
+            consistent = self._has_valid_values() and self._has_proved_blocks() and fits_mode
         except Exception as error:  # a forged value can cause any error
             raise LedgerError(f"not the terms of a ledger: {error!r}") from None
         if not consistent:
             raise LedgerError("not the terms of a ledger: their numbers contradict each other")
 
-    def _has_valid_numbers(self) -> bool:
+    def _has_valid_values(self) -> bool:
+        """Return whether unit, adjacency, caps and size are valid. Raises ValueError for an unknown adjacency."""
         from dpcli.mechanisms.neighbours import Adjacency
 
         if type(self.unit) is not str or self.two_person not in (True, None) or Adjacency(self.adjacency).value != self.adjacency:
@@ -177,19 +178,22 @@ class LedgerTerms:
         return 0.0 < self.epsilon < math.inf and 0.0 <= self.delta < 1.0 and (self.dataset_size or 1) >= 1
 
     def _has_proved_blocks(self) -> bool:
+        """Return whether the dataset is not cut into blocks, or a theorem covers its blocks."""
         family = self.family
         if family is None:
             return True
         if type(family.max_blocks) is not int or family.max_blocks < 1 or self.mode != "adaptive" or self.dataset_size is not None:
             return False
-        return family.unproved(self.the_filter, self.adjacency, self.delta) is None
+        return family.missing_proof(self.the_filter, self.adjacency, self.delta) is None
 
     def _fits_adaptive_mode(self, caps: Mapping[str, Any]) -> bool:
+        """Return whether the parameters of the filter are in their ranges, and the caps are those of its currency."""
         rule = self.the_filter
         within = all(low <= rule.parameters()[name] <= high for name, (low, high) in rule.ranges.items())
         return self.mode == "adaptive" and set(caps) == set(rule.currency) and within
 
     def _fits_declared_mode(self, caps: Mapping[str, Any]) -> bool:
+        """Return whether the certified epsilon of the declared runs is within the cap, and the caps are their numbers."""
         certified = self.certified or {}
         if type(certified["accountant"]) is not str or certified["epsilon"] > self.epsilon:
             return False
@@ -226,14 +230,15 @@ class LedgerTerms:
         """Check that a theorem covers these blocks under the ledger's filter and adjacency. Raises InputError if none does."""
         if self.dataset_size is not None:
             raise InputError("--dataset-size: expected none with --blocks, as each window has its own size")
-        kind_named(family.by, family.names, family.count)
+        kind_named(family.by, family.names, family.count)  # raises InputError for an unknown kind
         for flag, number in (("--max-blocks", family.max_blocks), ("--block-count", family.count)):
             if number is not None and not 1 <= number <= MOST_BLOCKS:
                 raise InputError(f"{flag}: expected a whole number from 1 to 10^6, found {str(number)[:40]}")
         repeated = next((name for name in family.names if family.names.count(name) > 1), None)
         if repeated is not None:
             raise InputError(f"--block: {repeated[:60]!a} is named twice: each block has one budget")
-        reason = family.unproved(self.the_filter, self.adjacency, self.delta) if self.filter else None
+        # `open_from_flags` checks the other terms before it chooses the filter. `places.init` checks again with the filter.
+        reason = family.missing_proof(self.the_filter, self.adjacency, self.delta) if self.filter else None
         if reason is not None:
             raise InputError(f"--blocks: {reason}")
 
@@ -245,5 +250,5 @@ def _refuse_large_delta(delta: float, dataset_size: int) -> None:
     from dpcli.lint.delta import CODE, size_problem
 
     problem = size_problem(delta, dataset_size)
-    if problem is not None and problem[1] == "error":
-        raise InputError(f"--delta: {problem[0]} ({CODE})")
+    if problem is not None and problem.severity == "error":  # `dpcli budget init` prints a mere warning
+        raise InputError(f"--delta: {problem.message} ({CODE})")

@@ -3,12 +3,13 @@
 `dpcli budget verify` is for an auditor who trusts neither the people who charge nor the place where the ledger lies. A *problem* is a fault
 by which the ledger states less than was spent, or allows more than its epsilon (`verify` lists them). An *anchor* is the number and hash of
 an entry that somebody keeps elsewhere: a ledger that was restored from an older backup does not contain it. The *definitions* are the
-tables, triggers and SQL functions that guard the entries, a *checkpoint* stores the sums of the entries up to one of them, and *terms* are
+tables, triggers and SQL functions that guard the entries. A *checkpoint* stores the sums of the entries up to one of them. The *terms* are
 the unit, adjacency, delta and filter that were fixed at the opening. A *correction* charges what an earlier price of a run lacks.
 
 The entries are read twice, one page at a time. The first pass checks the chain and applies the entries. The second pass computes every cost
-again, under the terms of the ledger even if an entry states other terms. It can take hours, so a broken chain is reported before it begins.
-Memory grows with the number of problems, but not with the number of entries.
+again, under the terms of the ledger even if an entry states other terms: `pipeline_from` makes a pipeline of the tables in an entry, and
+`restate` changes its terms. It can take hours, so a broken chain is reported before it begins. Memory grows with the number of problems,
+but not with the number of entries.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Verified:
 
 
 def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Callable[[int, int], None] | None = None) -> Verified:
-    """Check the store, the guards, the chain, every entry and every cost.
+    """Check the store, its definitions, the chain, every entry and every cost.
 
     The result lists these as problems:
 
@@ -82,8 +83,8 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
         progress: Function that is called before each cost is computed, with the number of computed costs and the number of charges.
 
     Raises:
-        LedgerError: The store is damaged, the guards were changed, the chain is broken, an entry cannot be in a sound ledger, or the chain
-            no longer contains the anchor. Only the first such fault is reported.
+        LedgerError: The store is damaged, its definitions were changed, the chain is broken, an entry cannot be in a sound ledger, or the
+            chain no longer contains the anchor. Only the first such fault is reported.
     """
     damaged = ledger.store.check(ledger.dataset)
     if damaged:
@@ -92,10 +93,11 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     require_unchanged_definitions(ledger.store, state)
     checks = EntryChecks(state.open_terms(), lambda key: charge_under(ledger, key))
     for entry in ledger.reread(state.head):
-        if progress is not None and "cost" in entry.content:
+        if progress is not None and "cost" in entry.content:  # a charge
             progress(checks.computed, state.charges)
         checks.check(entry)
     still_open, acknowledged = [], []
+    # An entry that acknowledges a problem states its text without invisible characters, as the grammar of entries requires.
     for problem in (*checks.cap_problems, *checks.charge_problems):
         answer = checks.answers.get(visible_text(problem))
         if answer is None:
@@ -107,7 +109,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
 
 def charge_under(ledger: Ledger, key: str) -> LedgerEntry:
-    """Return the entry that charged a run. Its hash is checked."""
+    """Return the entry that charged a run. Its own hash is checked, but not its link to the entry before."""
     entries = (single_entry(row, ledger.dataset) for row in ledger.store.rows_of_key(ledger.dataset, key))
     return next(entry for entry in entries if "cost" in entry.content)
 
@@ -143,9 +145,9 @@ class EntryChecks:
             self._proposals[entry.row.seq] = proposal_of(entry)
         elif terms.two_person and "approval" in content:
             self.notes += _lookalike_approver(self._proposals[content["proposal"]], entry)
-        if entry.kind == "acknowledge" and content["finding"] in self._problem_texts:
+        if entry.kind == "acknowledge" and content["finding"] in self._problem_texts:  # an entry answers only earlier problems
             self.answers[str(content["finding"])] = entry.row.seq
-        if "caps" in content and terms.mode != "declared":
+        if "caps" in content and terms.mode != "declared":  # declared caps are numbers of runs, which `LedgerState.apply` checks
             self._add(self.cap_problems, _excess_of_caps(terms, entry))
         if "cost" in content:
             self._check_charge(entry)
@@ -158,15 +160,16 @@ class EntryChecks:
         return bool(texts)
 
     def _check_charge(self, entry: LedgerEntry) -> None:
-        """Check the price of a charge and, if it is a correction, whether it answers the problem of the charge that it corrects."""
+        """Check the price of a charge and, if it is a correction, whether it answers the problems of the charges that it corrects."""
         corrected = list(self._corrected(entry))
         self.computed += 1
         if self._add(self.charge_problems, self.prices.problems_of(entry, corrected)):
             return
+        # A charge that had a problem when it was made may have none together with its later corrections, the last of which is `entry`.
         for number, other in enumerate(corrected):
-            earlier = corrected[number + 1 :]
+            later, earlier = (entry, *corrected[:number]), corrected[number + 1 :]
             problems = list(self.prices.problems_of(other, earlier))
-            if problems and not list(self.prices.problems_of(other, (entry, *corrected[:number], *earlier))):
+            if problems and not list(self.prices.problems_of(other, (*later, *earlier))):
                 self.answers |= dict.fromkeys(map(visible_text, problems), entry.row.seq)
 
     def _corrected(self, entry: LedgerEntry) -> Iterator[LedgerEntry]:
@@ -186,8 +189,8 @@ def acknowledge(
     """Record the answer to a finding, after a verification that has this finding, word for word. In a two-person ledger, propose it.
 
     Raises:
-        InputError: The verification has no such finding that is not acknowledged, or as `Ledger.acknowledge`.
-        LedgerError: As `verify`, if the dataset has moved, and if the entry cannot be written.
+        InputError: The verification has no such finding that is not acknowledged, or the reason is missing.
+        LedgerError: The verification fails (`verify`), the dataset has moved, or the entry cannot be written.
     """
     ledger.state().refuse_moved()
     result = verify(ledger, progress=progress)
@@ -289,14 +292,14 @@ def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
 
     The caps are in the currency of the ledger's filter.
     """
-    epsilon = float(entry.content.get("epsilon", terms.epsilon))
+    epsilon = float(entry.content.get("epsilon", terms.epsilon))  # an opening entry has its epsilon in the terms
     try:
         sound = amounts.read(terms.caps(epsilon))
     except InputError as error:  # this epsilon leaves no budget to spend
         yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
         return
     for name, value in amounts.read(entry.content["caps"]).items():
-        if name not in sound or value > sound[name] * amounts.SLACK:
+        if name not in sound or value > sound[name] * amounts.SLACK:  # the slack is for the last digits of another version
             cap = f"entry {entry.row.seq}: a cap of {value:.10g} of {name} for epsilon {epsilon!r}"
             yield f"{cap}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
@@ -309,7 +312,7 @@ def _lookalike_approver(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]
 
 
 def _notes_on_store(ledger: Ledger) -> Iterator[str]:
-    """Yield a note on guards of an earlier version, which may have accepted invalid entries, and on an unusable checkpoint."""
+    """Yield a note on definitions of an earlier version, which may have accepted invalid entries, and on an unusable checkpoint."""
     outdated = ledger.store.outdated
     if outdated:
         yield f"{outdated}: dpcli budget upgrade renews them"
@@ -323,20 +326,20 @@ class Restated:
     """A run whose pipeline is restated under the ledger's terms.
 
     Attributes:
-        others: The terms of the run that differ from the terms of the ledger, in words.
-        least: True if the cost of the restated run is only a lower bound, because the number of records of a unit is unknown.
+        other_terms: The terms of the run that differ from the terms of the ledger, in words.
+        is_lower_bound: Whether the cost of the restated run is only a lower bound, because the number of records of a unit is unknown.
     """
 
     pipeline: Pipeline
-    others: tuple[str, ...]
-    least: bool
+    other_terms: tuple[str, ...]
+    is_lower_bound: bool
 
 
 def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     """Return the run as the ledger must charge it, with its mechanisms under the ledger's unit, adjacency and dataset_size.
 
-    If the pipeline does not bound the records of a unit, one record per unit is assumed. If the pipeline states another unit than the
-    ledger, the cost is only a lower bound.
+    The unit "example" is one record. If the ledger has another unit, and the pipeline does not bound the records of a unit, one record is
+    assumed. If the pipeline states another unit than such a ledger, the cost is only a lower bound.
     """
     from dpcli.mechanisms.neighbours import Adjacency
 
@@ -346,11 +349,13 @@ def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
         size = terms.dataset_size
     of_run = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
     of_ledger = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
-    others = tuple(f"{name} {of_run[name]} instead of {of_ledger[name]}" for name in of_ledger if of_run[name] != of_ledger[name])
+    other_terms = tuple(
+        f"{name} {of_run[name]} instead of {of_ledger[name]}" for name in of_ledger if of_run[name] != of_ledger[name]
+    )
     is_lower_bound = stated.unit != terms.unit and terms.unit != "example"
     records = None if terms.unit == "example" else stated.max_contributions or 1
     privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
-    return Restated(replace(pipeline, privacy=privacy), others, is_lower_bound)
+    return Restated(replace(pipeline, privacy=privacy), other_terms, is_lower_bound)
 
 
 class Prices:
@@ -361,7 +366,7 @@ class Prices:
 
     def __init__(self, terms: LedgerTerms) -> None:
         self.terms = terms
-        self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
+        self._cache: dict[tuple[str, float], Mapping[str, Decimal]] = {}  # by the text of the pipeline and the delta
 
     def problems_of(self, entry: LedgerEntry, further: Sequence[LedgerEntry] = ()) -> Iterator[str]:
         """Yield a problem if the charge is under other terms than the ledger's, or is below the cost that this version computes.
@@ -380,16 +385,16 @@ class Prices:
         if problem:
             yield f"{place}: {problem[:LONGEST_PROBLEM]}"
 
-    def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
+    def cost_of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
         """Return the cost of a run by amount, from the cache if it is known. Raises as `LedgerTerms.price`. Errors are not cached."""
         if self.terms.mode != "declared":  # in declared mode the window is a part of the run's identity
             pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # the window does not change the cost
         key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
-        if key not in self.known:
-            if len(self.known) >= CACHED_COSTS:
-                self.known.clear()
-            self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
-        return self.known[key]
+        if key not in self._cache:
+            if len(self._cache) >= CACHED_COSTS:
+                self._cache.clear()
+            self._cache[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
+        return self._cache[key]
 
 
 def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
@@ -404,8 +409,8 @@ def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
     """Yield the runs that state other terms than the ledger's, and the epsilon of the whole set if it exceeds the cap."""
     runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
     for number, (run, _) in enumerate(runs, start=1):
-        if run.others:
-            yield f"run {number} of the declared set: stated for {', '.join(run.others)} (DP103)"
+        if run.other_terms:
+            yield f"run {number} of the declared set: stated for {', '.join(run.other_terms)} (DP103)"
     epsilon, accountant = compose([(run.pipeline, count) for run, count in runs], terms.delta)
     if epsilon > terms.epsilon:
         yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
@@ -417,9 +422,9 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry, further: Sequence[Le
     if not delta < 1.0:
         raise InputError(f"described at delta = {entry.content['delta']}, at which every mechanism is private")
     run = restate(terms, pipeline_from(entry.content["pipeline"]))
-    if run.others:
-        yield f"stated for {', '.join(run.others)} (DP103)"
-    if run.others and terms.mode == "declared":
+    if run.other_terms:
+        yield f"stated for {', '.join(run.other_terms)} (DP103)"
+    if run.other_terms and terms.mode == "declared":
         return  # the declared set does not contain such a run
     window = run.pipeline.privacy.window
     if window is not None and terms.family is not None and list(terms.family.window(window)) != entry.content.get("window"):
@@ -430,13 +435,13 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry, further: Sequence[Le
         if other.content.get("window") != entry.content.get("window"):
             yield f"charged on other blocks than entry {other.row.seq}, a charge of the same run"
     try:
-        cost = prices.of(run.pipeline, delta)
+        cost = prices.cost_of(run.pipeline, delta)
     except (CannotCertify, NotRepresentable) as error:
         yield f"its cost cannot be computed again: {error}"
         return
     for name, value in cost.items():
         paid = charged.get(name, Decimal(0))
         if value > paid * amounts.SLACK:
-            least = "at least " if run.least else ""
+            at_least = "at least " if run.is_lower_bound else ""
             factor = f", {float(value / paid):.4g} times as much" if paid else ""
-            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{factor} (DP408)"
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {at_least}{value:.10g}{factor} (DP408)"

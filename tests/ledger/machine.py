@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger.chain import canonical, time_after
+from dpcli.ledger.charges.past_runs import recent_runs
 from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import recent_runs
 from dpcli.ledger.verify import verify
 from tests.ledger.filters.folding import KEYS, NOW, alike, begin_alike, folded
 from tests.ledger.filters.setting import charge

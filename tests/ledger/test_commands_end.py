@@ -159,7 +159,7 @@ def test_a_server_that_does_not_name_the_holder_of_a_lock_is_not_waited_for(
     init(database.url, DATASET, terms()).close()
     through = Proxy(tmp_path, database).url
     monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: 2.0))
-    monkeypatch.setattr(postgres_connection, "SEARCH_PATH", "SELECT pg_catalog.pg_sleep(3600)")
+    monkeypatch.setattr(postgres_connection, "SET_SEARCH_PATH", "SELECT pg_catalog.pg_sleep(3600)")
     with database.cluster.connect(database.name) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT FROM dpcli.dataset FOR UPDATE")

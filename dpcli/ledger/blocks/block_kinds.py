@@ -154,13 +154,14 @@ class Weeks(BlockKind):
 
     def extent(self, name: str) -> tuple[str, str]:
         monday = date.fromisoformat(f"{name}-1").toordinal()
-        return date.fromordinal(monday).isoformat(), date.fromordinal(min(monday + 6, date.max.toordinal())).isoformat()
+        sunday = min(monday + 6, date.max.toordinal())  # the calendar ends within its last week
+        return date.fromordinal(monday).isoformat(), date.fromordinal(sunday).isoformat()
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("[0-9]{4}-W[0-9]{2}", name)) and _is_day(f"{name}-1")
 
     def rank(self, name: str) -> int:
-        return date.fromisoformat(f"{name}-1").toordinal() // 7
+        return date.fromisoformat(f"{name}-1").toordinal() // 7  # Mondays are 7 days apart
 
     def between(self, first: str, last: str) -> Sequence[str]:
         monday = date.fromisoformat(f"{first}-1")
@@ -214,6 +215,7 @@ class Hashes(BlockKind):
         raise InputError(f"expected a block that a column determines, found part {name} of a hash, which dpcli does not compute")
 
     def holds(self, name: str) -> bool:
+        # Without leading zeros a block has one spelling. Seven digits are enough for every count, which is at most MOST_BLOCKS.
         return bool(re.fullmatch("0|[1-9][0-9]{0,6}", name)) and int(name) < (self.count or 0)
 
     def rank(self, name: str) -> int:

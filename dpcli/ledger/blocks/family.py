@@ -36,7 +36,7 @@ Some terms are refused:
 * With m > 1, filters with a delta or with the Renyi divergence at one order. Group privacy multiplies delta by a power of e^epsilon, and it
   needs the divergence at other orders. With m = 1 every filter is accepted, because j_r <= 1.
 * The adjacency replace-one, because a replaced record may move between blocks. Under zero-out a blanked record may move too, so a run on
-  blocks is refused unless a blank record adds nothing to the outputs of its mechanisms (Ledger.stated_window).
+  blocks is refused unless a blank record adds nothing to the outputs of its mechanisms (RunPrices.stated_window).
 
 Source: Lecuyer et al. 2019, arXiv:1909.01502 (block composition); Feldman & Zrnic 2021, arXiv:2008.11193 (filters for each individual).
 """
@@ -76,7 +76,7 @@ class BlockFamily:
 
     @property
     def kind(self) -> BlockKind:
-        """The kind of the blocks."""
+        """The kind of the blocks: which names are blocks (`holds`), their order (`rank`), and a block in words (`word`)."""
         return kind_named(self.by, self.names, self.count)
 
     def content(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class BlockFamily:
             content["count"] = self.count
         return content
 
-    def wrong(self, window: object) -> str | None:
+    def window_fault(self, window: object) -> str | None:
         """Return the fault of a window in an entry, as a text "expected ..."; None if the entry may state the window.
 
         A window is a sorted list of 1 to `MOST_IN_WINDOW` distinct blocks.
@@ -117,7 +117,7 @@ class BlockFamily:
             else:
                 blocks.update(self._range(text))
         names = sorted(blocks)
-        wrong = self.wrong(names)
+        wrong = self.window_fault(names)
         if wrong is not None:
             raise InputError(f"--window: {wrong}, found {len(names)}")
         return tuple(names)
@@ -139,16 +139,16 @@ class BlockFamily:
     def per_block(self, caps: Mapping[str, str], rule: Filter) -> dict[str, str]:
         """Return the caps of one block that keep the loss of the whole unit within `caps`, rounded down.
 
-        The proof is in the docstring of this module. It needs that `unproved` returns None: a delta > 0 must not be divided.
+        The proof is in the docstring of this module. It needs that `missing_proof` returns None: a delta > 0 must not be divided.
         """
         if self.max_blocks == 1:
             return dict(caps)
         return {name: divide_down(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
 
-    def unproved(self, rule: Filter, adjacency: str, delta: float) -> str | None:
+    def missing_proof(self, rule: Filter, adjacency: str, delta: float) -> str | None:
         """Return why no guarantee is proved for these blocks, as a text "expected ..."; None if the proof of this module applies."""
         given = {term for term in ("names", "count") if getattr(self, term)}
-        if given != {self.kind.needs} - {""}:
+        if given != {self.kind.needs} - {""}:  # `needs` is the one of the two terms that the kind needs, or "" for none
             needed = self.kind.needs or "neither names nor count"
             return f"expected {needed} with blocks by {self.by}, found {' and '.join(sorted(given)) or 'none'}"
         if adjacency == "replace-one":

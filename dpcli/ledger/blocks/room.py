@@ -68,11 +68,13 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
         within: The blocks to check, as --within takes them. If empty, the listed blocks are checked. If the blocks are not listed, all
             blocks from the first to the last charged or retired block are checked. In both cases only the last `MOST_IN_WINDOW` blocks are
             checked.
-        delta: As in `Ledger.cost`.
+        delta: The delta at which the run is described. If None, it is the delta of the file.
 
     Raises:
-        InputError: The dataset has no blocks, or no block was charged yet and none is stated. Or as `Ledger.window`.
-        CannotCertify, NotRepresentable, LedgerError: As `Ledger.cost`.
+        InputError: The dataset has no blocks, or no block was charged yet and none is stated. A stated block is wrong, or the run states
+            other terms than the ledger.
+        CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
+        LedgerError: The dataset has moved, or its ledger cannot be read.
     """
     state = ledger.state()
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())
@@ -123,7 +125,9 @@ def _unused_sides(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None
     family = state.open_terms().family
     if family is None or family.kind.listed:
         return None, None
-    return blocks[0] if _used_blocks(state)[0] == blocks[0] else None, blocks[-1]
+    first, last = blocks[0], blocks[-1]
+    is_first_used = _used_blocks(state)[0] == first  # not if there were too many blocks to check them all
+    return first if is_first_used else None, last
 
 
 def window_words(state: LedgerState, window: Sequence[str]) -> str:

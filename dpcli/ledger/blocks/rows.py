@@ -76,6 +76,7 @@ class RowWindow:
     def content(self) -> dict[str, Any]:
         """Return the condition as JSON values, for a file of a session. The blocks are left out, because the session stores its window."""
         spans = [list(span) for span in self.spans]
+        # "each" is the part of a value that the rows of a block share. "words" is for readers of the file.
         return {"column": self.column, "type": self.type, "spans": spans, "each": self.block_part, "words": self.words}
 
 
@@ -128,6 +129,7 @@ def day_of(value: object) -> str | None:
     if isinstance(value, date):
         return value.isoformat()
     text = value.strip(" ") if isinstance(value, str) else ""
+    # The first ten characters must be the day. A time may follow.
     if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text[:10]) or text[10:11] not in ("", "T", " "):
         return None
     try:

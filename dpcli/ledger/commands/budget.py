@@ -4,7 +4,8 @@ A *ledger* is the account book of a dataset's privacy budget. The subcommands ar
 spending.py, governing.py and reading.py. Most of them open a ledger (`opened_ledger`), call a method of `Ledger` (dpcli/ledger/ledger.py)
 and print the answer as a *document* (dpcli/ledger/documents), which is turned into the format of the flag -f. A *receipt* is the answer to
 a granted request. A *window* is the list of *blocks* that a run reads, parts of the dataset with caps of their own. An *anchor* is the
-number and hash of an entry that somebody keeps elsewhere, to notice a restored backup.
+number and hash of an entry that somebody keeps elsewhere, to notice a restored backup. In the code of these commands `ledger` is the text
+of the argument LEDGER, and `book` the open `Ledger`.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ raising_options = composed(
         help="Accept that a raised cap guarantees nothing, or that a lower cap changes no guarantee.",
     ),
 )
+# "total" and "records" are parts of the documents, which the formats of these names show.
 answer_options = output_options("text", "total", "records")
 
 
@@ -119,7 +121,7 @@ def _without_window_flag(error: InputError) -> InputError:
 
     context = click.get_current_context()
     flags = {flag for option in context.command.params for flag in option.opts}
-    if type(error) is not InputError or "--window" in flags:
+    if type(error) is not InputError or "--window" in flags:  # errors of a subclass, such as of a file, are not about flags
         return error
     if "--within" in flags:
         parameter = "--within"
@@ -142,7 +144,7 @@ def with_delta_findings(document: Document, ledger: Ledger, pipeline: Pipeline, 
         size = terms.dataset_size
     delta_of_ledger = None if size is None else terms.delta  # the user was warned when a ledger without a size was opened
     findings = judged_deltas({"--delta": delta, "the ledger's delta": delta_of_ledger}, size, path)
-    return replace(document, alerts=(*document.alerts, *map(note, findings)))
+    return replace(document, alerts=(*document.alerts, *map(note, findings)))  # `note` returns a finding as a line
 
 
 def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:

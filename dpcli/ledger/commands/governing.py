@@ -3,7 +3,7 @@
 Each takes a reason, because the log should tell later why the rules of a ledger changed. A *quota* limits what a person or a team may
 charge, and a *block* is a part of the dataset with a cap of its own. In a two-person ledger amend, quota, rate and acknowledge only make a
 *proposal*, which changes nothing until another person approves it (dpcli/ledger/governance/proposals.py). The docstring of a command is its
-help; dpcli/ledger/ledger.py does what it says.
+help; dpcli/ledger/ledger.py does what it says. `ledger` is the text of the argument LEDGER, and `book` the open `Ledger`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 The docstring of a command is its help. The work is done in dpcli/ledger/opening.py (init), history.py (import), stores/copying.py (copy)
 and stores/places.py (upgrade). A *history* is a file of runs that were made before the ledger was opened. The *definitions* are the tables,
 triggers and SQL functions that guard the entries of a ledger in their file or database. The answer of a command is a *document*
-(dpcli/ledger/documents), which is turned into the format of the flag -f.
+(dpcli/ledger/documents), which is turned into the format of the flag -f. `ledger` is the text of the argument LEDGER, and `book` the open
+`Ledger`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@
 
 The docstring of a command is its help. Each command reads a ledger and prints what it finds as a *document* (dpcli/ledger/documents), which
 is turned into the format of the flag -f. A *block* is a part of a dataset with a cap of its own, and a *window* is the list of blocks that
-a run reads.
+a run reads. `ledger` is the text of the argument LEDGER, and `book` the open `Ledger`.
+
+If a command fails, its error replaces the files of an earlier run that -o names. With `outlives_errors` they stay, because an export or an
+anchor may be the only copy.
 """
 
 from __future__ import annotations
@@ -137,7 +140,8 @@ def overview(ledgers: tuple[str, ...], format_: str, outputs: tuple[str, ...]) -
         from dpcli.ledger.documents.ledger_balance import balance_document
 
         balance_of = partial(balance_document, pictured=True)
-    return emit(overview_document(*overview(ledgers, balance_of)), format_, outputs)
+    unreadable, summaries = overview(ledgers, balance_of)
+    return emit(overview_document(unreadable, summaries), format_, outputs)
 
 
 @subcommand(
@@ -218,9 +222,9 @@ def plan(
     if shares is not None and policy != "unlock":
         raise InputError(f"--shares: only with --policy unlock, found --policy {policy}")
     schedule = read_schedule(file)
-    with opened_ledger(ledger, dataset) as book, working():
+    with opened_ledger(ledger, dataset) as book, working():  # prints a notice if it takes long
         rehearsed = plan_by_policy(plan_of(book, schedule), policy, shares)
-        by_days = rehearsed.first_come is None
+        by_days = rehearsed.first_come is None  # changes and an outlook are computed for the order of the days alone
         changes, outlook = (changes_of_plan(book, rehearsed), outlook_of(rehearsed)) if by_days else ((), None)
         document = plan_document(rehearsed, changes, outlook, pictured=wants("html", format_, outputs))
     return emit_pictured(document, lambda: picture(rehearsed), format_, outputs)

@@ -2,7 +2,8 @@
 
 They are for programs that do not use dpcli's Python interface: a script calls `spend` before it draws noise, or `reserve`, `start` and
 `commit` around a long run. The *key* of a run is its name. An *anchor* is an earlier entry that somebody keeps elsewhere, and a *receipt*
-the answer of the ledger to a granted request. The docstring of a command is its help.
+the answer of the ledger to a granted request. The docstring of a command is its help. `ledger` is the text of the argument LEDGER, and
+`book` the open `Ledger`.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def run_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
     return subcommand(name, ledger_argument, click.argument("key"), dataset_option, *extra, answer_options)
 
 
-def checked_digest(path: str | None, pipeline: Pipeline, delta: float | None) -> str:
-    """Return the SHA-256 of the certificate at a path, for the entry of the charge; "" without a path.
+def certificate_digest(path: str | None, pipeline: Pipeline, delta: float | None) -> str:
+    """Check the certificate at a path, and return its SHA-256 for the entry of the charge; "" without a path.
 
     A certificate is a proof of an epsilon that a small program can check (dpcli certify). Raises CannotCertify if it does not prove the
     epsilon that `dpcli account` prints for the pipeline at `delta`, by default the file's.
@@ -65,8 +66,8 @@ def checked_digest(path: str | None, pipeline: Pipeline, delta: float | None) ->
     from dpcli.analysis.account import account
     from dpcli.certify.named_certificate import named_proof
 
-    at = pipeline.privacy.delta if delta is None else delta
-    result = account(pipeline, delta=0.0 if at is None else at)  # as the ledger describes a charge
+    stated = pipeline.privacy.delta if delta is None else delta
+    result = account(pipeline, delta=0.0 if stated is None else stated)  # the delta at which the ledger describes the run
     return named_proof(path, pipeline, result.upper, result.at).digest
 
 
@@ -91,7 +92,7 @@ def spend(
     from dpcli.ledger.ledger import require_first_charge
 
     anchor, once, pipeline = options.pop("anchor"), options.pop("once"), load(file)
-    certificate = checked_digest(options.pop("certificate"), pipeline, delta)
+    certificate = certificate_digest(options.pop("certificate"), pipeline, delta)
     with opened_ledger(ledger, dataset, anchor) as book:
 
         def ask() -> Receipt:
@@ -119,7 +120,7 @@ def reserve(
     from dpcli.ledger.documents.ledger_answers import receipt
 
     anchor, expires, pipeline = options.pop("anchor"), options.pop("expires"), load(file)
-    certificate = checked_digest(options.pop("certificate"), pipeline, delta)
+    certificate = certificate_digest(options.pop("certificate"), pipeline, delta)
     with opened_ledger(ledger, dataset, anchor) as book:
         until = expiry_time(expires, book.now())
         document = receipt(book, lambda: book.reserve(pipeline, book.own_key(key), delta, why, until, window, certificate))

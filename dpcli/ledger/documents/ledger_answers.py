@@ -1,11 +1,15 @@
 """The answers of a ledger as documents: to a request, to the import of a history, to the opening, and to a dry run.
 
-A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). A request charges a run,
-starts, commits or voids it, or changes the cap, a quota and the like; a *receipt* says what the ledger wrote, and a denial that it wrote
-nothing. In a ledger of two persons a request may become a *proposal*, which changes nothing until another person approves. A *history* is a
-list of runs that were made before the ledger was opened, and a *certificate* a proof of an epsilon that a small program can check (`dpcli
-certify`). A dataset may be cut into *blocks*, each with a cap of its own; a run is charged on the blocks of its *window*, and the *fullest*
-block has the largest used share. In *declared mode* all runs were fixed at the opening. What is left is rounded down.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). Its `data` is the JSON,
+`details` are the lines of the text, `notes` sentences below the tables, `records` the lines of jsonl, and `total` is a single number;
+`alerts` are also printed on standard error.
+
+A request charges a run, starts, commits or voids it, or changes the cap, a quota and the like; a *receipt* says what the ledger wrote, and
+a denial that it wrote nothing. In a ledger of two persons a request may become a *proposal*, which changes nothing until another person
+approves. A *history* is a list of runs that were made before the ledger was opened, and a *certificate* a proof of an epsilon that a small
+program can check (`dpcli certify`). A dataset may be cut into *blocks*, each with a cap of its own; a run is charged on the blocks of its
+*window*, and the *fullest* block has the largest used share. The `family` in the terms says how the dataset is cut. In *declared mode* all
+runs were fixed at the opening. What is left is rounded down.
 
 The exit code is 1 if the request is denied. It is 0 if the request is granted, now or before, and also for a proposal, whose JSON says
 "granted": false.
@@ -24,6 +28,7 @@ from dpcli.file.pipeline.datasets import UNCHECKED
 from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.chain import LedgerEntry
+from dpcli.ledger.charges.ledger_run import Run
 from dpcli.ledger.denial import OVER_QUOTA, cost_words
 from dpcli.ledger.documents.ledger_balance import composition_words, delta_remark, delta_warning, guarantee_words, left_percent
 from dpcli.ledger.documents.ledger_data import (
@@ -40,7 +45,7 @@ from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.lint.delta import judged_deltas
 from dpcli.lint.documents.diagnostics import note
@@ -49,7 +54,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 SCHEMA = "dpcli/budget/v2"  # value of "schema" in the JSON output
-DETAIL_WIDTH = 110  # characters of a line of a denial on a terminal
+DETAIL_WIDTH = 110  # characters of a line of a denial on a terminal; arbitrary
 # The past participle of each kind of request, for headlines.
 PARTICIPLES = {"spend": "charged", "reserve": "reserved", "start": "started", "commit": "committed", "void": "voided"}
 PAST_RUNS_NOTE = (
@@ -73,6 +78,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
 
 
 def _proposal_document(result: Receipt, entry: LedgerEntry) -> Document:
+    """Return the document of a request that became a proposal, which changes nothing yet."""
     state = result.state
     proposal = proposal_numbered(state.proposals, entry.row.seq)
     assert proposal is not None
@@ -83,13 +89,14 @@ def _proposal_document(result: Receipt, entry: LedgerEntry) -> Document:
 
 
 def _grant_document(ledger: Ledger, result: Receipt) -> Document:
+    """Return the document of a granted request, with warnings about delta and quotas."""
     state, run, entry = result.state, result.run, result.entry
     is_charge = entry is not None and entry.kind in ("spend", "reserve")
     warning = delta_warning(state, run) if run is not None and not result.repeated else ""
     lines = [warning] if warning else []
-    named = certificate_of(run.content) if is_charge and run is not None else None
-    if named is not None:
-        lines.append(f"certificate: sha256:{named} (dpcli certify --check)")
+    certificate = certificate_of(run.content) if is_charge and run is not None else None
+    if certificate is not None:
+        lines.append(f"certificate: sha256:{certificate} (dpcli certify --check)")
     if is_charge and run is not None and run.window:
         lines.append(f"window: {window_words(state, run.window)}; {UNCHECKED}")
     alerts = list(result.notes)
@@ -158,7 +165,7 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
 
 def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
     """Return the document of a denial. `subject` is what was denied, in words."""
-    headline, *reasons = str(denial).split("\n  ")
+    headline, *reasons = str(denial).split("\n  ")  # the message has a reason in each further line
     state = ledger.state()
     details = []
     for reason in reasons:
@@ -170,6 +177,7 @@ def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
         notes=tuple(reasons),
         total=share_spent_text(state),
         exit_code=denial.exit_code,
+        # Every message of a denial by a quota contains OVER_QUOTA.
         why=f"denied: {subject} does not fit in what is left{' of a quota' if OVER_QUOTA in headline else ''}",
         details=tuple(details),
     )
@@ -182,7 +190,7 @@ def _grant_words(result: Receipt) -> str:
     if run is not None:
         return _run_words(result, run, left)
     if result.entry is None:
-        has_blocks = state.open_terms().family is not None
+        has_blocks = state.open_terms().family is not None  # only then blocks can be retired
         return "already retired: nothing was written" if has_blocks else f"{_cap_words(state)}; {left}"
     seq, content = result.entry.row.seq, result.entry.content
     match result.entry.kind:
@@ -223,8 +231,9 @@ def _cap_words(state: LedgerState) -> str:
 
 
 def _run_words(result: Receipt, run: Run, left: str) -> str:
+    """Return the headline for a granted request about a run. `left` says what is left of the cap."""
     cost = cost_words(run.cost)
-    if result.notes:
+    if result.notes:  # a repeated charge
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
         return f"{before}; {cost} is {run.status}; {left}"
     if result.entry is None:
@@ -245,6 +254,7 @@ def opening_document(ledger: Ledger) -> Document:
     data = {"schema": SCHEMA, **terms_data(state), **balance_data(state), "told": list(lines), "exit_code": 0}
     windows_differ = terms.family is not None and terms.dataset_size is None  # each window has its own size
     deltas = {"--delta": None if windows_differ else terms.delta}
+    # Lint findings about a delta that is too large for the number of records, or that cannot be compared with it, as lines.
     alerts = tuple(map(note, judged_deltas(deltas, terms.dataset_size, ledger.store.place)))
     return Document(headline, data, "pass", total=share_spent_text(state), notes=lines, details=lines, alerts=alerts)
 

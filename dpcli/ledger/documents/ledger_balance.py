@@ -1,6 +1,9 @@
 """The balance of a ledger as a document: the used share of the cap, the runs, and what still fits, for `dpcli budget show`.
 
-A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py).
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). Its `data` is the JSON,
+`details` are the lines of the text, `notes` sentences below the tables, `records` the lines of jsonl, and `total` is a single number. A
+`Walked` is a list whose items are computed when a format reads them.
+
 dpcli/ledger/balance.py has the numbers, and explains the share of a cap. This module puts them in words: what is used of the cap is rounded
 up, and what is left of it is rounded down.
 
@@ -8,7 +11,9 @@ A ledger adds up costs in the currency of its *filter*, a theorem for runs that 
 into that currency uses up a part of epsilon. In *declared mode* all runs were fixed at the opening, and there is no filter. A dataset may
 be cut into *blocks*, such as days, each with a cap of its own. The *odometer* bounds what was spent so far, even at a moment that is chosen
 from outputs. The *ceiling* is the largest cap that may be set because of outputs; *guaranteed* is the epsilon that bounds all runs
-together, also after the cap was changed (`LedgerState.guaranteed`). A *quota* limits what a person or a team may charge.
+together, also after the cap was changed (`LedgerState.guaranteed`). A *quota* limits what a person or a team may charge. Of a `Remaining`,
+`planned` is the epsilon of all declared runs, `like_last` the number of further runs like the last one, and `pure` a pure epsilon that
+fits. The `family` in the terms says how the dataset is cut into blocks.
 """
 
 from __future__ import annotations
@@ -22,6 +27,8 @@ from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import ANY_NUMBER, Odometer, Remaining, odometer, remaining_room, share_of
+from dpcli.ledger.charges.ledger_run import Run, mechanism_names
+from dpcli.ledger.charges.past_runs import recent_runs
 from dpcli.ledger.denial import cost_words
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import (
@@ -36,9 +43,8 @@ from dpcli.ledger.documents.ledger_data import (
 from dpcli.ledger.filters.declared_set import numbered_runs
 from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import recent_runs
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run, mechanism_names
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
@@ -116,7 +122,7 @@ def _odometer_table(state: LedgerState, reading: Odometer) -> Table:
         ("so far, if this sum of costs had been fixed before the first output", up(reading.if_fixed)),
     )
     delta = repr(state.open_terms().delta)
-    return Table("odometer", ("spent", "epsilon", "delta"), tuple((*row, delta) for row in rows), frozenset({1, 2}))
+    return Table("odometer", ("spent", "epsilon", "delta"), tuple((*row, delta) for row in rows), numeric=frozenset({1, 2}))
 
 
 def _verdict(remaining: Remaining) -> Literal["pass", "warn", "fail"]:
@@ -152,15 +158,15 @@ def picture(ledger: Ledger) -> Chart:
 
 def headline(state: LedgerState, remaining: Remaining) -> str:
     """Return the balance in one sentence, with the cap, the unit, the adjacency, the filter and the guarantee."""
-    stated = state.open_terms()
-    cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", percent_used(remaining.spent)
-    if remaining.planned is not None:
+    terms = state.open_terms()
+    cap, share = f"epsilon {state.epsilon!r} at delta = {terms.delta!r}", percent_used(remaining.spent)
+    if remaining.planned is not None:  # in declared mode
         spent = f"{share} of the declared runs are made; all declared runs cost epsilon {up(remaining.planned)}, cap {cap}"
-    elif stated.family is not None:
+    elif terms.family is not None:
         spent = f"{share} of the cap of the fullest block is used: {cap}"
     else:
         spent = f"{share} of the cap is used: {cap}"
-    setting = f"(per {stated.unit}, {stated.adjacency}; {composition_words(state)})"
+    setting = f"(per {terms.unit}, {terms.adjacency}; {composition_words(state)})"
     return f"{state.dataset}: {spent} {setting}{guarantee_words(state)}{_left_words(state, remaining)}"
 
 
@@ -210,12 +216,12 @@ def delta_warning(state: LedgerState, run: Run) -> str:
 
 def composition_words(state: LedgerState) -> str:
     """Return how the runs are composed, in words, and whether changes need a second person."""
-    stated = state.open_terms()
-    second_person = "; amend, void, quota, rate, copy and acknowledge need a second person" if stated.two_person else ""
-    if stated.mode == "declared":
-        return f"declared set, composed by {(stated.certified or {})['accountant']}{second_person}"
-    parameters = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
-    return f"adaptive, filter: {stated.filter}{parameters}{blocks_words(state)}{second_person}"
+    terms = state.open_terms()
+    second_person = "; amend, void, quota, rate, copy and acknowledge need a second person" if terms.two_person else ""
+    if terms.mode == "declared":
+        return f"declared set, composed by {(terms.certified or {})['accountant']}{second_person}"
+    parameters = "".join(f", {name} {value:g}" for name, value in (terms.parameters or {}).items())
+    return f"adaptive, filter: {terms.filter}{parameters}{blocks_words(state)}{second_person}"
 
 
 def blocks_words(state: LedgerState) -> str:
@@ -265,10 +271,10 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
 
 def _conversion(state: LedgerState) -> float:
     """Return the epsilon that the filter's conversion uses up before any run is charged, which is the epsilon of a tiny spending."""
-    stated = state.open_terms()
-    if stated.mode == "declared":
+    terms = state.open_terms()
+    if terms.mode == "declared":
         return 0.0
-    return stated.the_filter.epsilon(dict.fromkeys(state.caps, TINY_SPENDING), stated.delta)
+    return terms.the_filter.epsilon(dict.fromkeys(state.caps, TINY_SPENDING), terms.delta)
 
 
 def _bar(remaining: Remaining, subject: str) -> str:
@@ -276,7 +282,7 @@ def _bar(remaining: Remaining, subject: str) -> str:
     reserved = round(WIDTH * min(remaining.reserved, 1.0))  # the share may be huge if the cap was amended to almost 0
     spent = round(WIDTH * min(remaining.spent, 1.0))
     if remaining.spent > 0:
-        spent = max(spent, 1)
+        spent = max(spent, 1)  # however little is spent, it is seen
     legend = " (+: reserved)" if reserved else ""
     reserved = min(reserved, spent)
     bar = "#" * (spent - reserved) + "+" * reserved
@@ -291,19 +297,15 @@ def _run_table(state: LedgerState, runs: Sequence[Run]) -> Table:
     title = "runs"
     if state.charges > SHOWN_RUNS:
         title = f"the last {SHOWN_RUNS} of {state.charges:,} runs (dpcli budget log lists all)"
-    has_reasons = any(_reason(run) for run in runs)
     columns = ["run", "status", "share", "cost", "who", "when", "mechanisms"]
     rows = [_run_row(state, run) for run in runs]
-    if has_reasons:
-        columns.insert(-1, "why")
-        for row, run in zip(rows, runs, strict=True):
-            row.insert(-1, _reason(run))
     certificates = [(certificate_of(run.content) or "")[:SHOWN_DIGITS] for run in runs]
-    if any(certificates):
-        columns.insert(-1, "certificate")
-        for row, certificate in zip(rows, certificates, strict=True):
-            row.insert(-1, certificate)
-    return Table(title, tuple(columns), tuple(map(tuple, rows)), frozenset({2}))
+    for column, cells in (("why", list(map(_reason, runs))), ("certificate", certificates)):
+        if any(cells):
+            columns.insert(-1, column)  # before the mechanisms
+            for row, cell in zip(rows, cells, strict=True):
+                row.insert(-1, cell)
+    return Table(title, tuple(columns), tuple(map(tuple, rows)), numeric=frozenset({2}))
 
 
 def _run_row(state: LedgerState, run: Run) -> list[str]:

@@ -1,9 +1,10 @@
 """The blocks of a ledger as documents: a calendar of their used shares, and the windows in which a run still fits.
 
-A *document* is what a command prints, before a format is chosen. A *block* is a part of the dataset, such as a day, with a cap of its own
-(dpcli/ledger/blocks/family.py). A *window* is the list of blocks that a run reads, a *stretch* a list of consecutive blocks, and a
-*retired* block accepts no run. The calendar is a part of the text of `dpcli budget show`, and of `plan`; ledger_pictures.py draws it as a
-chart. The windows are the document of `dpcli budget windows`.
+A *document* is what a command prints, before a format is chosen (dpcli/document/document.py). Its `data` is the JSON, `details` are the
+lines of the text, `notes` sentences below the tables, `records` the lines of jsonl, and `total` is a single number. A *block* is a part of
+the dataset, such as a day, with a cap of its own (dpcli/ledger/blocks/family.py). A *window* is the list of blocks that a run reads, a
+*stretch* a list of consecutive blocks, and a *retired* block accepts no run. The calendar is a part of the text of `dpcli budget show`, and
+of `plan`; ledger_pictures.py draws it as a chart. The windows are the document of `dpcli budget windows`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def calendar(state: LedgerState) -> tuple[str, ...]:
 
 
 def _mark(share: float) -> str:
+    """Return the sign of a used share: its first digit after the point, or "#" if nothing is left."""
     return "#" if share >= 1.0 else str(int(10.0 * share))
 
 
@@ -68,7 +70,7 @@ def _week_lines(marks: dict[str, str]) -> list[str]:
 
 
 def _monday(day: date) -> date:
-    return date.fromordinal(max(day.toordinal() - day.weekday(), 1))
+    return date.fromordinal(day.toordinal() - day.weekday())  # the first day of the calendar is a Monday
 
 
 def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
@@ -108,7 +110,7 @@ def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
         headline,
         data,
         "pass",
-        tables=(Table("windows with room", ("window", "blocks"), rows, frozenset({1})),),
+        tables=(Table("windows with room", ("window", "blocks"), rows, numeric=frozenset({1})),),
         notes=notes,
         total=str(len(widest)),
         records=records,

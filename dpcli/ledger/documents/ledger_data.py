@@ -4,8 +4,9 @@ A *document* is what a command prints (dpcli/document/document.py); the other fi
 *quota* limits the share of the cap that some people may spend, and a *proposal* is a request that waits for a second person
 (dpcli/ledger/governance). A dataset may be cut into *blocks*, such as days; the balance of the fullest block is then shown, since the cap
 holds for each block by itself. *Amounts* are costs or caps by name in the currency of the ledger's *filter*, the theorem that adds up runs,
-such as {"rho": 0.1}. In the sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON
-values.
+such as {"rho": 0.1}, and `label` gives the printed name of an amount. `LedgerState.fullest` is the state with the spending of the fullest
+block, and `departure` the move of the dataset to another ledger. The `family` in the terms says how the dataset is cut into blocks. In the
+sentence about a quota, its used part is rounded up and the rest down. Scripts depend on the keys of the JSON values.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import ZERO, spent_by_block
 from dpcli.ledger.balance import remaining_room, share_of
 from dpcli.ledger.chain import LedgerEntry
+from dpcli.ledger.charges.ledger_run import Run
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance.proposals import Proposal
 from dpcli.ledger.governance.quotas import Quota, quotas_of
 from dpcli.ledger.requests import certificate_of
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.state import LedgerState
 
-LARGEST_SHOWN_SHARE = 100.0  # largest used share of a quota that is printed as a number, which is 10,000 %
+# The largest used share of a quota that is printed as a number, 10,000 %. A quota that was set far below earlier charges has a larger one.
+LARGEST_SHOWN_SHARE = 100.0
 
 
 def change_words(proposal: Proposal, state: LedgerState) -> str:
@@ -42,7 +45,7 @@ def change_words(proposal: Proposal, state: LedgerState) -> str:
             return f"to acknowledge the finding: {asks['finding']}"
         case "rate":
             return f"a rate of {asks['per_day']:,} entries without a cost a day"
-        case _:
+        case _:  # void
             return f'to cancel the reservation "{asks["key"]}"'
 
 
@@ -72,12 +75,14 @@ def _share_of_quota(state: LedgerState, quota: Quota) -> float:
 
 
 def _is_alerting(state: LedgerState, quota: Quota) -> bool:
+    """Return whether so much of a quota is used that a warning is shown. A quota with the share 1 is removed."""
     return quota.share < 1 and _share_of_quota(state, quota) >= float(quota.alert_at)
 
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
     """Return a clause about a quota, with its share of the cap, its used part and its remaining part."""
     remaining = amounts.subtract(quota.limits(state.caps), state.quota_used(quota))
+    # An amount whose cap is 0, such as delta, says nothing.
     left = [f"{down(max(value, ZERO))} of {label(name)}" for name, value in remaining.items() if state.caps[name]]
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
     block = "" if state.open_terms().family is None else " on the fullest block"
@@ -139,7 +144,8 @@ def balance_data(state: LedgerState) -> dict[str, Any]:
     }
     if terms.two_person:
         data["proposals"] = [
-            {"entry": p.seq, "who": p.who, "expires": p.expires, "asks": dict(p.asks)} for p in state.proposals.values()
+            {"entry": proposal.seq, "who": proposal.who, "expires": proposal.expires, "asks": dict(proposal.asks)}
+            for proposal in state.proposals.values()
         ]
     if state.quotas:
         data["quotas"] = [_quota_data(state, quota) for quota in state.quotas.values()]
@@ -183,6 +189,7 @@ def run_data(state: LedgerState) -> list[dict[str, Any]]:
 
 
 def _charge_data(state: LedgerState, run: Run) -> dict[str, Any]:
+    """Return a charge as JSON values. A void run takes no share of the cap."""
     data: dict[str, Any] = {
         "key": run.key,
         "entry": run.seq,

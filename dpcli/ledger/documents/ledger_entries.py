@@ -1,10 +1,11 @@
 """The entries of a ledger as documents: the log, the export, the head, and the results of verification, upgrade and move.
 
-A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). The *chain* is the list
-of entries, each with the hash of the one before, and the *head* is its end (dpcli/ledger/chain.py). A *proposal* is an entry that changes
-nothing until another person approves it. A *session* is a run of a command under one charge; entries of the kind "count" count its answers.
-For the log and the export the entries are read twice, first to check the chain, and again while the document is written. So they need not
-fit in memory.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). Its `data` is the JSON,
+`details` are the lines of the text, `log` those of a log, `notes` sentences below the tables, and `records` the lines of jsonl. The *chain*
+is the list of entries, each with the hash of the one before, and the *head* is its end (dpcli/ledger/chain.py). A *proposal* is an entry
+that changes nothing until another person approves it. A *session* is a run of a command under one charge; entries of the kind "count" count
+its answers. For the log and the export the entries are read twice, first to check the chain, and again while the document is written: a
+`Walked` is a list whose items are computed when a format reads them. So they need not fit in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.denial import cost_words
-from dpcli.ledger.documents.ledger_balance import guarantee_words
+from dpcli.ledger.documents.ledger_balance import SHOWN_DIGITS, guarantee_words
 from dpcli.ledger.documents.ledger_data import entry_data
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.requests import certificate_of
@@ -56,9 +57,9 @@ def log(ledger: Ledger) -> Document:
     row_count = head.seq - count_entries + len(last_counts)
     columns = ("entry", "kind", "run", "cost", "who", "when", "why")
     return Document(
-        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guarantee_words(state)}",
+        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:SHOWN_DIGITS] if head.seq else 'none'}{guarantee_words(state)}",
         data=_entries_data("dpcli/budget-log/v1", state, _reread_entries(ledger, state, entry_data)),
-        tables=(Table("entries", columns, Walked(row_count, rows), frozenset({0})),),
+        tables=(Table("entries", columns, Walked(row_count, rows), numeric=frozenset({0})),),
         records=_reread_entries(ledger, state, lambda entry: entry_data(entry) or {}),
         log=Walked(row_count, lambda: map("  ".join, rows())),
         long=True,
@@ -74,7 +75,7 @@ def export(ledger: Ledger) -> Document:
     return Document(
         headline=f"{ledger.dataset}: {state.head.seq} entries{guarantee_words(state)}",
         data=_entries_data("dpcli/budget-export/v1", state, entries),
-        tables=(Table("entries", columns, rows, frozenset({0})),),
+        tables=(Table("entries", columns, rows, numeric=frozenset({0})),),
         records=entries,
         long=True,
     )
@@ -85,6 +86,7 @@ def _export_data(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def _export_row(entry: LedgerEntry) -> tuple[str, ...]:
+    """Return the row of an entry as in the log, without its cost, and with its canonical text and its hash."""
     number, kind, key, _, who, when, why = _table_row(entry)
     return number, kind, key, who, when, why, entry.row.body, entry.row.hash
 
@@ -102,6 +104,7 @@ def _check_chain(ledger: Ledger) -> CheckedChain:
 
 
 def _session(entry: LedgerEntry) -> tuple[str, str]:
+    """Return the key of the run, and the name of the answers that an entry "count" counts."""
     return entry.key, str(entry.content["of"])
 
 
@@ -135,7 +138,7 @@ def upgrade_document(names: tuple[str, ...]) -> Document:
 def verification_document(ledger: Ledger, result: Verified) -> Document:
     """Return the document of a verification."""
     problems, departure = result.problems, ledger.state().departure
-    headline = f"{ledger.dataset}: {result.entries} entries intact, head {result.head.hash[:16]}; {_costs_words(result)}"
+    headline = f"{ledger.dataset}: {result.entries} entries intact, head {result.head.hash[:SHOWN_DIGITS]}; {_costs_words(result)}"
     data: dict[str, Any] = {
         "schema": "dpcli/budget-verify/v1",
         "dataset": ledger.dataset,
@@ -187,7 +190,7 @@ def _costs_words(result: Verified) -> str:
 
 def _moved_line(dataset: MovedDataset) -> str:
     verb = "had moved before" if dataset.repeated else "moved"
-    copied = f"{dataset.closed_at.seq} entries, head {dataset.closed_at.hash[:16]}"
+    copied = f"{dataset.closed_at.seq} entries, head {dataset.closed_at.hash[:SHOWN_DIGITS]}"
     verified = f"the copy has {dataset.verified.entries}, {_costs_words(dataset.verified)}"
     return f"{dataset.dataset}: {verb} to {dataset.to}, {copied}; {verified}"
 
@@ -254,7 +257,7 @@ def _proposed_change_words(asks: Mapping[str, Any]) -> str:
             return _rate_words(asks)
         case "amend":
             return f"cap epsilon {asks['epsilon']!r}"
-        case _:
+        case _:  # void
             return f'cancel "{asks["key"]}"'
 
 

@@ -1,8 +1,10 @@
 """The overview of all datasets of some ledgers as a document, for `dpcli budget overview`.
 
-dpcli/ledger/dataset_overview.py reads the datasets, and explains the shares. A dataset may be cut into *blocks*, such as days, each with a
-cap of its own; the *fullest* block has the largest used share. The table begins with those that cannot be read. The others are sorted by
-the used share of their caps, in descending order, and datasets that have moved to another ledger come last.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). Its `data` is the JSON,
+`details` are the lines of the text, `notes` sentences below the tables, and `records` the lines of jsonl. dpcli/ledger/dataset_overview.py
+reads the datasets, and explains the shares. A dataset may be cut into *blocks*, such as days, each with a cap of its own; the *fullest*
+block has the largest used share. The table begins with the datasets that cannot be read. The others are sorted by the used share of their
+caps, in descending order, and datasets that have moved to another ledger come last.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpcli.base.errors import LedgerError
 from dpcli.base.rounding import counted, percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger.documents.ledger_data import aligned_lines
@@ -39,8 +42,11 @@ def overview_document(unread: Sequence[UnreadableDataset], summaries: Sequence[D
     details = ["", *aligned_lines(table)]
     if reasons:
         details += ["", *reasons]
-    records = [*({"ledger": each.ledger, "dataset": each.dataset, "error": each.why} for each in unread), *map(_data, summaries)]
-    exit_code = 4 if unread else 0
+    errors: list[dict[str, Any]] = [
+        {"ledger": dataset.ledger, "dataset": dataset.dataset, "error": dataset.why} for dataset in unread
+    ]
+    records = [*errors, *map(_data, summaries)]
+    exit_code = LedgerError.exit_code if unread else 0
     return Document(
         _headline(unread, summaries),
         {"schema": "dpcli/budget-overview/v1", "datasets": records, "exit_code": exit_code},
@@ -97,6 +103,7 @@ def _headline(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSu
 
 
 def _first_reason(unread: Sequence[UnreadableDataset]) -> str:
+    """Return why the first unreadable dataset cannot be read, and the number of others; "" if all can be read."""
     if not unread:
         return ""
     more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""

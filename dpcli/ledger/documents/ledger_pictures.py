@@ -3,8 +3,9 @@
 `dpcli budget show` and `plan` draw them with -o x.svg, and on their HTML pages. A *block* is a part of the dataset, such as a day, with a
 cap of its own (dpcli/ledger/blocks/family.py). A *plan* is the result of a rehearsal, which charges the runs of a schedule to a copy of the
 ledger's state; a *policy* orders these runs (dpcli/ledger/planning). A chart is data (`Chart`): squares with a column and a row, lines, and
-markers. dpcli/document/charts draws it. The layouts of blocks are a calendar for days, a row per year for weeks, and a plain grid with
-names for all others. The numbers of this module affect what is drawn alone.
+markers. On an axis of dates a number is a time in ms (`moment`), and a `Tone` is the role of a colour, such as LIMIT for a cap.
+dpcli/document/charts draws it. The layouts of blocks are a calendar for days, a row per year for weeks, and a plain grid with names for all
+others. The numbers of this module affect what is drawn alone.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ def _range_words(family: BlockFamily, known: set[str]) -> str:
 
 
 def _square_maker(state: LedgerState) -> SquareMaker:
+    """Return the function that draws a block in the colour of its used share in a state."""
     spent = spent_by_block(state.spent, state.caps)
 
     def square(block: str, column: int, row: int) -> Square:
@@ -140,21 +142,22 @@ def _draw(family: BlockFamily, known: set[str], square: SquareMaker) -> BlockDra
 def _draw_days(days: set[date], square: SquareMaker) -> BlockDrawing:
     """Draw weeks as columns, in strips of `WEEKS_PER_STRIP` weeks. The last strip ends with the last week.
 
-    Strips without a charge are left out.
+    Strips without a charged or retired day are left out.
     """
     first, last = min(days), max(days)
     end = _week(last)
-    strips = sorted({(end - _week(day)) // WEEKS_PER_STRIP for day in days}, reverse=True)
+    strips = sorted({(end - _week(day)) // WEEKS_PER_STRIP for day in days}, reverse=True)  # each by the number of strips after it
     shown = strips[-MOST_STRIPS:]
     squares: list[Square] = []
     headings: list[Heading] = []
-    for strip, number in enumerate(shown):
+    for strip, later_strips in enumerate(shown):
         top = ROWS_PER_STRIP * strip  # the row of months
-        start = max(end - WEEKS_PER_STRIP * (number + 1) + 1, _week(first))
+        start = max(end - WEEKS_PER_STRIP * (later_strips + 1) + 1, _week(first))
         within: list[date] = []
-        for week in range(start, end - WEEKS_PER_STRIP * number + 1):
+        for week in range(start, end - WEEKS_PER_STRIP * later_strips + 1):
             within += [day for day in _days_of(week) if first <= day <= last]
         squares += [square(day.isoformat(), _week(day) - start, top + 1 + day.weekday()) for day in within]
+        # The names of weekdays and the year are in the column left of the squares.
         headings += [Heading(name, -1, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)]
         months = _months(within)
         headings += [Heading(label, _week(day) - start, top) for day, label in months.items()]
@@ -245,22 +248,30 @@ def burn_down(entries: Sequence[LedgerEntry]) -> Picture | None:
         when, who, key = (str(entry.content.get(name, "")) for name in ("when", "who", "key"))
         rows.append((str(entry.row.seq), when, entry.kind, key, who, repr(state.epsilon), f"{left_text} %"))
     reserved = len(state.under_way)
-    chart = Chart(
-        kind="burn-down",
-        title="remaining budget",
-        subtitle=f"{state.dataset}: {_cap_words(state)}",
-        x=(dates := _date_axis(times)),
-        y=Axis("left of the cap", 0.0, 100.0, unit="%"),
-        lines=(
-            Line(f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left", _steps(times, left, dates)),
-            Line("empty", ((dates.low, 0.0), (dates.high, 0.0)), Tone.LIMIT, dashed=True),
-        ),
-        markers=tuple(amended),
-        notes=(f"{reserved} reserved {'run counts' if reserved == 1 else 'runs count'} in full",) if reserved else (),
-    )
+    notes = (f"{reserved} reserved {'run counts' if reserved == 1 else 'runs count'} in full",) if reserved else ()
+    subtitle, label = f"{state.dataset}: {_cap_words(state)}", f"now {floor(10.0 * left[-1]) / 10.0:.1f} % left"
+    chart = _chart_of_remaining("burn-down", "remaining budget", subtitle, times, left, label, amended, notes)
     title = _cut_title("remaining budget after each entry", len(rows))
     columns = ("entry", "when", "kind", "run", "who", "cap epsilon", "left of the cap")
-    return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), frozenset({0, 5, 6})))
+    return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), numeric=frozenset({0, 5, 6})))
+
+
+def _chart_of_remaining(
+    kind: str,
+    title: str,
+    subtitle: str,
+    times: Sequence[float],
+    left: Sequence[float],
+    label: str,
+    markers: Sequence[Marker],
+    notes: tuple[str, ...] = (),
+) -> Chart:
+    """Return a chart of the part of the cap that is left from each time on, in percent, as steps. `label` names their line."""
+    dates = _date_axis(times)
+    empty = Line("empty", ((dates.low, 0.0), (dates.high, 0.0)), Tone.LIMIT, dashed=True)
+    lines = (Line(label, _steps(times, left, dates)), empty)
+    percent = Axis("left of the cap", 0.0, 100.0, unit="%")
+    return Chart(kind, title, subtitle, x=dates, y=percent, lines=lines, markers=tuple(markers), notes=notes)
 
 
 def _percent_left(share: float) -> float:
@@ -286,33 +297,23 @@ def plan_chart(plan: BudgetPlan) -> Chart:
     state = plan.before.fullest()
     left = [_percent_left(share_of(state, state.spent)), *(_percent_left(run.used) for run in plan.runs)]
     days = [moment(datetime.combine(run.day, time())) for run in plan.runs]
-    dates = _date_axis(days)
     refused = []
     if plan.refused is not None:
-        refused.append(Marker(f"{plan.refused.day}: does not fit", days[plan.in_order], left[plan.in_order], Tone.LIMIT))
-    return Chart(
-        kind="plan",
-        title="remaining budget during the plan",
-        subtitle=f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: {_cap_words(state)}",
-        x=dates,
-        y=Axis("left of the cap", 0.0, 100.0, unit="%"),
-        lines=(
-            Line("left", _steps([days[0], *days], left, dates)),
-            Line("empty", ((dates.low, 0.0), (dates.high, 0.0)), Tone.LIMIT, dashed=True),
-        ),
-        markers=tuple(refused),
-    )
+        position = plan.fitting_before_refused  # `left` begins with the present share, so this is what the runs before it leave
+        refused.append(Marker(f"{plan.refused.day}: does not fit", days[position], left[position], Tone.LIMIT))
+    subtitle = f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: {_cap_words(state)}"
+    return _chart_of_remaining("plan", "remaining budget during the plan", subtitle, [days[0], *days], left, "left", refused)
 
 
 def policy_chart(plan: BudgetPlan, first_come: BudgetPlan) -> Chart:
     """Return a chart of the number of runs that are granted by each day, by the policy of a plan and in the order of their days."""
-    last = max(day for each in (plan, first_come) for run in each.runs for day in (run.day, run.granted or run.day))
+    last = max(day for drawn in (plan, first_come) for run in drawn.runs for day in (run.day, run.granted or run.day))
     dates = _date_axis([moment(datetime.combine(day, time())) for day in (plan.runs[0].day, last)])
     lines = []
-    for each, tone in ((plan, Tone.MAIN), (first_come, Tone.SECOND)):
-        granted = sorted(moment(datetime.combine(run.granted, time())) for run in each.runs if run.granted is not None)
+    for drawn, tone in ((plan, Tone.MAIN), (first_come, Tone.SECOND)):
+        granted = sorted(moment(datetime.combine(run.granted, time())) for run in drawn.runs if run.granted is not None)
         points = _steps([dates.low, *granted], [float(count) for count in range(len(granted) + 1)], dates)
-        words = f"{each.fitting:,} of {len(each.runs):,} by {each.policy}"
+        words = f"{drawn.fitting:,} of {len(drawn.runs):,} by {drawn.policy}"
         lines.append(Line(words, points, tone, dashed=tone is Tone.SECOND))
     state = plan.before
     return Chart(

@@ -1,10 +1,13 @@
 """The rehearsal of a schedule as a document, which shows the runs that fit in a ledger, for `dpcli budget plan`.
 
-A *document* is what a command prints, before a format such as text or JSON is chosen. A *schedule* is a file with planned runs, each
-[[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in that folder finds out which runs fit, by
-charging them to a copy of the ledger's state; a run that does not fit is *refused*. plan_changes.py finds what would have to change, and
-policies.py orders the runs in another way than by their days. The *outlook* continues a schedule beyond its end. A *window* is the part of
-the dataset that a run reads; it consists of *blocks*, such as days, each with a cap of its own.
+A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). Its `data` is the JSON,
+`details` are the lines of the text, `notes` sentences below the tables, `records` the lines of jsonl, and `total` is a single number. A
+*schedule* is a file with planned runs, each [[run]] table for one pipeline file (dpcli/ledger/planning/schedule.py). plan_rehearsal.py in
+that folder finds out which runs fit, by charging them to a copy of the ledger's state; a run that does not fit is *refused*.
+plan_changes.py finds what would have to change, and policies.py orders the runs in another way than by their days. The *outlook* continues
+a schedule beyond its end. A *window* is the part of the dataset that a run reads; it consists of *blocks*, such as days, each with a cap of
+its own. Of a `BudgetPlan`, `before` and `after` are the states of the ledger before and after the runs that fit, and `priced` has the
+tables with their costs. If a policy gave another order, `first_come` is the plan in the order of the days.
 """
 
 from __future__ import annotations
@@ -78,6 +81,7 @@ def _file(plan: BudgetPlan, run: PlannedRun) -> str:
 
 
 def _headline(plan: BudgetPlan) -> str:
+    """Return whether all runs fit, or how many, and the first run that does not fit with the reason."""
     count, refused, first_come = len(plan.runs), plan.refused, plan.first_come
     compared = "" if first_come is None else f" by {plan.policy}, {first_come.fitting:,} in the order of their days"
     if refused is None:
@@ -88,6 +92,7 @@ def _headline(plan: BudgetPlan) -> str:
 
 
 def _used_words(plan: BudgetPlan) -> str:
+    """Return the share of the cap that is used after the runs that fit."""
     state = plan.after.fullest()
     share = percent_used(share_of(state, state.spent))
     fullest = fullest_block(plan.after)
@@ -106,7 +111,7 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
     if plan.first_come is not None:
         lines += [*_policy_words(plan), f"with the runs that fit, {_used_words(plan)}"]
     elif plan.refused is not None:
-        moment = f"after {counted(plan.in_order, 'run')}" if plan.in_order else "before any other run"
+        moment = f"after {counted(plan.fitting_before_refused, 'run')}" if plan.fitting_before_refused else "before any other run"
         lines.append(f"the first refusal is on {plan.refused.day}, {moment}; with the runs that fit, {_used_words(plan)}")
         fitting = "; or ".join(f"{change.change}, {counted(change.runs, 'run')} in all" for change in changes)
         lines.append(f"would fit: {fitting}" if changes else "no single change of that run was found with which all runs would fit")
@@ -126,7 +131,8 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
 
 
 def _policy_words(plan: BudgetPlan) -> tuple[str, ...]:
-    if plan.shares is None:
+    """Return how the policy orders the runs and, if runs may wait, how long they waited."""
+    if plan.shares is None:  # the policy "dpack"
         return ("runs that take the smallest shares of what is left on their blocks come first; every run counts alike", ENFORCED)
     waits = [(run.granted - run.day).days for run in plan.runs if run.granted is not None and run.granted > run.day]
     parts = "the cap" if plan.before.open_terms().family is None else "each block"
@@ -138,13 +144,16 @@ def _policy_words(plan: BudgetPlan) -> tuple[str, ...]:
 
 
 def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
+    """Return what happens if the schedule continues beyond its end."""
     if outlook.refused is None:
-        return f"if the schedule continues, the next {outlook.walked:,} runs fit too"
+        return f"if the schedule continues, the next {outlook.fitting:,} runs fit too"
     run = outlook.refused
-    return f"if the schedule continues, {outlook.walked:,} runs fit, and {_file(plan, run)} on {run.day} is the first run that does not fit"
+    first = f"{_file(plan, run)} on {run.day} is the first run that does not fit"
+    return f"if the schedule continues, {outlook.fitting:,} runs fit, and {first}"
 
 
 def _schedule_table(plan: BudgetPlan) -> Table:
+    """Return the tables of the schedule, with the numbers of their runs. Those with a run that does not fit are highlighted."""
     rows, flagged = [], set()
     for position, run in enumerate(plan.priced):
         planned, fitting = plan.counts_of(position)
@@ -163,7 +172,7 @@ def _schedule_table(plan: BudgetPlan) -> Table:
         )
         rows.append(row)
     columns = ("file", "every", "first", "last", "window", "runs", "fit", "cost of one", "share")
-    return Table("schedule", columns, tuple(rows), frozenset({5, 6, 8}), flagged=frozenset(flagged))
+    return Table("schedule", columns, tuple(rows), numeric=frozenset({5, 6, 8}), flagged=frozenset(flagged))
 
 
 def _first_and_last_day(plan: BudgetPlan, position: int) -> tuple[str, str]:
@@ -179,6 +188,7 @@ def _window_words(plan: BudgetPlan, run: PricedRun) -> str:
 
 
 def _run_table(plan: BudgetPlan) -> Table:
+    """Return all runs on their days. Those that do not fit are highlighted."""
     rows = []
     for number, run in enumerate(plan.runs, start=1):
         window = window_words(plan.before, run.window) or "-"
@@ -187,7 +197,7 @@ def _run_table(plan: BudgetPlan) -> Table:
     used = "used after" if plan.before.open_terms().family is None else "used after, fullest of its blocks"
     columns = ("run", "day", "file", "window", used, "answer")
     flagged = frozenset(index for index, run in enumerate(plan.runs) if not run.fits)
-    return Table("runs", columns, tuple(rows), frozenset({0, 4}), flagged=flagged, folded=True)
+    return Table("runs", columns, tuple(rows), numeric=frozenset({0, 4}), flagged=flagged, folded=True)
 
 
 def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> dict[str, Any]:
@@ -201,7 +211,7 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
         "shares": plan.shares,
         "fitting": plan.fitting,
         "fitting_in_order_of_days": plan.fitting if plan.first_come is None else plan.first_come.fitting,
-        "fitting_before_refused": plan.in_order,
+        "fitting_before_refused": plan.fitting_before_refused,
         "first_refused": plan.refused and _run_data(plan, plan.refused),
         "share_before": share_of(start, start.spent),
         "share_after": share_of(end, end.spent),
@@ -214,13 +224,14 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
     data["instead"] = [asdict(change) for change in changes]
     data["beyond"] = None
     if outlook is not None:
-        data["beyond"] = {"fitting": outlook.walked, "first_refused": outlook.refused and _run_data(plan, outlook.refused)}
+        data["beyond"] = {"fitting": outlook.fitting, "first_refused": outlook.refused and _run_data(plan, outlook.refused)}
     data["head"] = {"seq": plan.before.head.seq, "hash": plan.before.head.hash}
     data["exit_code"] = 0 if plan.refused is None else 1
     return data
 
 
 def _table_data(plan: BudgetPlan, position: int, run: PricedRun) -> dict[str, Any]:
+    """Return the table at this position of the schedule, with its cost and the numbers of its runs."""
     first, last = _first_and_last_day(plan, position)
     planned, fitting = plan.counts_of(position)
     return {

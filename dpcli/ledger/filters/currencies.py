@@ -99,7 +99,7 @@ class AdvancedFilter(Filter):
         return cls(slack)
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        # S alone is at most S + 2 sqrt(S log(1/slack)), so that the cap on S is below epsilon, and the search may end at twice epsilon.
+        # The epsilon S + 2 sqrt(S log(1/slack)) of a sum S is at least S. So the cap on S is at most epsilon, below the end of the search.
         half_squares = largest_within(lambda total: self._epsilon(total) <= epsilon, max(1.0, 2.0 * epsilon))
         return {
             "half_squares": cap_text(half_squares),
@@ -122,6 +122,7 @@ class AdvancedFilter(Filter):
         return loss_at_any_moment(float_above(amounts["half_squares"]), self.slack)
 
     def _epsilon(self, total: float) -> float:
+        """Return an upper bound on the epsilon, at the delta `slack`, of runs whose half squares sum to `total`."""
         return (total + 2.0 * math.sqrt(total * -math.log(self.slack))) * (1.0 + 1e-14)
 
 
@@ -153,6 +154,7 @@ class ZcdpFilter(Filter):
         return pure_within(lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
+        # Without a cost the epsilon is 0, although the conversion may give more.
         return self._epsilon(float_above(amounts["rho"]), delta) if amounts["rho"] else 0.0
 
     def odometer(self, amounts: Amounts, delta: float) -> float:
@@ -249,12 +251,15 @@ def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
     tried: list[tuple[float, float]] = []
 
     def negative_rho(z: float) -> float:
+        """Return minus the quotient at the order 1 + z, since the search is for a minimum."""
         cap = epsilon + math.log1p(1.0 / z) + (log_delta + math.log1p(z)) / z
-        tried.append((-cap / (1.0 + z), z))
-        return tried[-1][0]
+        value = -cap / (1.0 + z)
+        tried.append((value, z))
+        return value
 
-    minimise_scalar(negative_rho, 2.0 * max(-log_delta, 1e-3) / epsilon)
-    return min(max(min(tried)[1], 1e-5), 1e5)
+    minimise_scalar(negative_rho, start=2.0 * max(-log_delta, 1e-3) / epsilon)
+    _, best = min(tried)
+    return min(max(best, 1e-5), 1e5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +314,7 @@ def mu_of(mechanism: Mechanism) -> float:
 
 
 def _pure_epsilon(mechanism: Mechanism) -> float:
+    """Return the pure epsilon of a mechanism. Raises NotRepresentable if it has none that is finite."""
     reason = (
         "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this mechanism is neither"
     )

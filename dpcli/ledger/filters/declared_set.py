@@ -40,7 +40,7 @@ def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:
     from dpcli.analysis.inquiry import tightest
 
     steps = [(mechanism, steps * count) for pipeline, count in runs for mechanism, steps in steps_of(pipeline)]
-    row = tightest(tuple(steps), delta)
+    row = tightest(tuple(steps), delta)  # the accountant with the smallest epsilon
     if row is None:
         raise CannotCertify(f"no finite epsilon can be certified for the declared runs at delta = {delta!r}")
     return Composition(row.upper, row.accountant.name)
@@ -61,7 +61,7 @@ def declared_caps(declared: DeclaredRuns) -> dict[str, str]:
 
 def declared_cost(declared: DeclaredRuns, pipeline: Pipeline) -> Cost:
     """Return the cost of a declared run, which is 1 of its own amount. Raises InputError if the pipeline was not declared."""
-    text = canonical(tables_of(pipeline))
+    text = canonical(tables_of(pipeline))  # the tables [privacy] and [[mechanism]], which determine the cost
     for name, item in numbered_runs(declared):
         if canonical(item["pipeline"]) == text:
             return Cost({name: "1"}, f"{name} of the declared set")

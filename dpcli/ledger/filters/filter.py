@@ -3,7 +3,8 @@
 A filter has a currency, for example rho of zCDP. When a ledger is opened, the filter converts the cap (epsilon, delta) into caps in its
 currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon. The terms of a ledger
 (dpcli/ledger/terms.py) ask it. This module has the interface and what the filters of currencies.py share. A ledger in *declared mode* has
-no filter, because all of its runs are fixed at the opening (declared_set.py).
+no filter, because all of its runs are fixed at the opening (declared_set.py). In code a filter is called `rule`, as `filter` is a
+function of Python.
 
 A privacy-loss distribution may describe one run, because its parameters were fixed in advance. Distributions are not composed across runs
 (arXiv:2602.06756, arXiv:2602.15815). The costs of runs that overlap in time add up like the costs of consecutive runs (Haney et al. 2023,
@@ -51,7 +52,7 @@ PREMISES: Premises = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one run.
+    """The cost of one run, or of several runs together.
 
     Attributes:
         amounts: The amounts in the currency of the filter, by name, as decimal texts that are rounded up.
@@ -165,7 +166,7 @@ def filter_choices() -> str:
     return f"a filter, which cannot be changed later ({words})"
 
 
-@lru_cache(64)
+@lru_cache(64)  # there are fewer names of amounts, except for "run 1", "run 2", ... of declared sets; affects speed alone
 def label(name: str) -> str:
     """Return the printed name of an amount: "mu^2" for "mu_squared", and "rho" for "rho"."""
     labels: dict[str, str] = {key: text for target in FILTERS.values() for key, text in load(target).labels.items()}
@@ -188,7 +189,8 @@ def epsilon_of_run(pipeline: Pipeline, delta: float) -> Composition:
     """
     from dpcli.analysis.account import headline
 
-    row = headline(pipeline, delta=delta).listed  # the mechanisms of an adaptive file are fixed when the run is charged
+    # `listed` is the bound for mechanisms that were fixed in advance. Those of an adaptive file are fixed when the run is charged.
+    row = headline(pipeline, delta=delta).listed
     if row is None or math.isinf(row.upper):
         raise CannotCertify(
             f"no finite epsilon can be certified at delta = {delta!r}, so the run has no cost that could be charged"
@@ -197,7 +199,7 @@ def epsilon_of_run(pipeline: Pipeline, delta: float) -> Composition:
 
 
 def at_least_smallest(cost: float, steps: Steps) -> float:
-    """Return the cost, but at least the smallest positive double for each step that is not free.
+    """Return the cost, but at least the smallest positive double for each run of a mechanism that is not free.
 
     So a cost that underflowed to 0 is still charged.
     """

@@ -3,11 +3,11 @@
 The *cap* is the epsilon that all runs on a dataset together may cost; a *quota* is the share of it that a person or a team may charge. A
 request (dpcli/ledger/requests.py) returns the content of the entry that grants it; `Ledger` (dpcli/ledger/ledger.py) builds and appends it.
 In a two-person ledger such an entry needs a second person: `Proposable` turns the request into a proposal (proposals.py), and `Approve`
-writes the entry that the proposal asks for.
+writes the entry that the proposal asks for. The field "asks" of the proposal has the content of that entry.
 
 A cap that is raised because of an output bounds nothing any more (`LedgerState.guaranteed`). So, after the first charge, whoever raises it
-above what is guaranteed states either that nobody who decides on it had seen an output ("unseen"), or that they know that no epsilon is
-guaranteed from then on ("acknowledged").
+above what is guaranteed makes one of two statements. "unseen": nobody who decides on the cap had seen an output. "acknowledged": they know
+that no epsilon is guaranteed from then on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Amend:
             )
         asks = {"kind": "amend", "epsilon": self.epsilon, "caps": terms.caps(self.epsilon), "why": self.why}
         if terms.two_person:
-            self._refuse_alone()
+            self._check_proposal()
             return asks
         if not has_words(self.why) or not has_words(self.approver):
             raise InputError("--reason, --approver: state both in words")
@@ -68,13 +68,12 @@ class Amend:
             )
         return {**asks, "approver": self.approver, **output_statement(self.epsilon, state, self.unseen, self.acknowledged)}
 
-    def _refuse_alone(self) -> None:
+    def _check_proposal(self) -> None:
         """Check the arguments of a proposal. Raises InputError if an argument belongs to the approval, or if there is no reason."""
         for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
             if given:
                 raise InputError(f"{flag}: not in a two-person ledger: another person approves with dpcli budget approve")
-        if not has_words(self.why):
-            raise InputError("--reason: state why, in words")
+        _require_reason(self.why)
 
 
 def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
@@ -175,7 +174,7 @@ class Approve:
     Attributes:
         seq: Number of the entry with the proposal.
         who: The person who approves.
-        unseen, acknowledged: As in `Amend`, if the proposal raises the cap.
+        unseen, acknowledged: The two statements of `Amend`, if the proposal raises the cap.
     """
 
     seq: int
@@ -203,7 +202,7 @@ class Approve:
         if proposal.asks["kind"] == "amend":
             _refuse_wider_caps(proposal, state)
             return {"approver": self.who, **output_statement(proposal.asks["epsilon"], state, self.unseen, self.acknowledged)}
-        if proposal.asks["kind"] == "void":
+        if proposal.asks["kind"] == "void":  # raises an error if the reservation can no longer be voided
             RunStep("void", proposal.asks["key"], self.who, proposal.asks["why"]).entry(state, now)
         return {}
 
@@ -222,6 +221,7 @@ class Refuse:
 
 
 def _require_open_proposal(state: LedgerState, seq: int) -> Proposal:
+    """Return the open proposal of entry `seq`. Raises InputError without the two-person rule, and LedgerError if it is not open."""
     if not state.open_terms().two_person:
         raise InputError(f'expected a two-person ledger, found "{state.dataset}", which has no proposals')
     proposal = proposal_numbered(state.proposals, seq)

@@ -44,14 +44,14 @@ class Proposal:
 
     def made_by(self, who: str) -> bool:
         """Return whether the proposer has this name, or a name that looks the same."""
-        return skeleton(self.who) == skeleton(who)
+        return skeleton(self.who) == skeleton(who)  # names that look alike have the same skeleton
 
 
 Proposals = Mapping[str, Proposal]  # by subject
 
 
 def subject_of(content: Mapping[str, Any]) -> str:
-    """Return the subject of an entry or proposal; "" if no proposal can be about its subject."""
+    """Return the subject of an entry or proposal, such as "cap" or "run week-7"; "" if no proposal can be about its subject."""
     kind = content["kind"]
     if kind == "propose":
         return subject_of(content["asks"])
@@ -73,7 +73,7 @@ def proposal_of(entry: LedgerEntry) -> Proposal:
     content = entry.content
     if not is_stamp(content["expires"]) or type(content["who"]) is not str:
         raise ValueError("expected a proposal with its proposer and a time")
-    subject_of(content)
+    subject_of(content)  # raises an error if the content asks for nothing
     return Proposal(entry.row.seq, entry.row.hash, content["who"], content["expires"], content["asks"])
 
 

@@ -62,37 +62,44 @@ def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tup
 
 
 def _by_runs(entry: Entry) -> tuple[float, str]:
-    """Return a sorting key by the number of runs. An entry that states epochs counts as the one that runs most often."""
+    """Return a sorting key by the number of runs, and by name among equals.
+
+    An entry that states epochs counts as the one that runs most often.
+    """
     return (entry.steps if entry.epochs is None else math.inf, entry.name)
 
 
 def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
+    """Return whether a run fits in a state. A run without a cost does not fit."""
     with suppress(InputError, CannotCertify, NotRepresentable):
         return state.fits(read(state.open_terms().the_filter.cost(pipeline, delta).amounts))
     return False
 
 
-def _noise_change(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], bool]) -> str:
+def _noise_change(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], bool]) -> str:
     """Return the proposal for more noise in one entry; "" if the entry has no key for its noise or no value is enough."""
-    key = parameter_key(entry, "noise")
+    key = parameter_key(entry, "noise")  # the key that states the noise, such as noise_multiplier
     if key is None:
         return ""
     now = float(getattr(entry.spec, key))
 
-    def fits(value: float) -> bool:
-        return fits_with(substitute(pipeline, ((entry.name, key),), value))
+    def with_noise(value: float) -> Pipeline:
+        return substitute(pipeline, ((entry.name, key),), value)
 
-    value = _least_value(now, fits)
+    value = _least_value(now, lambda value: fits(with_noise(value)))
     if value is None:
         return ""
-    section = _section_words(substitute(pipeline, ((entry.name, key),), value))
-    return f"{key} = {value:.10g} in {entry.name} (now {now:.10g}){section}"
+    return f"{key} = {value:.10g} in {entry.name} (now {now:.10g}){_section_words(with_noise(value))}"
 
 
 def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Callable[[Pipeline], bool]) -> str:
     """Return the proposal to multiply the noise of all these entries by one factor; "" if no factor is enough.
 
-    A query with a fixed threshold keeps its noise: no key of the file changes the noise of its other mechanisms alone.
+    A query that has a mechanism with a fixed threshold keeps its noise, because more noise may cost more there. No key of the file changes
+    the noise of its other mechanisms alone.
+
+    Args:
+        entries: The entries of all queries, or mechanisms that no query made.
     """
     queries = _query_entries(pipeline)
     fixed = {_query_of(pipeline, entry) for entry in queries if entry.spec.fixed_threshold}
@@ -101,19 +108,21 @@ def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Cal
         for entry in entries
         if _noisier(entry, 1.0) is not None and not (entry in queries and _query_of(pipeline, entry) in fixed)
     ]
-    times = _least_value(1.0, lambda factor: fits(_with_noise(pipeline, scaled, factor))) if scaled else None
-    if times is None:
+    factor = _least_value(1.0, lambda factor: fits(_with_noise(pipeline, scaled, factor))) if scaled else None
+    if factor is None:
         return ""
     if entries != queries:
         all_named = " and ".join(entry.name for entry in entries)
         subject = "every mechanism" if len(entries) == len(pipeline.mechanisms) else all_named
-        return f"{up(times)} times the noise in {subject}{_section_words(_with_noise(pipeline, scaled, times))}"
+        return f"{up(factor)} times the noise in {subject}{_section_words(_with_noise(pipeline, scaled, factor))}"
+    # A [[query]] table states an epsilon, a rho, a weight or an error in place of its noise.
     names = list(dict.fromkeys(_query_of(pipeline, entry) for entry in scaled))
     subject = "every query" if len(scaled) == len(queries) and len(names) > 1 else " and ".join(names)
-    return f"{up(times)} times the noise in {subject}, by a smaller epsilon, rho or weight, or a larger error"
+    return f"{up(factor)} times the noise in {subject}, by a smaller epsilon, rho or weight, or a larger error"
 
 
 def _with_noise(pipeline: Pipeline, entries: Sequence[Entry], factor: float) -> Pipeline:
+    """Return the pipeline with `factor` times the noise in these entries."""
     noisier = {entry.name: _noisier(entry, factor) or entry for entry in entries}
     return replace(pipeline, mechanisms=tuple(noisier.get(entry.name, entry) for entry in pipeline.mechanisms))
 
@@ -134,7 +143,7 @@ def _noisier(entry: Entry, factor: float) -> Entry | None:
 
 def _query_of(pipeline: Pipeline, entry: Entry) -> str:
     """Return the name of the query of an entry. If a query has several entries, their names are this name, a dot and one more word."""
-    place = pipeline.queries[_query_entries(pipeline).index(entry)]
+    place = pipeline.queries[_query_entries(pipeline).index(entry)]  # `queries` has the place of the [[query]] table of each entry
     return entry.name if pipeline.queries.count(place) == 1 else entry.name.rpartition(".")[0]
 
 

@@ -55,7 +55,7 @@ def smallest_cap(after: LedgerState) -> float | None:
     It is above the present cap. The result is None if no cap up to `LARGEST_CAP` was found.
     """
 
-    def holds(epsilon: float) -> bool:
+    def suffices(epsilon: float) -> bool:
         trial = copy(after)
         try:
             trial.caps = dict(amounts.read(after.open_terms().caps(epsilon)))
@@ -64,16 +64,17 @@ def smallest_cap(after: LedgerState) -> float | None:
         return trial.fullest().fits({})
 
     doubled = (after.epsilon * 2.0**power for power in range(1, DOUBLINGS + 1))
-    low, high = after.epsilon, next(filter(holds, doubled), math.inf)
+    low, high = after.epsilon, next(filter(suffices, doubled), math.inf)
     if not high <= LARGEST_CAP:
         return None
     while high > low * SEARCH_RATIO:
         middle = 0.5 * (low + high)
-        if holds(middle):
+        if suffices(middle):
             high = middle
         else:
             low = middle
     step = 10.0 ** (math.floor(math.log10(high)) - 3)  # of the fourth digit
     multiple = math.ceil(high / step)
-    rounded = (float(f"{(multiple + more) * step:.4g}") for more in range(8))  # the first may be below `high` by rounding
-    return next(filter(holds, rounded))
+    # The first candidate may be below `high` by rounding. Eight reach the next number of four digits even if `multiple` has five.
+    candidates = (float(f"{(multiple + more) * step:.4g}") for more in range(8))
+    return next(filter(suffices, candidates))

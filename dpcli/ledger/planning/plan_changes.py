@@ -49,7 +49,10 @@ def changes_of_plan(ledger: Ledger, plan: BudgetPlan) -> tuple[PlanChange, ...]:
 
 
 def _runs_where_all_fit(plan: BudgetPlan, position: int, run: ScheduledRun, reads: Trailing | None = None) -> int | None:
-    """Return the number of runs of the schedule with a changed run at this position; None if they do not all fit."""
+    """Return the number of runs of the schedule with a changed table at this position; None if they do not all fit.
+
+    `reads` is the changed trailing window of the table; None if its window does not change.
+    """
     priced = list(plan.priced)
     if reads is not None:
         priced[position] = replace(priced[position], reads=reads)
@@ -64,12 +67,16 @@ def _fewer_runs(plan: BudgetPlan, position: int) -> PlanChange | None:
     run, planned = plan.priced[position].scheduled, plan.counts_of(position).planned
     if run.every is None:
         return None
+    # The schedule may state the last day of the runs in place of their number.
     fitting = _largest(lambda count: _runs_where_all_fit(plan, position, replace(run, last=None, count=count)), planned)
     return None if fitting is None else PlanChange(f"count = {fitting.value} (now {planned})", fitting.runs)
 
 
 def _longer_intervals(plan: BudgetPlan, position: int) -> PlanChange | None:
-    """Return the shortest time between two runs of this table with which all runs fit."""
+    """Return the shortest time between two runs of this table with which all runs fit.
+
+    Each time is tried in turn: a longer one moves the runs to other days, whose blocks may be fuller, so that bisection is not valid.
+    """
     run = plan.priced[position].scheduled
     if run.every is None:
         return None
@@ -93,7 +100,7 @@ def _shorter_window(plan: BudgetPlan, position: int) -> PlanChange | None:
     run, reads = plan.priced[position].scheduled, plan.priced[position].reads
     if not isinstance(reads, Trailing):
         return None
-    fitting = _largest(lambda count: _runs_where_all_fit(plan, position, run, replace(reads, count=count)), reads.count)
+    fitting = _largest(lambda count: _runs_where_all_fit(plan, position, run, reads=replace(reads, count=count)), reads.count)
     if fitting is None:
         return None
     return PlanChange(f'window = "{replace(reads, count=fitting.value).words}" (now "{reads.words}")', fitting.runs)
@@ -104,7 +111,7 @@ def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, position: int) -> Iterator[P
     run = plan.priced[position]
     denied_window = () if plan.refused is None else plan.refused.window
     if plan.before.open_terms().mode == "declared" or plan.before.retired_block(denied_window) is not None:
-        return
+        return  # a changed file is no declared run, and no run fits on a retired block
 
     def fits(pipeline: Pipeline) -> bool:
         with suppress(InputError, CannotCertify, NotRepresentable):

@@ -121,7 +121,7 @@ class BudgetPlan:
         return next((run for run in self.runs if not run.fits), None)
 
     @property
-    def in_order(self) -> int:
+    def fitting_before_refused(self) -> int:
         """The number of runs before the first one that does not fit."""
         return next((index for index, run in enumerate(self.runs) if not run.fits), len(self.runs))
 
@@ -153,7 +153,7 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
 
 def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[PricedRun]) -> None:
     """Check that the runs charge at most `MOST_CHARGED` blocks in all, which limits the time. Raises InputError if not."""
-    blocks = [max(1, len(window_on(before, run, run.scheduled.first))) for run in priced]
+    blocks = [max(1, len(window_on(before, run, run.scheduled.first))) for run in priced]  # of each table, on its first day
     charged = sum(blocks[position] for _, position in schedule.days())
     if charged > MOST_CHARGED:
         raise InputError(
@@ -185,11 +185,11 @@ class Outlook:
 
     Attributes:
         refused: The first run that does not fit; None if all rehearsed runs fit.
-        walked: The number of runs before `refused`. If `refused` is None, the number of runs that were rehearsed beyond the end.
+        fitting: The number of runs before `refused`. If `refused` is None, the number of runs beyond the end that were rehearsed.
     """
 
     refused: PlannedRun | None
-    walked: int
+    fitting: int
 
 
 def outlook_of(plan: BudgetPlan) -> Outlook | None:
@@ -197,15 +197,15 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
     if plan.refused is not None or not any(run.every for run in plan.schedule.runs):
         return None
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
-    walked = 0
+    rehearsed = 0
     try:
         for run in _charge_in_order(spendable_copy(plan.before), days, plan.priced):
-            walked += 1
+            rehearsed += 1
             if not run.fits:
-                return Outlook(run, walked - 1)
+                return Outlook(run, rehearsed - 1)
     except InputError:  # a day or a window is outside the calendar
         pass
-    return Outlook(None, max(walked - len(plan.runs), 0))
+    return Outlook(None, max(rehearsed - len(plan.runs), 0))
 
 
 def spendable_copy(state: LedgerState) -> LedgerState:
@@ -216,6 +216,7 @@ def spendable_copy(state: LedgerState) -> LedgerState:
 
 
 def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
+    """Return a run of the schedule with its cost and the blocks that it reads. Raises InputError if its window is wrong."""
     cost, delta = ledger.cost(pipeline)
     try:
         return PricedRun(run, pipeline, cost, delta, reads_of(ledger, run, pipeline))
@@ -250,21 +251,22 @@ class Offer:
     charge: Charge
 
     def planned(self, state: LedgerState, why: str, granted: date) -> PlannedRun:
-        """Return the run with the share that is used in a state; `why` as in `PlannedRun`."""
+        """Return the run with the share that is used in a state. `why` is the reason of its denial; "" if it is granted."""
         full = state.on_blocks(self.charge.window)
         used = share_of(full, full.spent)
         return PlannedRun(self.day, self.position, self.charge.window, self.charge.cost, used, why, None if why else granted)
 
 
 def offers(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[Offer]:
-    """Yield the request of each run in order, under the keys "run 1", "run 2", and so on."""
+    """Yield the request of each run in order, under the keys "run 1", "run 2", and so on. They are of nobody, so that no quota counts."""
     from dpcli.file.pipeline.canonical import tables_of
 
-    tables = [tables_of(run.pipeline) for run in priced]
+    tables = [tables_of(run.pipeline) for run in priced]  # [privacy] and the mechanisms, as an entry states them
     for number, (day, position) in enumerate(days, start=1):
         run = priced[position]
         window = window_on(state, run, day)
-        yield Offer(day, position, Charge("spend", f"run {number}", tables[position], run.delta, run.cost, "", window=window))
+        charge = Charge("spend", f"run {number}", tables[position], run.delta, run.cost, who="", window=window)
+        yield Offer(day, position, charge)
 
 
 def _charge_in_order(state: LedgerState, days: Iterable[RunDay], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
@@ -290,7 +292,7 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
 def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
     """Charge a run and return "", or return why it is denied. If `names_blocks` is true, the reason names the full blocks."""
     try:
-        content = charge.entry(state, "")
+        content = charge.entry(state, now="")  # the time matters to no charge
     except Denied:
         return denial_reason(state, charge, names_blocks=names_blocks)
     assert content is not None  # no earlier run has this key
@@ -299,7 +301,7 @@ def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) 
 
 
 def denial_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
-    """Return why a charge does not fit, as `charge_or_reason` does."""
+    """Return why a charge does not fit. If `names_blocks` is true, the reason names the full blocks."""
     closed = state.retired_block(charge.window)
     if closed is not None:
         return retired_words(closed)

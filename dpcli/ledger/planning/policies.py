@@ -3,7 +3,8 @@
 A *schedule* is a file with planned runs and their days, and the rehearsal charges them to a copy of the ledger's state. A dataset may be
 cut into *blocks*, such as days, each with a cap of its own; a run takes its cost from every block that it reads. A policy chooses only the
 order in which waiting runs are offered to the ledger, so that no run is granted that the ledger would deny. It is computed from the
-schedule and the state of the ledger, and from no output of a run.
+schedule and the state of the ledger, and from no output of a run. From plan_rehearsal.py, an `Offer` is the request of a run on its day,
+and `charge_or_reason` charges it to a state, or returns why the ledger would deny it.
 
 * "fcfs": the order of the days, which is the order of the ledger itself. A run that does not fit is left out.
 * "unlock": Luo et al. 2021, arXiv:2106.15335, Algorithm 1 (DPF). What is left of each block is divided into N fair shares. Each run that
@@ -29,7 +30,7 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from dpcli.ledger.amounts import AT, ZERO, Amounts, amount_of, cost_on_blocks, largest_share, read, subtract
+from dpcli.ledger.amounts import ZERO, Amounts, amount_of, block_of, cost_on_blocks, largest_share, read, subtract
 from dpcli.ledger.planning.plan_rehearsal import (
     MOST_NAMED,
     BudgetPlan,
@@ -68,12 +69,12 @@ def plan_by_policy(plan: BudgetPlan, policy: str, shares: int | None = None) -> 
         return plan
     requested = tuple(offers(plan.before, plan.schedule.days(), plan.priced))
     if policy == PACK:
-        verdicts = _packed(plan.before, requested)
+        verdicts = _verdicts_by_packing(plan.before, requested)
     else:
         shares = shares or max(Counter(block for offer in requested for block in _blocks(offer)).values())
-        verdicts = _unlocked(plan.before, requested, shares)
+        verdicts = _verdicts_by_unlocking(plan.before, requested, shares)
     after = spendable_copy(plan.before)
-    runs = _made(after, requested, verdicts)
+    runs = _charge_granted(after, requested, verdicts)
     return replace(plan, runs=runs, after=after, policy=policy, shares=shares, first_come=plan)
 
 
@@ -83,6 +84,7 @@ def _blocks(offer: Offer) -> Sequence[str]:
 
 
 def _cost(offer: Offer) -> Amounts:
+    """Return the cost of a run, by amount and block."""
     return cost_on_blocks(read(offer.charge.cost.amounts), offer.charge.window)
 
 
@@ -92,15 +94,17 @@ def _left(state: LedgerState, key: str) -> Decimal:
     return max(subtract({name: state.caps[name]}, {name: state.spent.get(key, ZERO)})[name], ZERO)
 
 
-def _packed(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdict]:
-    loads = [
+def _verdicts_by_packing(before: LedgerState, requested: Sequence[Offer]) -> dict[int, Verdict]:
+    """Return the verdict on each run, by its position, by the policy "dpack": the run with the smallest sum of parts comes first."""
+    part_sums = [
         math.fsum(min(largest_share({key: cost}, {key: _left(before, key)}), ABOVE_ALL) for key, cost in _cost(offer).items())
         for offer in requested
     ]
     state, verdicts, denied = spendable_copy(before), {}, 0
-    for index in sorted(range(len(requested)), key=lambda index: (loads[index], index)):
+    for index in sorted(range(len(requested)), key=lambda index: (part_sums[index], index)):
         why = charge_or_reason(state, requested[index].charge, names_blocks=denied < MOST_NAMED)
-        denied += why != ""
+        if why:
+            denied += 1
         verdicts[index] = Verdict(requested[index].day, why)
     return verdicts
 
@@ -156,7 +160,7 @@ class _Locks:
                 continue
             needed = self._shares(key, cost)
             least = self.shares + 1 if needed is None else math.ceil(self.taken.get(key, 0) + needed)
-            block = key.partition(AT)[2]
+            block = block_of(key)
             if least > self.opened[block]:
                 return Obstacle(block, least)
         return None
@@ -191,22 +195,24 @@ class _Waiting:
     def pop(self, block: str, opened: int) -> Iterator[int]:
         """Remove and yield the ranks of the runs at a block that may fit now that `opened` shares are unlocked."""
         queue = self._queues.get(block, [])
-        while queue and queue[0][0] <= opened:
-            yield heappop(queue)[1]
+        while queue and queue[0][0] <= opened:  # the run that needs the fewest shares comes first
+            _, rank = heappop(queue)
+            yield rank
 
-    def rest(self) -> list[tuple[int, str]]:
+    def still_waiting(self) -> list[tuple[int, str]]:
         """Return the rank and the block of each run that still waits, by rank."""
         return sorted((rank, block) for block, queue in self._queues.items() for _, rank in queue)
 
 
-def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> dict[int, Verdict]:
-    """Return the verdict on each run by the policy "unlock". The rank of a run is its position by dominant share."""
+def _verdicts_by_unlocking(before: LedgerState, requested: Sequence[Offer], shares: int) -> dict[int, Verdict]:
+    """Return the verdict on each run, by its position, by the policy "unlock". The rank of a run is its position by dominant share."""
     state, locks, waiting = spendable_copy(before), _Locks(before, shares), _Waiting()
     dominant = [locks.dominant_share(offer) for offer in requested]
     by_rank = sorted(range(len(requested)), key=lambda index: (dominant[index], index))
     ranks = {index: rank for rank, index in enumerate(by_rank)}
     verdicts = {}
     for arrival, offer in enumerate(requested):
+        # The request unlocks a share of each of its blocks. So it is tried together with the runs that wait there, in the order of ranks.
         locks.open(_blocks(offer))
         candidates = [ranks[arrival]]
         for block in _blocks(offer):
@@ -221,11 +227,11 @@ def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> d
             verdicts[index] = Verdict(offer.day, why)
             if not why:
                 locks.take(requested[index])
-    for number, (rank, block) in enumerate(waiting.rest()):
+    for number, (rank, block) in enumerate(waiting.still_waiting()):
         index = by_rank[rank]
         offer = requested[index]
         full = state.on_blocks(offer.charge.window)
-        if state.retired_block(offer.charge.window) or not full.fits(read(offer.charge.cost.amounts)):
+        if state.retired_block(offer.charge.window) or not full.fits(read(offer.charge.cost.amounts)):  # the ledger would deny it
             why = denial_reason(state, offer.charge, names_blocks=number < MOST_NAMED)
         else:
             why = f"the run still waits: {locks.opened[block]} of the {shares} fair shares of {block or 'the cap'} are unlocked"
@@ -233,10 +239,11 @@ def _unlocked(before: LedgerState, requested: Sequence[Offer], shares: int) -> d
     return verdicts
 
 
-def _made(state: LedgerState, requested: Sequence[Offer], verdicts: dict[int, Verdict]) -> tuple[PlannedRun, ...]:
+def _charge_granted(state: LedgerState, requested: Sequence[Offer], verdicts: dict[int, Verdict]) -> tuple[PlannedRun, ...]:
     """Charge the granted runs to `state` on the days on which they are granted, and return all runs in the order of the requests."""
     runs = {}
     for index in sorted(verdicts, key=lambda index: (verdicts[index].day, index)):
         offer, (day, why) = requested[index], verdicts[index]
-        runs[index] = offer.planned(state, why or charge_or_reason(state, offer.charge, names_blocks=False), day)
+        why = why or charge_or_reason(state, offer.charge, names_blocks=False)
+        runs[index] = offer.planned(state, why, granted=day)
     return tuple(runs[index] for index in range(len(requested)))

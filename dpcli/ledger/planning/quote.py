@@ -3,8 +3,9 @@
 A dry run (--dry-run --ledger) shows the quote for its run, and `dpcli gate` asks for all files of a call together, as they may be charged
 one after the other. Costs and caps are *amounts* by name in the currency of the ledger's *filter*, the theorem that adds up runs, such as
 {"rho": 0.1} (dpcli/ledger/amounts.py). A dataset may be cut into *blocks*, such as days, each with a cap of its own; a run is charged on
-the blocks of its *window*. The *balance* is the state of the ledger before any of the runs. Printed costs are rounded up, and what is left
-is rounded down.
+the blocks of its *window*; `LedgerState.on_blocks` returns the state with the spending of the fullest of them. `label` is the printed name
+of an amount. The *balance* is the state of the ledger before any of the runs. Printed costs are rounded up, and what is left is rounded
+down.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     for request in requests:
         total = amounts.add(total, cost_on_blocks(request.wanted, request.window))
     return tuple(
-        _answer(state, answer, total, len(requests)) if isinstance(answer, RequestedRuns) else answer for answer in answers
+        _quote_of(state, answer, total, files=len(requests)) if isinstance(answer, RequestedRuns) else answer for answer in answers
     )
 
 
@@ -117,22 +118,23 @@ def _request_or_error(ledger: Ledger, pipeline: Pipeline, runs: int) -> Requeste
     return RequestedRuns(pipeline, runs, wanted, total, delta, window)
 
 
-def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, Decimal], files: int) -> Quote:
+def _quote_of(balance: LedgerState, request: RequestedRuns, cost_of_all: dict[str, Decimal], files: int) -> Quote:
     """Return the quote for one file.
 
     Args:
         balance: The state of the ledger.
-        everything: The cost of all files together, on each block.
+        cost_of_all: The cost of all files together, on each block.
+        files: The number of files.
     """
     window = request.window
     state, closed = balance.on_blocks(window), balance.retired_block(window)
-    total = most_on_one_block(everything, state.caps, window) if window else everything
+    total = most_on_one_block(cost_of_all, state.caps, window) if window else cost_of_all
     fits = False
     if closed is not None:
         message = f"{state.dataset}: {retired_words(closed)}"
     elif not state.fits(request.wanted):
         message = _alone_too_much(state, request)
-    elif not _after_spending(balance, everything).on_blocks(window).fits({}):
+    elif not _after_spending(balance, cost_of_all).on_blocks(window).fits({}):
         message = _together_too_much(state, request, total, files)
     else:
         fits = True
@@ -142,6 +144,7 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
 
 
 def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
+    """Return a copy of the state in which `more` is spent, whether it fits or not."""
     after = copy(state)
     after.spent = amounts.add(state.spent, more)
     return after
@@ -171,6 +174,7 @@ def _tightest_amount(state: LedgerState, wanted: dict[str, Decimal]) -> str:
 def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
     """Return the message for runs that do not fit even without the runs of the other files."""
     changes = changes_that_fit_now(state, request.pipeline, request.delta) if request.runs == 1 else ()
+    # `shortfall` speaks of one run.
     lines = [f"{state.dataset}: {shortfall(state, request.cost)}".replace("the run costs", request.subject)]
     if changes:
         lines.append(f"would fit: {'; or '.join(changes)}")

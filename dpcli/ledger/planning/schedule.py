@@ -44,9 +44,14 @@ from dpcli.file.toml.findings import Findings, Problem, TooMany
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.block_kinds import BlockKind
 
+# The keys of a [[run]] table are the fields of `ScheduledRun`. dpcli/file/keys reads them by their annotations: a `Member` is a key with
+# its type, `read_members` reads the keys of a table, and every mistake becomes a finding. `TooMany` ends the reading after many findings,
+# and `refuse` raises all of them as one error. The docstring above is printed in dpcli-schedule(5).
+
 # The largest number of runs in a schedule, which is more than 27 years of daily runs. It limits the time of a rehearsal.
 MOST_SCHEDULED = 10_000
-# The limits of the numbers are arbitrary: up to 9,999 days, weeks or months between two runs, and 99,999 in a window.
+# The limits of the numbers are arbitrary: up to 9,999 days, weeks or months between two runs, and 99,999 in a window. The groups are the
+# number, the unit and its plural s.
 _RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
 DAYS = {"day": 1, "week": 7}  # number of days in a unit; a month has no fixed number
 
@@ -85,19 +90,27 @@ class Rhythm:
             return date.fromordinal(ordinal) if ordinal <= date.max.toordinal() else None
         years, month = divmod(first.month - 1 + units, 12)
         year = first.year + years
-        return None if year > MAXYEAR else date(year, month + 1, min(first.day, calendar.monthrange(year, month + 1)[1]))
+        if year > MAXYEAR:
+            return None
+        _, days_of_month = calendar.monthrange(year, month + 1)
+        return date(year, month + 1, min(first.day, days_of_month))
 
 
 def rhythm_of(text: str) -> Rhythm:
     """Return the rhythm that a text of a file states. The text must satisfy the constraint `EVERY`, as `ScheduledRun.every` does."""
     match = _RHYTHM.fullmatch(text)
     assert match is not None
-    return Rhythm(int(match[1] or 1), match[2])
+    count, unit, _ = match.groups()
+    return Rhythm(int(count or 1), unit)
 
 
 def _is_rhythm(text: str) -> bool:
+    """Return whether a text is a rhythm as `Rhythm.words` writes it, or "1 week" and the like."""
     match = _RHYTHM.fullmatch(text)
-    return match is not None and (bool(match[3]) == (match[1] not in (None, "1")))
+    if match is None:
+        return False
+    count, _, plural = match.groups()
+    return bool(plural) == (count not in (None, "1"))
 
 
 EVERY = Constraint('day, week, month, or a number of them as "2 weeks"', _is_rhythm, (("pattern", f"^{_RHYTHM.pattern}$"),))
@@ -169,7 +182,7 @@ class Schedule:
         return replace(self, runs=(*self.runs[:position], run, *self.runs[position + 1 :]))
 
 
-_TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")
+_TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")  # the groups are the number and the unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,17 +221,22 @@ class Trailing:
 
 def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
     """Return the trailing window that a text such as "last 7 days" states; None if it names blocks."""
-    match = None if kind.holds(text) else _TRAILING.fullmatch(text)
-    return None if match is None else Trailing(int(match[1]), match[2])
+    match = None if kind.holds(text) else _TRAILING.fullmatch(text)  # a listed block may have such a name
+    if match is None:
+        return None
+    count, unit = match.groups()
+    return Trailing(int(count), unit)
 
 
-KEY_OF_FIELD = {"first": "from", "last": "to"}  # the key of a field in a file, if it is not the name of the attribute
+# The key of a field in a file, if it is not the name of the attribute: `from` cannot be an attribute, as it is a keyword of Python.
+KEY_OF_FIELD = {"first": "from", "last": "to"}
 FIELD_OF_KEY = {key: name for name, key in KEY_OF_FIELD.items()}
 
 
 class StatedRun:
     """A run that is made once, on the day `from`, or repeatedly if `every` is stated."""
 
+    # The reader of files passes the keys of the table by name.
     def __init__(self, **stated: Any) -> None:
         self.stated = stated
 
@@ -266,6 +284,7 @@ def read_schedule_bytes(data: bytes, path: str) -> Schedule:
 
 
 def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, ...]:
+    """Return the runs of a schedule, and add its mistakes to the findings. Without valid tables there are no runs."""
     values = read_members(KEYS, tables, KeyPlace((), findings))
     runs = tuple(stated.run for stated in values.get("run", ()))
     if findings.items:
@@ -275,6 +294,6 @@ def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, 
             findings.add("DP005", ("run", index, *key), expected, value)
     if "run" not in tables or tables["run"] == []:
         findings.add("DP005", ("run",), "at least one [[run]] table", "none")
-    elif not findings.items and next(islice(Schedule(runs).days(), MOST_SCHEDULED, None), None) is not None:
+    elif not findings.items and any(True for _ in islice(Schedule(runs).days(), MOST_SCHEDULED, None)):  # one run more
         findings.add("DP004", ("run",), f"at most {MOST_SCHEDULED:,} runs in all", "more")
     return runs

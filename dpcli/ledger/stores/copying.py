@@ -7,14 +7,16 @@ at most one ledger, no matter when the process is killed. A move has these steps
 2. Read the appended entries again. Their head must be the head of the origin.
 3. Close the dataset at its origin with a durable entry ("moved"). From then on nobody can charge it there. Copy this entry, and the
    entries that others wrote since step 1.
-4. Give the copy a unique name (`PrepareCopy`), and commit the transaction at the target. The copy is now durable, complete and closed.
+4. Give the copy a unique name (`PrepareCopy` in move_requests.py), and commit the transaction at the target. The copy is now durable,
+   complete and closed.
 5. Under the writer's lock at the origin, append a last durable entry that names the copy. A dataset never names a second copy.
 6. Open the named copy at the target with an entry ("copied"). No other copy can be opened.
 7. Verify the copy.
 
 If the process dies before step 3, nothing has changed. Between steps 3 and 6 nobody can charge the dataset. After step 6 it can be charged
 only at the target. If the command is repeated, it completes the move. If the target already has entries of the dataset, they must be the
-beginning of the chain at the origin. A file that somebody moved or renamed by hand can be charged only if the copy in it was opened.
+beginning of the chain at the origin. A file that somebody moved or renamed by hand can be charged only if the copy in it was opened. The
+`departure` of a ledger's state says how far the move has come: its target (`to`), the closing entry (`closed_at`) and the name of the copy.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_entry
+from dpcli.ledger.charges.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.entry_log import PAGE, KeyedRequest
 from dpcli.ledger.grammar import LONGEST_TEXT, is_a, visible_text
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
-from dpcli.ledger.requests import OpenCopy, PrepareCopy
 from dpcli.ledger.state import LedgerState
+from dpcli.ledger.stores.move_requests import OpenCopy, PrepareCopy
 from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store, refuse_known_data
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import NAMED_FAULTS, Verified, require_unchanged_definitions, verify
@@ -82,7 +84,7 @@ class DatasetMove:
 
         Raises LedgerError if the chain is broken, the dataset has moved elsewhere, or `target` has another chain under its name.
         """
-        to, dataset = address_of(self.url, target), self.ledger.dataset
+        to, dataset = address_of(self.url, target), self.ledger.dataset  # the address that the entries of the move record
         self._require_movable(target, to)
         self._require_approval(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
@@ -95,21 +97,21 @@ class DatasetMove:
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
             self._copy_entries(target, tail, state, departure.closed_at)
-            self._prepare(target, tail, state)
+            self._name_copy(target, tail, state)
 
-    def name(self, copy: str) -> None:
+    def record_name(self, copy: str) -> None:
         """Record the name of the copy at the origin (step 5). Raises LedgerError if another copy was named meanwhile."""
         departure = self.ledger.state().departure
-        assert departure is not None
+        assert departure is not None  # `fill` has closed the dataset
         if departure.copy != copy:
             try:
                 self.ledger.name_copy(copy)
             except LedgerError:
-                if self.ledger.state().departure == departure:
+                if self.ledger.state().departure == departure:  # no copy was named: the error has another reason
                     raise
                 raise LedgerError(f"{departure.to}: {_second_copy_message(self.ledger.dataset)}") from None
 
-    def open(self, target: Ledger, copy: str) -> None:
+    def open_copy(self, target: Ledger, copy: str) -> None:
         """Open the named copy (step 6). Do nothing if it is open already."""
         request = OpenCopy(
             copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why)
@@ -146,7 +148,7 @@ class DatasetMove:
         if not state.open_terms().two_person or state.departure is not None:
             return
         self._require_recordable_address()
-        proposal = state.proposals.get("place")
+        proposal = state.proposals.get("place")  # the subject of a proposal to move
         if proposal is None or proposal.asks["to"] != to or proposal.expires <= self.ledger.now():
             state = self.ledger.leave(to, self.why).state
             if state.departure is not None:  # others have proposed and approved the move meanwhile
@@ -164,7 +166,7 @@ class DatasetMove:
         This is checked before the origin is closed, because the copy could not be opened afterwards.
         """
         place = self.ledger.store.address
-        if not is_a("said", place):
+        if not is_a("said", place):  # the type of the field that records it
             raise LedgerError(
                 f"{place!a}: expected a path of at most {LONGEST_TEXT} visible characters, as the copy records it: rename the file "
                 "first; nothing was moved"
@@ -177,16 +179,17 @@ class DatasetMove:
             return None
         # The entry that closed the dataset, the first own entry of the copy, and the entry that opened it.
         rows = target.after(dataset, departure.closed_at.seq - 1, 3)
-        is_complete = len(rows) > 1 and rows[0].hash == departure.closed_at.hash and departure.copy in ("", rows[1].hash)
-        if not is_complete:
+        closing_hash, name = (row.hash for row in rows[:2]) if len(rows) > 1 else ("", "")
+        if closing_hash != departure.closed_at.hash or departure.copy not in ("", name):
             if departure.copy:
                 raise LedgerError(f"{target.place}: {_second_copy_message(dataset)}")
             return None
         own_entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
-        if own_entries[0].content.get("copy") != departure.closed_at.hash:
+        first = own_entries[0]
+        if first.content.get("copy") != departure.closed_at.hash:
             return None  # the target holds the entries of the origin itself, and not a copy
         is_open = any(entry.kind == "copied" for entry in own_entries)
-        return DurableCopy(Head(rows[1].seq, rows[1].hash), is_open)
+        return DurableCopy(Head(first.row.seq, name), is_open)
 
     def _end(self) -> Head:
         """Return the last entry to copy: the entry that closed the dataset or, if it is open, the end of the chain."""
@@ -199,10 +202,10 @@ class DatasetMove:
         Raises LedgerError if the chain is broken, has changed meanwhile, or differs from the entries of the target.
         """
         store, dataset, start = self.ledger.store, self.ledger.dataset, state.head.seq
-        if not start and not target.after(dataset, 0, 1):
+        if not start and not target.after(dataset, 0, 1):  # a dataset that is new to the target
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
         rows, present_rows = rows_up_to(store, dataset, end.seq, PAGE, start), _rows_after(target, dataset, start)
-        for row, present in zip_longest(rows, present_rows):
+        for row, present in zip_longest(rows, present_rows):  # `row` is None if the target has more entries
             if present is not None and present != row:
                 raise LedgerError(
                     f'{target.place}: expected no dataset "{dataset}", or the beginning of its chain in {store.place}: entry '
@@ -216,8 +219,8 @@ class DatasetMove:
         if state.head != end:
             raise LedgerError(f'{store.place}: dataset "{dataset}": its entries have changed while they were read')
 
-    def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
-        """Append the copy's first own entry. A random word makes its hash, which is the name of the copy, unique."""
+    def _name_copy(self, target: Store, tail: Tail, state: LedgerState) -> None:
+        """Append the first entry that only the copy has. Its hash is the name of the copy, which a random word makes unique."""
         tail.append_copied(Ledger(target, self.ledger.dataset).first_own_entry(state, PrepareCopy(secrets.token_hex(16))).row)
 
     def check_written(self, target: Store, end: Head) -> None:
@@ -236,11 +239,11 @@ class DurableCopy:
 
     Attributes:
         end: The head of the chain after the copy's first own entry.
-        open: Whether the copy can be charged.
+        is_open: Whether the copy can be charged.
     """
 
     end: Head
-    open: bool
+    is_open: bool
 
     @property
     def name(self) -> str:
@@ -276,52 +279,49 @@ def _move(move: DatasetMove) -> bool:
     """Perform steps 1 to 6. Return True if an earlier command had completed the move."""
     ledger = move.ledger
     with _advice_after_closing(ledger):
-        create_or_fill(move.url, move.fill, DAY)
-    closed = ledger.state().departure
+        create_or_fill(move.url, move.fill, seconds=DAY)
+    before_naming = ledger.state().departure
     with _advice_after_closing(ledger), open_ledger(move.url, ledger.dataset) as copy:
         durable = move.durable_copy(copy.store)
         if durable is None:
             raise LedgerError(f"{copy.store.place}: the copy disappeared while the dataset was moved")
-        if not durable.open:
+        if not durable.is_open:
             move.check_written(copy.store, durable.end)
-        move.name(durable.name)
-        if not durable.open:
-            with _advice_after_closing(ledger, is_open=False):
-                move.open(copy, durable.name)
-        return durable.open and closed is not None and closed.copy == durable.name
+        move.record_name(durable.name)
+        if not durable.is_open:
+            with _advice_after_closing(ledger, is_copy_closed=True):
+                move.open_copy(copy, durable.name)
+        return durable.is_open and before_naming is not None and before_naming.copy == durable.name
 
 
 @contextmanager
-def _advice_after_closing(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
+def _advice_after_closing(ledger: Ledger, is_copy_closed: bool = False) -> Iterator[None]:
     """Add to the error of a move that failed after the dataset was closed that it is closed, and how to complete the move.
 
-    `is_open` says whether a copy that the origin names is certainly open.
+    Nothing is added if the origin names a copy, which may then be open already, unless `is_copy_closed` states that it is not.
     """
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(_advice(ledger, is_open) or str(stop) or "nothing was moved") from None
+        raise KeyboardInterrupt(_advice(ledger, is_copy_closed) or str(stop) or "nothing was moved") from None
     except LedgerError as error:
-        advice = _advice(ledger, is_open)
+        advice = _advice(ledger, is_copy_closed)
         raise LedgerError(f"{error}; {advice}" if advice and advice not in str(error) else str(error)) from None
 
 
-def _advice(ledger: Ledger, is_open: bool) -> str:
-    """Return how to complete the move of a closed dataset; "" if the dataset is not closed, or if its copy is certainly open."""
-    with suppress(LedgerError):
+def _advice(ledger: Ledger, is_copy_closed: bool) -> str:
+    """Return how to complete the move of a closed dataset; "" if the dataset is not closed, or if its copy may be open."""
+    with suppress(LedgerError):  # of the ledger at the origin; the error that is reported is more important
         departure = ledger.state().departure
-        if departure is not None and not (departure.copy and is_open):
+        if departure is not None and (is_copy_closed or not departure.copy):
             return f'"{ledger.dataset}" is closed in {ledger.store.place}: dpcli budget copy to {departure.to} completes the move'
     return ""
 
 
 def dataset_names(url: str) -> tuple[str, ...]:
     """Return the names of a ledger's datasets. Raises LedgerError if there are none that the login may see."""
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
         names = store.datasets()
-    finally:
-        store.close()
     if not names:
         raise LedgerError(f"{store.place}: no dataset to move{' that this login may see' if store.hides else ''}")
     return names

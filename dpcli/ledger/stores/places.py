@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 from dpcli.base.errors import InputError, LedgerError
@@ -34,7 +35,7 @@ EXPECTED = "expected a path, sqlite:///path or postgresql://..."
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}")
 # Connection parameters, which libpq accepts in place of a URL. They are refused: they would become a file name that contains a password.
 CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|sslpassword|sslkey|service)\s*=")
-# A URL with a password but without slashes. A text that begins with ./ or the letter of a drive is the path of a file.
+# A URL with a password, of which the scheme was forgotten. A text that begins with ./ or the letter of a drive is the path of a file.
 CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
 
 
@@ -55,16 +56,16 @@ def absolute_url(url: str) -> str:
 
 def path_of(url: str) -> str:
     """Return the path of a ledger in a file. Raises InputError if the text is not a path or sqlite:/// URL."""
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, after_scheme = url.partition("://")
     if not separator:
         if CONNINFO.search(url):
             raise InputError(f"{EXPECTED}, found the parameters of a connection")
         if CREDENTIALS.match(url):
             raise InputError(f"{EXPECTED}, found a text that may contain a password (write ./ before the path of a file)")
         return url
-    if scheme != "sqlite" or not rest.startswith("/") or not rest.strip("/"):
+    if scheme != "sqlite" or not after_scheme.startswith("/") or not after_scheme.strip("/"):
         raise InputError(f"{EXPECTED}, found {without_secrets(url) if scheme != 'sqlite' else 'sqlite:// without a path'}")
-    return rest[1:]  # sqlite:///relative, sqlite:////absolute
+    return after_scheme[1:]  # sqlite:///relative, sqlite:////absolute
 
 
 def without_secrets(url: str) -> str:
@@ -122,7 +123,7 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
         ledger = open_ledger(url, dataset)
     except LedgerError as error:
         raise error_after_write(error) from None
-    ledger.store.wrote = True
+    ledger.store.wrote = True  # messages of later errors then say that the opening was written
     return ledger
 
 
@@ -174,11 +175,10 @@ def upgrade(url: str) -> tuple[str, ...]:
     Raises LedgerError if the user may not renew the definitions, or they were changed by hand.
     """
     _refuse_changed_definitions(url)
+    # Only a database may have definitions of an earlier version (`Store.outdated`).
     store: Store = load("dpcli.ledger.stores.postgres:upgraded_store")(url) if url.startswith(POSTGRES) else open_store(url)
-    try:
+    with closing(store):
         return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
-    finally:
-        store.close()
 
 
 def _refuse_changed_definitions(url: str) -> None:
@@ -197,8 +197,7 @@ def _refuse_changed_definitions(url: str) -> None:
 
 def _fault_of_definitions(url: str) -> str | None:
     """Return a message about a dataset whose definitions were changed by hand; None if there is none."""
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
         schema = digest(store.schema())
         for name in store.datasets():
             state = Ledger(store, name).state()
@@ -207,9 +206,7 @@ def _fault_of_definitions(url: str) -> str | None:
                     f'{store.place}: dataset "{name}": the definitions that guard the entries were changed, and not by dpcli; nothing was '
                     "upgraded: restore a backup"
                 )
-        return None
-    finally:
-        store.close()
+    return None
 
 
 def address_of(url: str, store: Store) -> str:
@@ -220,18 +217,15 @@ def address_of(url: str, store: Store) -> str:
 def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
     """Call `fill`, which writes, with the store at a path or URL. The store is created if it does not exist.
 
-    In a database this is one transaction, which may take up to `seconds`.
+    In a database this is one transaction, which may take up to `seconds`, by default as long as others (WORK in postgres_connection.py).
     """
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)
         return
     path = path_of(url)
     if os.path.lexists(path):
-        store = open_store(url)  # raises an error that explains the fault of an invalid file
-        try:
+        with closing(open_store(url)) as store:  # raises LedgerError, with the fault, if the file is no ledger
             fill(store)
-        finally:
-            store.close()
         return
     from dpcli.ledger.stores.sqlite import create
 

@@ -91,10 +91,12 @@ class PostgresRows:
         # The head is read before the rows, so that an entry that is appended in between cannot seem missing.
         head = self.connection.execute(HEAD, (self.dataset,)).fetchone()
         rows = self.rows(ROWS_AFTER, seq, most)
-        ends_below_head = head is not None and head[0] > seq and len(rows) != most
-        if ends_below_head and tuple(head) not in ((row.seq, row.hash) for row in rows):
+        if head is None or len(rows) == most:  # no such dataset, or there may be further rows
+            return rows
+        end, end_hash = head
+        if end > seq and (end, end_hash) not in ((row.seq, row.hash) for row in rows):
             raise LedgerError(
-                f'{self.place}: dataset "{self.dataset}": its entries end before entry {head[0]}, which was written: '
+                f'{self.place}: dataset "{self.dataset}": its entries end before entry {end}, which was written: '
                 "the database is damaged, or was changed by hand"
             )
         return rows
@@ -250,7 +252,7 @@ class PostgresStore:
         """
         with self._transaction(writes=True) as connection:
             connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, milliseconds))
-            if PostgresRows(connection, dataset, self._place).page(rows[0].seq - 1, None):
+            if PostgresRows(connection, dataset, self._place).page(rows[0].seq - 1, None):  # others have appended meanwhile
                 raise HeadMoved(f"{self._place}: {MEANINGS[MOVED]}")
             for row in rows:
                 connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (dataset, row.seq, row.body, row.hash))
@@ -296,8 +298,8 @@ class PostgresStore:
             if self.wrote:
                 raise error_after_write(error) from error.__context__
             raise
-        is_idle = connection.info.transaction_status == IDLE  # False after a savepoint, whose transaction is not committed yet
-        self.wrote |= writes and is_idle
+        is_committed = connection.info.transaction_status == IDLE  # False after a savepoint, whose transaction is still open
+        self.wrote |= writes and is_committed
 
     def _new_connection(self) -> Any:
         connection = self._connect()
@@ -378,5 +380,5 @@ def connection_function(url: str, settings: dict[str, Any], place: str) -> Calla
 def _connect_seconds(settings: dict[str, Any]) -> int:
     """Return the connect_timeout of a URL in seconds. If it is not a number > 0, libpq would wait forever, so return the default."""
     text = str(settings.get("connect_timeout", CONNECT_SECONDS)).strip()
-    stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+    stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0  # a longer number gets the default as well
     return min(stated, LONGEST_CONNECT) or CONNECT_SECONDS

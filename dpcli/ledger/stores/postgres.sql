@@ -4,6 +4,7 @@
 -- Entries are only ever added, and only by the functions append, append_all (postgres_functions.sql) and take (postgres_moving.sql).
 -- No backslash here, as a session's settings change its meaning. Parameters have other names than columns: PL/pgSQL would confuse the two.
 
+-- The version numbers of these definitions: one row for the version that was installed, and one for each upgrade (postgres_install.py).
 CREATE TABLE dpcli.format (version integer PRIMARY KEY);
 INSERT INTO dpcli.format VALUES (8);
 
@@ -13,6 +14,7 @@ CREATE TABLE dpcli.dataset (
   name text PRIMARY KEY, team text, fingerprint text UNIQUE, seq bigint NOT NULL CHECK (seq >= 1), head text NOT NULL
 );
 
+-- The entries. kind, key and cost are copied out of the text, for indexes and sums.
 CREATE TABLE dpcli.entry (
   dataset text NOT NULL REFERENCES dpcli.dataset (name), seq bigint NOT NULL CHECK (seq >= 1), body text NOT NULL, hash text NOT NULL,
   kind text NOT NULL GENERATED ALWAYS AS (body::jsonb ->> 'kind') STORED,
@@ -21,6 +23,8 @@ CREATE TABLE dpcli.entry (
   PRIMARY KEY (dataset, seq)
 );
 
+-- The triggers below: never refuses a change, and forward lets only the end of a chain move, by one entry. ENABLE ALWAYS keeps them active
+-- in a session that replicates.
 CREATE FUNCTION dpcli.never() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION USING ERRCODE = 'DPL01', MESSAGE = format('rows of %s never change and are never removed', TG_TABLE_NAME);
@@ -44,6 +48,7 @@ ALTER TABLE dpcli.format ENABLE ALWAYS TRIGGER never;
 ALTER TABLE dpcli.dataset ENABLE ALWAYS TRIGGER forward;
 
 -- Who sees which dataset. What counts is the login (session_user): not a role taken on with SET ROLE, nor the owner of a calling function.
+-- is_member says whether the login is in a team, or there is none; visible names the datasets that row security shows to it.
 
 CREATE FUNCTION dpcli.is_member(of_team text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN

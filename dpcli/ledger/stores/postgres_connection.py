@@ -72,16 +72,16 @@ REFUSALS = (
 CONNECT_SECONDS = 10  # for a connection, unless the URL states connect_timeout
 WORK = 60.0  # for a transaction, without its wait for a lock
 STATEMENT_WORK = 30.0  # for one statement, without its wait for a lock
-HOLDER = "; held by "  # begins the part of a message that names the holder of a lock
+HELD_BY = "; held by "  # begins the part of a message that names the holder of a lock
 # Names are looked up in pg_catalog only. Otherwise another login could define a better matching function in a schema that it can write.
-SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 # If a standby does not confirm a commit, the server only warns. The level of messages is set: another level may suppress warnings.
-LIMITS = (
-    f"{SEARCH_PATH}, pg_catalog.set_config('client_min_messages', 'warning', true), "
+SET_LIMITS = (
+    f"{SET_SEARCH_PATH}, pg_catalog.set_config('client_min_messages', 'warning', true), "
     "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
 )
 # The logins that hold a row of the ledger in an open transaction. Every login may see their names and processes.
-HOLDERS = (
+LOCK_HOLDERS = (
     "SELECT DISTINCT a.usename, a.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
     "JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = %s AND c.relname IN ('dataset', 'format', 'entry', 'budget') AND l.granted AND a.pid <> pg_catalog.pg_backend_pid() "
@@ -145,6 +145,7 @@ def settings_of(url: str) -> dict[str, Any]:
         settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
     except driver().Error:
         raise InputError(f"{expected}, found a URL that cannot be read") from None
+    # A reserved character in a user or a password ends this part of the URL too early. So the rest of a password could become a host.
     if any("@" in str(settings.get(name, "")) for name in ("host", "dbname", "port")):
         raise InputError(f"{expected}, found a second @: write %40 for @ in a user or a password")
     if ":" in str(settings.get("user", "")) or not all(port.isdigit() for port in str(settings.get("port", "0")).split(",")):
@@ -197,13 +198,14 @@ def _without_passwords(text: str, settings: dict[str, Any]) -> str:
 
 
 def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
+    """Return the message for an error of psycopg, by its SQLSTATE. `unsure` says what is certain if the server gave no answer."""
     state = error.sqlstate or ""
     if not state:  # the server did not answer, or the statement was not sent
         return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
     meaning = next(
         (text for start, text in meanings.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
     )
-    text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")
+    text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")  # the meanings of such errors begin with it
     return meaning.format(text=text, state=state, unsure=unsure)
 
 
@@ -232,7 +234,7 @@ def bounded_transaction(
         _with_deadline(connection, place, limits.answer, certainty),
         connection.transaction(),
     ):
-        connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
+        connection.execute(SET_LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
         yield
         warnings.clear()  # only warnings that the commit causes are refused
         certainty[:] = [schema.unsure if writes else NOTHING]
@@ -264,7 +266,8 @@ def _name_holders(connection: Any, place: str, limits: Limits, schema: str) -> I
     except LedgerError as error:
         if not _is_lock_timeout(error):
             raise
-        holders = "" if HOLDER in str(error) else _holder_words(connection, place, limits, schema)
+        # An error that passes a savepoint and then its transaction has the names already.
+        holders = "" if HELD_BY in str(error) else _holder_words(connection, place, limits, schema)
         raise LedgerError(f"{error}{holders}") from error.__context__
 
 
@@ -287,18 +290,22 @@ def _refuse_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[
 
 
 def _is_lock_timeout(error: BaseException | None) -> bool:
+    """Return whether an error, or one from which it was made, is the lock timeout of the server."""
     while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
         error = error.__context__
     return error is not None
 
 
 def _milliseconds(seconds: float) -> str:
-    return str(max(1, round(1000.0 * seconds)))
+    return str(max(1, round(1000.0 * seconds)))  # 0 would mean no limit
 
 
 @contextmanager
 def _with_deadline(connection: Any, place: str, seconds: float, certainty: Sequence[str] = (NOTHING,)) -> Iterator[None]:
-    """Shut the connection's socket after `seconds`, so that a wait for the server ends with an error."""
+    """Shut the connection's socket after `seconds`, so that a wait for the server ends with an error.
+
+    The last item of `certainty` when the error is raised becomes a part of its message.
+    """
     descriptor, is_over = os.dup(connection.fileno()), threading.Event()
 
     def shut() -> None:
@@ -323,11 +330,12 @@ def _with_deadline(connection: Any, place: str, seconds: float, certainty: Seque
 
 def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> str:
     """Return the logins that hold the rows, in words; "" if no login holds them any more, or if the server does not answer."""
-    with suppress(Exception):
+    with suppress(Exception):  # the names are only an addition to the message of another error
         with _with_deadline(connection, place, limits.answer), connection.transaction():
-            connection.execute(SEARCH_PATH)
-            rows = connection.execute(HOLDERS, (schema,)).fetchall()
+            connection.execute(SET_SEARCH_PATH)
+            rows = connection.execute(LOCK_HOLDERS, (schema,)).fetchall()
         if rows:
             names = ", ".join(f"{login} (server process {process})" for login, process in rows)
-            return f"{HOLDER}{names}; an administrator of the server can end it: SELECT pg_terminate_backend({rows[0][1]})"
+            _, first_process = rows[0]
+            return f"{HELD_BY}{names}; an administrator of the server can end it: SELECT pg_terminate_backend({first_process})"
     return ""

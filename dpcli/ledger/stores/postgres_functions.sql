@@ -11,9 +11,11 @@
 -- checkpoints, caps and quotas; blocks and windows; the types of values; a check for each kind of entry; the lock on the end of a chain;
 -- appending; indexes and rights.
 --
--- found and noted are totals in the form that standing returns. more is a further cost. base is the name of an amount without its block.
--- Every dataset records a hash of these functions with the names of their parameters, so that a better name, or one function less, is a new
--- version, which every database would have to install.
+-- found and noted are totals in the form that standing returns. more is a further cost. base is the name of an amount without its block. An
+-- entry is free if it costs nothing or almost nothing (is_free). said, spelled and wrong are texts: of a checkpoint, of a number, and the
+-- message about a fault, or NULL. A function check_... raises an error for an entry that it does not accept. Every dataset records a hash
+-- of these functions with the names of their parameters, so that a better name, or one function less, is a new version, which every
+-- database would have to install.
 
 -- The rules of dpcli.ledger.grammar as JSON: which fields an entry of each kind has, and of which type.
 
@@ -21,7 +23,8 @@ CREATE OR REPLACE FUNCTION dpcli.rules() RETURNS jsonb LANGUAGE sql IMMUTABLE SE
   SELECT '{rules}'::jsonb
 $$;
 
--- require and permit refuse what is asked by raising an error, which the client shows.
+-- require raises the error DPL01 with the message otherwise, unless holds is true. permit raises DPL02 unless the login has the role that a
+-- kind of entry needs. The client shows both messages (postgres_connection.py).
 
 CREATE OR REPLACE FUNCTION dpcli.require(holds boolean, otherwise text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -51,6 +54,9 @@ BEGIN
 END $$;
 
 -- canonical returns the one accepted spelling of an entry, as dpcli.ledger.chain writes it: another would make readers reject the chain.
+-- deep is the depth of the value in the entry; its limit of 50 is arbitrary, and far above that of entries that dpcli writes. quoted
+-- returns a string of JSON in ASCII, as Python's json module escapes it; 92 is the code of the backslash, and 55296 and 56320 begin the
+-- surrogates.
 
 CREATE OR REPLACE FUNCTION dpcli.quoted(string text) RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
@@ -68,6 +74,7 @@ END $$;
 
 -- Whether a number is spelled as Python spells it: with the fewest digits that read back as the same double. PostgreSQL may write a digit
 -- more (9.999999999999999e+22 for 1e+23), where the shorter decimal lies halfway between two doubles: possible from 1e16 to 1e41 only.
+-- Python writes numbers from 1e-4 to below 1e16 without an exponent. An integer has at most 400 digits.
 CREATE OR REPLACE FUNCTION dpcli.is_number(spelled text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -124,7 +131,8 @@ BEGIN
   END CASE;
 END $$;
 
--- Amounts of budget are decimal strings, added exactly.
+-- Amounts of budget are decimal strings, added exactly. is_amount has the limits of dpcli.ledger.grammar: 40 characters, 20 digits, and a
+-- little more than the range of doubles. amount returns the number of such a string, and refuses any other.
 
 CREATE OR REPLACE FUNCTION dpcli.is_amount(spelled text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
@@ -168,7 +176,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
     AND e.body::jsonb #> '{terms,two_person}' = 'true'::jsonb)
 $$;
 
--- The subject of an entry or proposal; NULL where no proposal can be about it. As subject_of in dpcli.ledger.governance.proposals.
+-- The subject of an entry or proposal, such as 'cap' or 'run week-7'; NULL where no proposal can be about it. As subject_of in
+-- dpcli.ledger.governance.proposals.
 CREATE OR REPLACE FUNCTION dpcli.subject(content jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT CASE
@@ -186,7 +195,8 @@ CREATE OR REPLACE FUNCTION dpcli.letters() RETURNS jsonb LANGUAGE sql IMMUTABLE 
   SELECT '{letters}'::jsonb
 $$;
 
--- What a name looks like: names that readers would confuse give the same result. As skeleton in dpcli.file.toml.confusables.
+-- What a name looks like: names that readers would confuse give the same result. As skeleton in dpcli.file.toml.confusables, where gone are
+-- the characters that a reader does not see. Letters are replaced three times, as a replacement may itself be replaced.
 CREATE OR REPLACE FUNCTION dpcli.looks(name text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -233,6 +243,9 @@ $$;
 
 -- The totals of all entries, in the form of dpcli.ledger.checkpoint: the last checkpoint plus the entries since. Every run counts unless
 -- it was voided. Given in_window, only those blocks are summed, so that a run on a few blocks does not pay for all of them.
+-- Its tables: since has the entries after the checkpoint; ended the reservations that these commit or void; part each contribution to an
+-- amount, and total the sums; standing the reservations that have not ended; proposed and quoted the proposals and the last quota of each
+-- subject; personal and person the charges of each person; amended the new caps; raised those above every cap before them.
 CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text, in_window jsonb DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -348,7 +361,8 @@ BEGIN
   );
 END $$;
 
--- Store a checkpoint at entry new_seq, if at_once is true or dpcli.every() entries have been added since the last.
+-- Store a checkpoint at entry new_seq, if at_once is true or dpcli.every() entries have been added since the last; none after a dataset has
+-- moved, so that a reader who continues from a checkpoint reads the entry of the move.
 CREATE OR REPLACE FUNCTION dpcli.note(of_dataset text, new_seq bigint, at_once boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -387,7 +401,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   GROUP BY part.name, cap.most HAVING (sum(part.cost) <= cap.most) IS NOT TRUE ORDER BY part.name LIMIT 1
 $$;
 
--- As above, against the totals of all entries. No other function here calls it: the top says why it stays.
+-- As dpcli.above, against the totals of all entries. No other function here calls it. Without it the hash of the functions would change.
 CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb, blocks jsonb DEFAULT NULL) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT dpcli.above(dpcli.standing(of_dataset, blocks), more, blocks)
@@ -524,7 +538,7 @@ BEGIN
   RETURN make_date(left(spelled, 4)::integer, substr(spelled, 6, 2)::integer, substr(spelled, 9, 2)::integer) IS NOT NULL;
 END $$;
 
--- Whether a value is of a type of the grammar.
+-- Whether a value is of a type of the grammar. A count is at most 10^18, and a number of runs at most 10^6.
 CREATE OR REPLACE FUNCTION dpcli.is_a(of_type text, value jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -678,20 +692,20 @@ CREATE OR REPLACE FUNCTION dpcli.key_scope(login text) RETURNS text LANGUAGE sql
   SELECT replace(replace(login, '%', '%25'), '/', '%2F') || '//'
 $$;
 
--- Whether an entry costs no budget, or so little that the cap would not limit how many a spender appends. Start and commit are left
--- out: each reservation has at most one of each.
+-- Whether an entry costs no budget, or so little that the cap would not limit how many a spender appends: below 1e-6 in every amount, an
+-- arbitrary limit. Start and commit are left out: each reservation has at most one of each.
 CREATE OR REPLACE FUNCTION dpcli.is_free(of_kind text, cost jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT of_kind IN ('count', 'void', 'propose', 'refuse')
     OR of_kind IN ('spend', 'reserve') AND NOT EXISTS (SELECT FROM jsonb_each_text(cost) m WHERE m.value::numeric >= 1e-6)
 $$;
 
--- How many free reservations one login may have open at once: every checkpoint lists all open ones.
+-- How many free reservations one login may have open at once. There is a limit because every checkpoint lists all open ones.
 CREATE OR REPLACE FUNCTION dpcli.most_open() RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT 100::bigint
 $$;
 
--- totals: as dpcli.standing returns them.
+-- Refuse a free reservation of a login that has dpcli.most_open() of them already. totals: as dpcli.standing returns them.
 CREATE OR REPLACE FUNCTION dpcli.check_open_runs(of_dataset text, totals jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -786,7 +800,8 @@ BEGIN
   PERFORM dpcli.require(wrong IS NULL, wrong);
 END $$;
 
--- A reservation is started, committed or voided by the login that made it, or by an administrator who gives a reason.
+-- Refuse a start, commit or void that does not follow from the entries about the run. A reservation is started, committed or voided by the
+-- login that made it, or by an administrator who gives a reason. (The move of a dataset is checked by check_moving.)
 CREATE OR REPLACE FUNCTION dpcli.check_move(of_dataset text, content jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -917,7 +932,8 @@ END $$;
 
 -- The functions that clients call (append, append_all) run with the owner's rights, so each checks what the login (session_user) may do.
 
--- For how many milliseconds a transaction that has appended may keep others waiting for the end of a chain.
+-- For how many milliseconds a transaction that has appended may keep others waiting for the end of a chain. Arbitrary; affects waiting
+-- alone.
 CREATE OR REPLACE FUNCTION dpcli.patience() RETURNS integer LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT 5000
 $$;
@@ -951,7 +967,9 @@ BEGIN
 END $$;
 
 -- The end of a chain, locked until the transaction ends. No setting can stop a login from keeping its transaction open; so whoever has
--- waited longer than dpcli.patience() ends the transactions that had appended when that wait began and are still open.
+-- waited longer than dpcli.patience() ends the transactions that had appended when that wait began and are still open. A wait that is
+-- longer than that is divided into a first one of 200 ms and further ones of dpcli.patience(), after each of which the open transactions
+-- are noted. In all it is at most about 60 s.
 CREATE OR REPLACE FUNCTION dpcli.lock_end(of_dataset text) RETURNS dpcli.dataset
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -994,7 +1012,8 @@ BEGIN
   END IF;
 END $$;
 
--- The checks that need no other entry. They may take long, so they come before anything is locked.
+-- The checks that need no other entry: length, spelling, role, signature and grammar. They may take long, so they come before anything is
+-- locked.
 CREATE OR REPLACE FUNCTION dpcli.check_shape(of_dataset text, new_body text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -1016,7 +1035,8 @@ BEGIN
   PERFORM dpcli.require(content ->> 'dataset' = of_dataset, 'the entry belongs elsewhere');
 END $$;
 
--- Append one entry that has passed check_shape.
+-- Append one entry that has passed check_shape, after the checks against earlier entries. A quota is followed by a checkpoint, which has
+-- the charges of each person from then on.
 CREATE OR REPLACE FUNCTION dpcli.append_one(of_dataset text, new_seq bigint, new_body text, new_hash text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -1075,11 +1095,12 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, dpcli, pg_temp AS $$
     WHEN 'when' THEN dpcli.quoted(dpcli.now()) ELSE m.value::text END, ',' ORDER BY m.key COLLATE "C") || '}' FROM json_each(body::json) m
 $$;
 
--- Append all entries or none, in one statement: a client that hangs holds no lock. Returns the entries from the first new one on; an
--- empty call is refused, as it would show a superuser every team's entries.
--- If others have appended since the caller read the chain, the entries go after theirs, so that slow clients succeed too. Error DPL03 tells
--- the caller to read again: if both touch the same run, or both touch none; if the entries are no longer allowed; or if the cap is
--- amended and the first charge came meanwhile, as an amendment must state which outputs were seen once there are any.
+-- Append all entries or none, in one statement: a client that hangs holds no lock. Returns the entries from the first new one on; an empty
+-- call is refused, as it would show a superuser every team's entries. If others have appended since the caller read the chain, the entries
+-- go after theirs, so that slow clients succeed too. Error DPL03 tells the caller to read again: if both touch the same run, or both touch
+-- none; if the entries are no longer allowed; or if the cap is amended and the first charge came meanwhile, as an amendment must state
+-- whether outputs were seen once there are any. At most 1500 entries are appended at once, which is more than the largest history to
+-- import. Every 32 entries a checkpoint is stored, for speed alone.
 CREATE OR REPLACE FUNCTION dpcli.append_all(of_dataset text, first_seq bigint, bodies text[], hashes text[], milliseconds integer)
 RETURNS TABLE (seq bigint, body text, hash text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE

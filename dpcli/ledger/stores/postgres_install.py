@@ -63,7 +63,7 @@ def install(connection: Any, place: str) -> int:
     except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateObject):
         raise CreatedByOther from None
     except errors.InternalError_ as error:
-        if "concurrently updated" in str(error):
+        if "concurrently updated" in str(error):  # another login has changed the same object of the catalogue
             raise CreatedByOther from None
         raise
     return VERSION
@@ -89,6 +89,7 @@ def definitions(name: str) -> str:
 
 
 def _refuse_server(connection: Any, place: str) -> None:
+    """Check the version and the encoding of the server. Raises LedgerError if dpcli does not support one of them."""
     if connection.info.server_version < OLDEST_SERVER:
         raise LedgerError(f"{place}: expected PostgreSQL 13 or later, found {connection.info.parameter_status('server_version')}")
     encoding = connection.info.parameter_status("server_encoding")
@@ -104,7 +105,8 @@ def _create_roles(connection: Any, place: str) -> None:
         for role in ROLES:
             if connection.execute("SELECT FROM pg_catalog.pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
                 connection.execute(f"CREATE ROLE {role} NOLOGIN")
-        for role, member in ((ROLES[0], ROLES[1]), (ROLES[1], ROLES[2]), (ROLES[2], None)):  # None is the user
+        viewer, spender, admin = ROLES
+        for role, member in ((viewer, spender), (spender, admin), (admin, None)):  # None is the user
             name = member or connection.execute("SELECT session_user::text").fetchone()[0]
             if not connection.execute("SELECT pg_catalog.pg_has_role(%s::name, %s::name, 'MEMBER')", (name, role)).fetchone()[0]:
                 connection.execute(f"GRANT {role} TO {member or 'SESSION_USER'}")

@@ -1,5 +1,5 @@
 -- Moving a dataset between ledgers: copied entries arrive here unchanged, and a dataset that has moved away accepts nothing more.
--- An entry 'moved' closes a dataset here, and a second one names its copy; 'copied' opens a copy (dpcli.ledger.requests has the steps).
+-- An entry 'moved' closes a dataset here, and a second one names its copy; 'copied' opens a copy (move_requests.py has the steps).
 -- Run before postgres_functions.sql, which grants the rights. No backslash here, as a session's settings change its meaning.
 
 -- The datasets being copied to here, which accept no charge until their copy is complete. No login can read or write this table.
@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION dpcli.moved_last(of_dataset text) RETURNS text LANGUA
   SELECT e.kind FROM dpcli.entry e WHERE e.dataset = of_dataset AND e.key IS NULL AND e.kind IN ('moved', 'copied') ORDER BY e.seq DESC LIMIT 1
 $$;
 
+-- Refuse a move by a login that is no administrator (error DPL02).
 CREATE OR REPLACE FUNCTION dpcli.permit_moving() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 BEGIN
   IF pg_has_role(session_user, 'dpcli_admin', 'MEMBER') IS NOT TRUE THEN

@@ -57,6 +57,7 @@ NOT_TEXT = "Could not decode"  # start of the message of sqlite3 about text that
 ROWS_AFTER = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
 NO_LIMIT = -1  # a value for LIMIT that returns all rows
 MOST_FAULTS = 20  # number of faults after which a check of the file stops; arbitrary, as one fault is enough to refuse the file
+# INDEXED BY lets a query fail if the file lacks the index, where SQLite would read every row.
 ROWS_OF_KEY = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
 ROWS_OF_PREFIX = (
     f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
@@ -64,7 +65,7 @@ ROWS_OF_PREFIX = (
 NEW_CHECKPOINT = (
     "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
 )
-Connect = Callable[[str, float], Any]
+Connect = Callable[[str, float], Any]  # opens a connection to a path, which waits some seconds for a lock; tests pass others
 # Messages for SQLite's errors, by the start of their names.
 MEANINGS = {
     "SQLITE_BUSY": "locked by another process for too long; nothing was written",
@@ -111,7 +112,7 @@ class SqliteTail:
         by_hand = "the ledger is damaged, or was changed by hand"
         if end > seq and all(row.seq != end for row in rows):
             raise LedgerError(f'dataset "{self.dataset}": its entries end before entry {end}, which was written: {by_hand}')
-        # A dataset that was created between the first read of `end` and that of the rows has rows, and was not in `head` before.
+        # `end` may be 0 because the dataset was created between the two reads. Then a second look finds its number.
         if rows and not end and not self._end():
             raise LedgerError(f'dataset "{self.dataset}": it has entries, but the number of its last entry is missing: {by_hand}')
         return rows
@@ -155,11 +156,14 @@ class SqliteStore:
 
     hides = False  # a file has no logins from which datasets could be hidden
     scopes_keys = False  # nor logins that could have keys of their own
+    who: str | None = None  # nor a login that signs entries
+    version = DEFINITIONS
+    outdated = ""  # the definitions of a file are never reported as those of an earlier version
 
     def __init__(self, path: str, connect: Connect = connect, seconds: float = BUSY_SECONDS, trusted: bool = False) -> None:
         require_posix(f"{path}: a ledger in a file")
         self._path = path
-        self._strays: tuple[tuple[str, int, object], ...] = ()
+        self._strays: tuple[tuple[str, int, object], ...] = ()  # the rows of STRAY_ENTRIES: dataset, number and text
         self.wrote = False
         with _OPENING:
             self._stated_size = 0 if trusted else require_ledger_file(path, is_open=any(store.holds(path) for store in _OPEN))
@@ -196,8 +200,8 @@ class SqliteStore:
 
         Raises LedgerError if the file is damaged.
         """
-        sizes = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
-        if _size(self._path) < sizes[0][0]:
+        ((size,),) = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
+        if _size(self._path) < size:
             raise LedgerError(f"{self._path}: {CUT_OFF}")
         if self.connection.execute("SELECT EXISTS (SELECT 1 FROM checkpoint)").fetchone()[0]:
             return
@@ -226,20 +230,7 @@ class SqliteStore:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        return self._file or (self._path,)
-
-    @property
-    def who(self) -> str | None:
-        return None
-
-    @property
-    def version(self) -> int:
-        return DEFINITIONS
-
-    @property
-    def outdated(self) -> str:
-        """Always "": the definitions of a file are never reported as those of an earlier version."""
-        return ""
+        return self._file or (self._path,)  # the device and the inode of the file, unless it was removed before it was opened
 
     def now(self) -> str:
         return utc_now()
@@ -311,6 +302,7 @@ class SqliteStore:
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
+        """Turn every error of SQLite into a LedgerError with a message for the user."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -318,7 +310,7 @@ class SqliteStore:
             if isinstance(error, UnicodeDecodeError) or str(error).startswith(NOT_TEXT):
                 name = "SQLITE_CORRUPT"
             meaning = next((text for start, text in MEANINGS.items() if name.startswith(start)), f"{name or 'SQLite'}: {error}")
-            if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:
+            if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:  # the size in the header
                 meaning = CUT_OFF
             failure = LedgerError(f"{self._path}: {meaning}")
             raise (error_after_write(failure) if self.wrote else failure) from None
@@ -341,7 +333,8 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
             raise LedgerError(
                 f"{path}: expected no leftover of another ledger, found {leftover}, which SQLite would apply to the new ledger"
             )
-    # The temporary name is random, because processes in two containers can have the same process id.
+    # The temporary name is random, because processes in two containers can have the same process id. Its form is that of DRAFT, by which a
+    # draft is recognised that an interrupted command has left.
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -376,6 +369,7 @@ def _try_link(draft: str) -> None:
 
 
 def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> None:
+    """Make the tables of a ledger in the empty file `draft`, mark it as a ledger, and call `fill`."""
     store = SqliteStore(draft, connect, trusted=True)
     try:
         marks = (f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}")

@@ -22,6 +22,8 @@ from dpcli.base.errors import LedgerError
 
 MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database
 HEADER_SIZE = 100  # bytes of the header of every SQLite database
+# Positions in the header (https://www.sqlite.org/fileformat2.html), each with the number of its bytes.
+PAGE_SIZE_AT, WRITE_VERSION_AT, PAGE_COUNT_AT, USER_VERSION_AT, APPLICATION_AT = (16, 2), (18, 1), (28, 4), (60, 4), (68, 4)
 APPLICATION = 0x6470636C  # "dpcl", the application_id that distinguishes a ledger from other SQLite databases
 VERSION = 1  # user_version of the file; a later format has a larger number
 CUT_OFF = "the file was cut off: it has fewer pages than its header states; restore it from a backup"
@@ -94,7 +96,7 @@ def _refuse_foreign_log(path: str, header: bytes) -> None:
     SQLite would apply the pages of the log, which belong to another file or to an older copy.
     """
     log = f"{path}-wal"
-    has_journal = header[18] == 1  # byte 18 is 1 in a file with a rollback journal, and 2 in one with a write-ahead log
+    has_journal = _number(header, WRITE_VERSION_AT) == 1  # 2 in a file with a write-ahead log
     if has_journal and os.path.lexists(log) and os.lstat(log).st_size:
         raise LedgerError(
             f"{path}: expected only a journal next to it, found {log}, which belongs to another file or an older copy: move it away"
@@ -114,7 +116,7 @@ def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
             f"{path}: expected a file with one name, found {info.st_nlink} (hard links): SQLite finds no journal under another name; "
             "remove the other names (a .new file next to it is left from an interrupted init)"
         )
-    if info.st_mode & 0o022:
+    if info.st_mode & 0o022:  # the right to write, of the group or of others
         raise LedgerError(
             f"{path}: expected a file that only its owner may write, found mode {info.st_mode & 0o777:04o}: chmod 600"
         )
@@ -128,29 +130,27 @@ def _kind(mode: int) -> str:
     return "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
-def _number(header: bytes, start: int, size: int) -> int:
+def _number(header: bytes, place: tuple[int, int]) -> int:
+    """Return the number at a position in the header, with its number of bytes."""
+    start, size = place
     return int.from_bytes(header[start : start + size], "big")
 
 
 def _stated_size(header: bytes) -> int:
     """Return the size of the file in bytes that a header states: the number of pages times the page size, where 1 stands for 65536."""
-    page = _number(header, 16, 2)
-    return _number(header, 28, 4) * (65536 if page == 1 else page)
+    page = _number(header, PAGE_SIZE_AT)
+    return _number(header, PAGE_COUNT_AT) * (65536 if page == 1 else page)
 
 
 def _header_problem(header: bytes) -> str | None:
-    """Return why the first 100 bytes of a file are not the header of a ledger; None if they are such a header.
-
-    Source: https://www.sqlite.org/fileformat2.html, page size at 16, write version at 18, number of pages at 28, user_version at 60,
-    application_id at 68.
-    """
+    """Return why the first 100 bytes of a file are not the header of a ledger; None if they are such a header."""
     if not header.startswith(MAGIC):
         return "not a ledger: the file is not a SQLite database"
     if len(header) < HEADER_SIZE:
         return CUT_OFF
-    if _number(header, 68, 4) != APPLICATION:
+    if _number(header, APPLICATION_AT) != APPLICATION:
         return "an SQLite database, but not a ledger of dpcli"
-    if _number(header, 60, 4) > VERSION:
+    if _number(header, USER_VERSION_AT) > VERSION:
         return "written by a later version of dpcli: upgrade to read it"
     return None
 
@@ -174,8 +174,9 @@ def file_system_of(path: str) -> str | None:
     kinds = {}
     for line in mounts:
         fields = line.split(" ")
-        if len(fields) > 2:  # if two file systems are mounted at one point, the later one is visible
-            kinds[_unescaped(fields[1])] = fields[2]
+        if len(fields) > 2:
+            _, point, kind, *_ = fields
+            kinds[_unescaped(point)] = kind  # if two file systems are mounted at one point, the later one is visible
     points_above = [point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")]
     return kinds.get(max(points_above, key=len, default=""))
 
@@ -186,7 +187,8 @@ def _unescaped(point: str) -> str:
 
 
 # The SQL expression for the key in the canonical text of an entry (`dpcli.ledger.chain.canonical`). Names are sorted, quotation marks in
-# strings are escaped, and only names of amounts can come before the key. SQLite's JSON functions are not safe in definitions.
+# strings are escaped, and only names of amounts can come before the key. The text before the key, ,"key":", has 8 characters. SQLite's JSON
+# functions are not safe in definitions.
 KEY = """CASE WHEN instr(body, ',"key":"') THEN
   substr(body, instr(body, ',"key":"') + 8, instr(body, '","kind":"') - instr(body, ',"key":"') - 8) END"""
 # The definitions of the file. Their text is hashed, and the hash is written into every ledger.
@@ -207,7 +209,7 @@ DEFINITIONS = 2  # version number of the definitions, which the opening entry re
 
 
 def key_in_entry(key: str) -> str:
-    """Return the spelling of a key in an entry, as the SQL expression `KEY` returns it."""
+    """Return the spelling of a key in an entry, as the SQL expression `KEY` returns it: escaped, without quotation marks."""
     return json.dumps(key)[1:-1]
 
 

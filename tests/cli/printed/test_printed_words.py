@@ -23,9 +23,9 @@ from dpcli.explain.lookup import explain, picture
 from dpcli.explain.topics import SYMBOLS, TERMS
 from dpcli.gate.documents.gate import WORDS
 from dpcli.gate.verdicts import EXIT_CODES as VERDICTS
+from dpcli.ledger.charges.ledger_run import STATUS_AFTER
 from dpcli.ledger.grammar import ENTRIES
 from dpcli.ledger.plugin import FILTERS
-from dpcli.ledger.state import STATUS_AFTER
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.plugin import AGGREGATORS, DECODING
 from dpcli.release.plugin import MEASURES

@@ -253,10 +253,10 @@ def test_windows_that_are_refused(by: str) -> None:
     ):
         with pytest.raises(InputError):
             found.window([text])
-        assert found.wrong([text]) is not None
+        assert found.window_fault([text]) is not None
     assert found.window([*reversed(blocks), blocks[0]]) == tuple(sorted(blocks))
     for wrong in (None, [], "x", [1], {}, [blocks[0]] * 2, [*sorted(blocks)[::-1]], [f"{i}" for i in range(MOST_IN_WINDOW + 1)]):
-        assert found.wrong(wrong) is not None
+        assert found.window_fault(wrong) is not None
 
 
 def test_what_lies_between() -> None:

@@ -172,9 +172,9 @@ def test_a_run_every_week_over_28_days_touches_each_block_four_times(place: Plac
         )
         assert plan.runs[0].window[0] == "2026-01-05" and plan.runs[0].window[-1] == "2026-02-01"
         outlook = outlook_of(plan)
-        assert outlook is not None and outlook.refused is None and outlook.walked == BEYOND
+        assert outlook is not None and outlook.refused is None and outlook.fitting == BEYOND
         plan = plan_of(ledger, weekly(tmp_path, 0.26, window="last 28 days"))
-        assert plan.refused is not None and plan.refused.day == date(2026, 2, 23) and plan.in_order == 3
+        assert plan.refused is not None and plan.refused.day == date(2026, 2, 23) and plan.fitting_before_refused == 3
         assert "0.040000 too little, on 7 of the 28 blocks of its window (2026-01-26," in plan.refused.why
         assert plan.fitting == 9  # after the week without a run there is room for three again
         told = [each.change for each in changes_of_plan(ledger, plan)]
@@ -187,7 +187,7 @@ def test_the_day_on_which_a_budget_is_used_up(tmp_path: Path) -> None:
         plan = plan_of(ledger, weekly(tmp_path, 0.05))
         outlook = outlook_of(plan)
         assert plan.refused is None and outlook is not None and outlook.refused is not None
-        assert outlook.refused.day == date(2026, 2, 2) + timedelta(7 * 20) and outlook.walked == 20
+        assert outlook.refused.day == date(2026, 2, 2) + timedelta(7 * 20) and outlook.fitting == 20
         once = replace(plan.schedule.runs[0], every=None, count=None)
         assert outlook_of(plan_of(ledger, Schedule((once,)))) is None
         file = tmp_path / "dear.toml"
@@ -205,7 +205,7 @@ def test_noise_that_fits_a_whole_plan(tmp_path: Path) -> None:
     with init(str(tmp_path / "l.db"), DATASET, replace(plain(), schema="")) as ledger:
         plan = plan_of(ledger, schedule)
         told = changes_of_plan(ledger, plan)
-        assert plan.in_order == 2 and told[0].change == "count = 2 (now 7)"
+        assert plan.fitting_before_refused == 2 and told[0].change == "count = 2 (now 7)"
         found = re.match(r"scale = ([0-9.]+) in counts \(now 2\) of ", told[-1].change)
         assert found and told[-1].runs == 7
         file.write_text(text.replace("scale = 2.0", f"scale = {found[1]}"))

@@ -20,7 +20,8 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.federated import round as round_module
 from dpcli.federated.round import clip_update
 from dpcli.file.toml.findings import InvalidFile
-from dpcli.ledger import checkpoint, past_runs
+from dpcli.ledger import checkpoint
+from dpcli.ledger.charges import past_runs
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
 from tests.cases import fresh_random, of_each

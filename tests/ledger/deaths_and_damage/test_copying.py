@@ -156,7 +156,7 @@ def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tm
     with by(source, "eve") as eve:
         eve.approve(proposed(source, target), "it is ours")
 
-    die_moving(source, target, "open")
+    die_moving(source, target, "open_copy")
     ends = {
         target.url: f"is a copy that is not open yet: dpcli budget copy, from its origin to {address(target)}, completes the move",
         source.url: f"has moved to {address(target)} (entry 10): charge it there; if the copy is not open yet, dpcli budget copy",
@@ -257,13 +257,13 @@ POINTS: tuple[tuple[str, str, bool, int], ...] = (
     ("leave", "about to close it here", True, 1),
     ("leave", "closed here", False, 1),
     ("_copy_entries", "the rest is taken", False, 2),
-    ("_prepare", "about to give it a name", True, 1),
-    ("_prepare", "has a name, not durable", False, 1),
+    ("_name_copy", "about to give it a name", True, 1),
+    ("_name_copy", "has a name, not durable", False, 1),
     ("create_or_fill", "durable there", False, 1),
-    ("name", "about to name it here", True, 1),
-    ("name", "named here, durable", False, 1),
-    ("open", "about to open it there", True, 1),
-    ("open", "open there, durable", False, 1),
+    ("record_name", "about to name it here", True, 1),
+    ("record_name", "named here, durable", False, 1),
+    ("open_copy", "about to open it there", True, 1),
+    ("open_copy", "open there, durable", False, 1),
     ("verify", "about to verify it", True, 1),
     ("verify", "verified", False, 1),
 )
@@ -316,7 +316,7 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
     granted = open_places(source, target)
     assert len(granted) <= 1
     reached = POINTS.index(point)
-    if POINTS[reached][0] == "name":
+    if POINTS[reached][0] == "record_name":
         assert "is a copy that is not open yet" in dpcli("budget", "anchor", target.url, "--dataset", DATASET).err
     assert granted == ([source.url] if reached < CLOSED else [] if reached < OPENED else [target.url])
     known = {key for place in (source, target) for key in runs_at(place)}
@@ -395,8 +395,8 @@ ERRORS: dict[int, BaseException] = {
     4: LedgerError("the disk is full; nothing was written"),
     130: KeyboardInterrupt(),
 }  # by exit code
-FAILURES = [("check_written", False), ("_prepare", True), ("name", True), ("open", True)]
-LATER = ("_prepare", "open")  # in a long run
+FAILURES = [("check_written", False), ("_name_copy", True), ("record_name", True), ("open_copy", True)]
+LATER = ("_name_copy", "open_copy")  # in a long run
 
 
 @pytest.mark.sampled(0, 2)
@@ -920,7 +920,7 @@ def test_a_copy_that_was_damaged_before_it_was_opened_stays_closed(damage: str, 
     source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
     lived(source)
 
-    die_moving(source, target, "name")
+    die_moving(source, target, "record_name")
     past_guards(target.url, damage)
     with pytest.raises(LedgerError):
         move_dataset(source.url, target.url, DATASET)

@@ -16,9 +16,9 @@ import pytest
 from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, digest
+from dpcli.ledger.charges.past_runs import ForgetfulRuns
 from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import ForgetfulRuns
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.stores.sqlite import SqliteStore

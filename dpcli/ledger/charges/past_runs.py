@@ -1,7 +1,7 @@
 """Access to the runs of a ledger in memory that does not grow with its history.
 
-A *run* is a charge with its *key* (its name), its status and its cost (state.py). Most requests need only the run of their own key, so that
-not all of them have to be in memory. A *checkpoint* is a stored state of the ledger, from which a reader continues without the entries
+A *run* is a charge with its *key* (its name), its status and its cost (ledger_run.py). Most requests need only the run of their own key, so
+that not all of them have to be in memory. A *checkpoint* is a stored state of the ledger, from which a reader continues without the entries
 before it (checkpoint.py).
 
 `EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
@@ -18,7 +18,8 @@ from dataclasses import replace
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_entry
-from dpcli.ledger.state import STATUS_AFTER, LedgerState, Run, UnderWay, payer
+from dpcli.ledger.charges.ledger_run import STATUS_AFTER, Run, UnderWay, payer
+from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 
 # Numbers of rows that are read at once, forwards from the first entry and backwards from the last one. They affect speed and memory alone.
@@ -65,6 +66,7 @@ class EarlierRuns(Mapping[str, Run]):
         return sorted(runs, key=lambda run: run.seq)
 
     def _look_up_prefix(self, prefix: str) -> None:
+        """Look up the runs whose keys begin with `prefix`, and remember them."""
         entries: dict[str, list[LedgerEntry]] = {}  # by key
         for row in self._store.rows_of_prefix(self._dataset, prefix):
             entry = single_entry(row, self._dataset)
@@ -88,15 +90,16 @@ class EarlierRuns(Mapping[str, Run]):
         Raises LedgerError if the entries about the key contradict the checkpoint or each other.
         """
         rows = (row for row in self._store.rows_of_key(self._dataset, key) if row.seq <= self._end.seq)
-        entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]
-        reserved = self._under_way.get(key)
-        if reserved is None:
+        entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]  # the index may be damaged
+        under_way = self._under_way.get(key)
+        if under_way is None:
             return self._ended_run(key, entries)
-        row_of_charge = next(rows_up_to(self._store, self._dataset, end=reserved.seq, count=1, seq=reserved.seq - 1))
+        # The checkpoint states the status and the entry of such a run, so that a damaged index cannot hide that it was started.
+        row_of_charge = next(rows_up_to(self._store, self._dataset, end=under_way.seq, page=1, seq=under_way.seq - 1))
         entry = single_entry(row_of_charge, self._dataset)
-        if entry.row.hash != reserved.hash:
+        if entry.row.hash != under_way.hash:
             raise self._contradiction(key)
-        return run_of(entry, reserved.status, counts_in(entries))
+        return run_of(entry, under_way.status, counts_in(entries))
 
     def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
         """Return a run that has ended, from all entries about it; None if there are no entries.
@@ -128,13 +131,14 @@ class ForgetfulRuns(Mapping[str, Run]):
         self._under_way: dict[str, Run] = {}
         self._ended = sqlite3.connect("", isolation_level=None)  # an unnamed file, which is deleted when the connection is closed
         self._ended.execute("CREATE TABLE run (key BLOB PRIMARY KEY, seq INTEGER, status TEXT, counts TEXT) WITHOUT ROWID")
-        self._ended.execute("PRAGMA journal_mode = OFF")
+        self._ended.execute("PRAGMA journal_mode = OFF")  # nothing has to survive a crash
 
     def close(self) -> None:
         """Delete the temporary file."""
         self._ended.close()
 
     def _execute(self, statement: str, values: tuple[bytes | int | str, ...] = ()) -> sqlite3.Cursor:
+        """Execute a statement in the temporary file. Raises LedgerError if the file cannot be used."""
         try:
             return self._ended.execute(statement, values)
         except sqlite3.Error as error:
@@ -144,7 +148,7 @@ class ForgetfulRuns(Mapping[str, Run]):
             ) from None
 
     def __setitem__(self, key: str, run: Run) -> None:
-        if run.status not in ENDED:
+        if run.status not in ENDED:  # what `LedgerState` reads of such a run when it ends: who paid, and on which blocks
             window = {"window": list(run.window)} if run.window else {}
             self._under_way[key] = replace(run, content={"who": payer(run.content), **window})
             return
@@ -158,7 +162,8 @@ class ForgetfulRuns(Mapping[str, Run]):
         row = self._execute("SELECT seq, status, counts FROM run WHERE key = ?", (_bytes(key),)).fetchone()
         if row is None:
             raise KeyError(key)
-        return Run(key, row[0], row[1], {}, {}, json.loads(row[2]))
+        seq, status, counts = row
+        return Run(key, seq, status, cost={}, content={}, counts=json.loads(counts))
 
     def __iter__(self) -> Iterator[str]:
         yield from (key.decode("utf-8", "surrogatepass") for (key,) in self._execute("SELECT key FROM run ORDER BY seq"))
@@ -198,7 +203,7 @@ def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: s
     """Return the entries of the rows. Raises LedgerError if they do not lead to `end`."""
     entries: list[LedgerEntry] = []
     head = Head()
-    if rows:
+    if rows:  # the entry before the rows is not read: its hash is taken from the first of them
         first = single_entry(rows[0], dataset)
         head = Head(first.row.seq - 1, str(first.content.get("previous")))
     for row in rows:
@@ -211,10 +216,10 @@ def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: s
     return entries
 
 
-def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Iterator[StoredRow]:
-    """Yield the rows after number `seq` up to number `end`, which are read `count` at a time. Raises LedgerError if rows are missing."""
+def rows_up_to(store: Store, dataset: str, end: int, page: int, seq: int = 0) -> Iterator[StoredRow]:
+    """Yield the rows after number `seq` up to number `end`, which are read `page` at a time. Raises LedgerError if rows are missing."""
     while seq < end:
-        rows = store.after(dataset, seq, min(count, end - seq))
+        rows = store.after(dataset, seq, min(page, end - seq))
         if not rows:
             raise LedgerError(f'{store.place}: dataset "{dataset}", entry {seq + 1}: missing: the ledger was damaged')
         yield from rows
