@@ -205,6 +205,7 @@ class Trainer:
     def __post_init__(self) -> None:
         self.shapes = {name: parameter.shape for name, parameter in trained_parameters(self.model).items()}
         groups = self.optimizer.param_groups if self.rate is not None else []
+        # A restored optimizer has the rate of its last step in "lr". The declared rate is therefore stored in the group at the start.
         self.base_rates = [float(group.setdefault("declared_lr", group["lr"])) for group in groups]
 
     def advance(
@@ -274,8 +275,9 @@ class Trainer:
         """Scale the trained weights down to the length `radius` if they are longer."""
         weights = trained_parameters(self.model).values()
         length = float(torch.stack([value.square().sum() for value in weights]).sum().sqrt())
+        factor = min(1.0, radius / length) if length else 1.0
         for value in weights:
-            value.mul_(min(1.0, radius / length) if length else 1.0)
+            value.mul_(factor)
 
     def count(self) -> None:
         """Count a step, and update the moving average of the weights."""

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# Header of a member in a zip file, of which only the lengths of the member's name and of its extra field are read.
+# Header that precedes a member in a zip file: 26 bytes that are not read here, the length of the member's name, and the length of its extra
+# field. Name, extra field and content follow.
 MEMBER_HEADER = struct.Struct("<26xHH")
 CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once; this limits memory. Arbitrary.
 
@@ -58,13 +59,15 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, is_column_major, dtype = header(file)
         start = file.tell()
+    # dtype=object: a product of Python integers, which cannot overflow, whatever shape the header states.
     if dtype.hasobject or member.file_size != start + dtype.itemsize * int(np.prod(shape, dtype=object)):
         raise ValueError("expected plain numbers of the stated shape")
-    if not member.file_size > start:
+    if not member.file_size > start:  # no bytes can be mapped from the disk
         return np.zeros(shape, dtype)
     offset = _content_offset(place, member) + start
     order: Literal["C", "F"] = "F" if is_column_major else "C"
-    array = np.memmap(place, dtype, "c", offset, shape, order).view(np.ndarray)
+    copy_on_write: Literal["c"] = "c"  # changes of the array stay in memory
+    array = np.memmap(place, dtype, copy_on_write, offset, shape, order).view(np.ndarray)
     return np.require(array, requirements="A")  # copies an array that is not aligned
 
 
@@ -251,7 +254,7 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
         return Arrays(private, None, classes)
     if train.public == "held-out":
         is_public = held_out(len(private.labels), train.held_out, private.units, path)
-        private, public = (CheckedRecords(private.inputs[rows], private.labels[rows]) for rows in (~is_public, is_public))
+        private, public = (CheckedRecords(private.inputs[part], private.labels[part]) for part in (~is_public, is_public))
         return Arrays(private, public, classes)
     public = _checked_records(RecordSource(train.public, path, f"{path}: train.public", is_private=False), train, classes, rows)
     if public.inputs.shape[1:] != private.inputs.shape[1:]:
@@ -304,7 +307,7 @@ def inputs_of(values: Any, shift: float, place: str) -> Array:
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
         raise InputError(f"{place}: expected inputs of shape (n, ...) with numbers in each record, found shape {_shape(numbers)}")
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # a number beyond float32 becomes infinite, and is refused below
         inputs: Array = numbers.astype(np.float32, copy=False)
         inputs = np.subtract(inputs, np.float32(shift)) if shift else inputs
     blocks = (inputs[start : start + CHECKED_TOGETHER] for start in range(0, len(inputs), CHECKED_TOGETHER))
@@ -326,7 +329,10 @@ def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
 
 
 def _numbers(values: Any, noun: str, place: str) -> Array:
-    """Return the values as an array of numbers. Raises InputError without numpy's own message, which may quote values."""
+    """Return the values as an array of numbers, with 0 and 1 for booleans.
+
+    Raises InputError without numpy's own message, which may quote values.
+    """
     try:
         numbers = np.asarray(values)
     except Exception:  # conversion may raise any error: lists of different lengths, tensors on another device
@@ -358,7 +364,8 @@ def _read(source: RecordSource, train: Classification, rows: RowWindow | None) -
         if not os.path.isfile(file):
             raise InputError(f"{source.place}: no such file: {source.name}")
         only = rows if source.is_private else None
-        return READERS[ending](file, train, only, None if rows is None else rows.column)
+        block_column = None if rows is None else rows.column  # left out of the inputs of public records too
+        return READERS[ending](file, train, only, block_column)
     if ":" in source.name:
         return _records_from_function(source, train)
     raise InputError(f"{source.place}: expected digits, a {', '.join(READERS)} file, or module:function, found {source.name!r}")
@@ -370,7 +377,7 @@ def _records_from_function(source: RecordSource, train: Classification) -> RawRe
     needs_units = train.units is not None and source.is_private
     lengths = {3} if needs_units else {2}
     if train.units is not None:
-        lengths.add(3)
+        lengths.add(3)  # one function may return private and public records in the same form
     if not isinstance(parts, tuple | list) or len(parts) not in lengths:
         # The message omits the number of parts, which may be the number of records.
         actual = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__

@@ -65,7 +65,8 @@ def public_records(
     if train.public == "held-out":
         ids, units = records(train.data, train, tokens, vocabulary_size, path, rows)
         return ids[held_out(len(ids), train.held_out, units, path)]
-    return records(train.public or "", replace(train, units=None), tokens, vocabulary_size, path).ids
+    without_units = replace(train, units=None)  # public records need no owners
+    return records(train.public or "", without_units, tokens, vocabulary_size, path).ids
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -83,7 +84,7 @@ def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 def mean_loss(model: nn.Module, batch: Batch) -> Tensor:
     """Return the mean loss of each record over its tokens, of shape (B,)."""
     losses, counts = token_losses(model, batch)
-    return losses.sum(1) / counts.clamp_min(1)
+    return losses.sum(1) / counts.clamp_min(1)  # a record of one token has no next token, and the loss 0
 
 
 def sum_loss(model: nn.Module, batch: Batch) -> Tensor:

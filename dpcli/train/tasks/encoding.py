@@ -126,13 +126,14 @@ def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
             raise cells.refusal(row, "a number", "a missing value: declare missing or indicator in train.columns")
         numbers[absent] = feature.fill
     scaled = (np.clip(numbers, feature.min, feature.max) - feature.middle) / feature.half
-    inputs[:, 0] = np.clip(scaled, -1.0, 1.0)
+    inputs[:, 0] = np.clip(scaled, -1.0, 1.0)  # by rounding, the quotient may exceed 1
     if feature.indicator:
         inputs[:, 1] = absent
 
 
 def _numbers(cells: _Cells) -> NDArray[np.float64]:
     """Return the numbers of a column, with NaN for missing values."""
+    # `_plain_numbers` knows no texts of missing values that the file adds.
     plain_numbers = _plain_numbers(cells.values) if cells.missing == MISSING else None
     if plain_numbers is not None:
         return plain_numbers
@@ -173,8 +174,8 @@ def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
     codes = {plain(value): code for code, value in enumerate(feature.domain)}
     code_of_others = len(codes) if feature.other == "code" else None
     for row, text in enumerate(cells.texts()):
-        if text not in codes and feature.indicator and text in cells.missing:
-            inputs[row, -1] = 1.0
+        if text not in codes and feature.indicator and text in cells.missing:  # a domain may declare a word such as "nan"
+            inputs[row, -1] = 1.0  # the indicator is the last input of a column
             continue
         code = codes.get(text, code_of_others)
         if code is None:

@@ -170,6 +170,7 @@ def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
     types = pyarrow.types
     arrow_type = column.type.value_type if types.is_dictionary(column.type) else column.type
     by_date = only.type == "date"
+    # Dates may also be written as texts, which are compared as those of a .csv file are: below, by `RowWindow.holds`.
     if by_date and (types.is_date(arrow_type) or (types.is_timestamp(arrow_type) and arrow_type.tz is None)):
         in_window = cache(lambda day: contains_day(day, only))
         return [in_window(day) for day in days(column, arrow_type)]
@@ -194,7 +195,7 @@ def contains_day(day: int | None, only: RowWindow) -> bool:
 
     None and years outside of Python's calendar are in no window.
     """
-    number = 0 if day is None else day + EPOCH
+    number = 0 if day is None else day + EPOCH  # the first day of Python's calendar has the number 1
     return 1 <= number <= date.max.toordinal() and only.holds(date.fromordinal(number))
 
 
@@ -275,7 +276,7 @@ def owners_of(units: Any, path: str, key: str = "train.units") -> NDArray[np.gen
 
 
 def _is_missing(owner: Any) -> bool:
-    """Return whether an owner is None, NaN, or an empty text."""
+    """Return whether an owner is None, NaN, or an empty text. NaN is the only value that differs from itself."""
     return owner is None or (type(owner) in (float, str, bytes) and (owner != owner or owner in ("", b"")))
 
 
@@ -318,7 +319,7 @@ def _refusal(place: str, problem: str) -> InputError:
 
 
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
-    """Return for each of `count` records whether it is held out as public, which every k-th is.
+    """Return for each of `count` records whether it is held out as public. Every k-th is, with k = 1 / share, rounded up.
 
     Raises InputError if the records have owners, or the share is more than one half.
     """
@@ -326,4 +327,5 @@ def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.b
         raise InputError(
             f"{path}: train.public: expected a separate file with units, found held-out, which would split a unit's records"
         )
-    return np.arange(count) % held_out_interval(share, f"{path}: train.held_out") == 0  # type: ignore[no-any-return]
+    interval = held_out_interval(share, f"{path}: train.held_out")
+    return np.arange(count) % interval == 0  # type: ignore[no-any-return]

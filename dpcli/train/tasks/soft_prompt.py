@@ -75,7 +75,7 @@ def public_records(
         records = tokenize_with_labels(private, train, tokens, vocabulary_size, path)
         is_public = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
         return select(records, is_public)
-    public = texts_of(train.public or "", replace(train, units=None), path)
+    public = texts_of(train.public or "", replace(train, units=None), path)  # public texts need no owners
     return tokenize_with_labels(public, train, tokens, vocabulary_size, path)
 
 
@@ -114,11 +114,11 @@ def label_indices(labels: list[Any], declared: tuple[str, ...], path: str) -> li
 
     An integer counts as an index, unless a declared label is itself a number. Raises InputError for a label that is not declared.
     """
-    places = {name.strip(): number for number, name in enumerate(declared)}
-    if not any(name.isdecimal() for name in places):
-        places |= {str(number): number for number in range(len(declared))}
+    indices = {name.strip(): number for number, name in enumerate(declared)}
+    if not any(name.isdecimal() for name in indices):
+        indices |= {str(number): number for number in range(len(declared))}
     try:
-        return [places[str(label).strip()] for label in labels]
+        return [indices[str(label).strip()] for label in labels]
     except KeyError:
         raise InputError(f"{path}: train.labels: a label in the data is not declared") from None
 
