@@ -160,7 +160,7 @@ class TrainingPlan(PricedFile):
             # An entry that shares the sample of a stage runs as often as the stage.
             sharing_sample = {other.name for other in sample_readers(entry, self.pipeline.mechanisms)}
             stage = next((stage for stage in self.stages if stage.entry.name in sharing_sample), None)
-            if stage is None:
+            if stage is None:  # training does not perform the entry
                 if with_rest:
                     yield entry
             elif amounts[stage.entry.name]:
@@ -218,11 +218,11 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     by_name = {entry.name: entry for entry in pipeline.mechanisms if is_trainable(entry.spec)}
     if train.mechanism is None:
         names = tuple(by_name)
-        is_schedule = len(names) == 1
+        are_clear = len(names) == 1  # the order of several entries would be a guess
     else:
         names = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
-        is_schedule = bool(names) and len(set(names)) == len(names) and set(names) <= set(by_name)
-    if not is_schedule:
+        are_clear = bool(names) and len(set(names)) == len(names) and set(names) <= set(by_name)
+    if not are_clear:
         raise InputError(
             f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several names in order "
             f"(a schedule), found {first_names(names)} of {first_names(by_name)}"
@@ -231,6 +231,7 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
         _require_performable(by_name[name], f'{path}: mechanism["{name}"]')
         _require_own_sample(by_name[name], names, pipeline, path)
         contributions = pipeline.privacy.max_contributions or 1
+        # `takes_turns`: Poisson samples are drawn from groups of the records that take turns.
         if contributions > 1 and by_name[name].spec.takes_turns and by_name[name].sampling is not None:
             raise InputError(
                 f'{path}: mechanism["{name}"].sampling: expected no sampling with max_contributions = {contributions}, found one: the '
@@ -243,14 +244,14 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
 
 def require_last_iterate(entries: list[Entry], train: Train, pipeline: Pipeline, path: str) -> None:
     """Raise InputError if the model is for last-iterate and the entry is not, or if training would break a premise of the entry."""
-    covered = [entry for entry in entries if entry.spec.final_only]
-    if covered and len(entries) > 1:
+    last_iterates = [entry for entry in entries if entry.spec.final_only]
+    if last_iterates and len(entries) > 1:
         raise InputError(
             f"{path}: train.mechanism: expected no other entry with last-iterate, found {first_names(entry.name for entry in entries)}"
         )
-    for entry in covered:
+    for entry in last_iterates:
         require_premises(entry, train, pipeline, path)
-    if not covered and train.model == BOUNDED:
+    if not last_iterates and train.model == BOUNDED:
         raise InputError(
             f'{path}: train.model: expected an entry of type last-iterate with {BOUNDED}, found type "{entries[0].type}"; the model for it '
             "is logistic"

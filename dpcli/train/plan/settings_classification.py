@@ -74,7 +74,7 @@ class Feature:
         return self.min / 2 + self.max / 2
 
     @property
-    def half(self) -> float:
+    def half_width(self) -> float:
         """Return half of the width of the declared range, which is scaled to 1. It is 0 if min and max are too close."""
         assert self.min is not None and self.max is not None
         return self.max / 2 - self.min / 2
@@ -108,7 +108,7 @@ class Feature:
             has_neither = self.min is None and self.max is None
             actual = "neither" if has_neither else "only one of min and max"
             yield (), "min and max of a number, or the domain of a category", actual
-        elif not self.half > 0:
+        elif not self.half_width > 0:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
         elif self.missing is not None and not self.min <= self.missing <= self.max:
             yield ("missing",), "a number from min to max", f"{self.missing:g}"
@@ -203,6 +203,7 @@ MLP = NeededSetting('model = "mlp"', lambda train: train.model == "mlp")
 class Classification(Images):
     """Classification of records of numbers, such as rows of a table or images."""
 
+    # `Train` in settings.py explains the class variables.
     build: ClassVar[str] = "dpcli.train.tasks.classification:build"
     use: ClassVar[str] = "dpcli.train.trained.classifier:classifier"
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("accuracy", "higher")

@@ -29,6 +29,7 @@ OPTIMIZER_KEYS = ("learning_rate", "schedule", "optimizer", "momentum", "weight_
 class Custom(Images):
     """Training whose records, model and loss are functions of your own."""
 
+    # `Train` in settings.py explains the class variables.
     build: ClassVar[str] = "dpcli.train.tasks.custom:build"
     use: ClassVar[str] = "dpcli.train.trained.own:own_model"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

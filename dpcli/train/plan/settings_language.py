@@ -51,6 +51,7 @@ class Lora:
 class Language(Train):
     """A task of a language model on texts."""
 
+    # `Train` in settings.py explains the class variables.
     own_code: ClassVar[bool] = False
     tables: ClassVar[frozenset[str]] = frozenset({".csv", ".jsonl", ".parquet"})
     adapts: ClassVar[bool] = True

@@ -75,6 +75,7 @@ class Stage:
         """Return a size that a batch exceeds in fewer than 1 of 10,000 steps: the memory that a rehearsal tries is that of this size."""
         if not isinstance(self.entry.sampling, Poisson | BallsInBins):
             return ceil(self.expected_batch)
+        # At least four standard deviations above the mean, and 4 more for the longer tail of small batches.
         size = ceil(self.expected_batch + 4.0 * sqrt(self.expected_batch) + 4.0)
         cut_at = getattr(self.entry.sampling, "max_batch_size", None)
         return size if cut_at is None else min(size, cut_at)
@@ -119,6 +120,7 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
 def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
     """Return the single stage of an entry that is charged step by step."""
     rate = None if entry.sampling is None else entry.sampling.exact_rate(dataset_size)
+    # The entry states steps, or epochs of 1 / rate steps each, which are rounded up.
     steps = entry.runs(dataset_size).steps_at(None if rate == 1 else rate)
     share = Fraction(1) if rate is None else rate  # without sampling, a step uses every record
     return Stage(entry, start, steps, float(share * dataset_size))
@@ -146,7 +148,9 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
         participations, length = scheme.participations, int(scheme.participations / rate)
     else:
         participations, length = 1, pass_length(scheme, dataset_size)
-    total = entry.steps if entry.epochs is None else ceil(entry.epochs) * length
+    total = (
+        entry.steps if entry.epochs is None else ceil(entry.epochs) * length
+    )  # an incomplete pass costs as much as a complete one
     expected_batch = participations * dataset_size / length
     for begin in range(0, total, length):
         yield Stage(entry, start + begin, min(length, total - begin), expected_batch, "epoch")

@@ -102,7 +102,7 @@ def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, 
             "audit.canaries: expected a task that can draw synthetic records, found sampled units, or a custom task without train.canary"
         )
     records = problem.draw(count, stream)
-    member = torch.tensor([int(word) >> 63 == 1 for word in stream.words(count)])
+    member = torch.tensor([int(word) >> 63 == 1 for word in stream.words(count)])  # the highest of 64 bits is a fair coin
     buffer = io.BytesIO()
     torch.save({"records": records, "member": member}, buffer)
     replace_file(path, buffer.getvalue())
@@ -211,7 +211,7 @@ class GradientCanaries(Ranks):
 
 
 def _flat(values: Mapping[str, Tensor]) -> Tensor:
-    """Return all numbers of the tensors as one vector in double precision."""
+    """Return all numbers of the tensors as one vector in double precision, on the CPU."""
     return torch.cat([value.detach().reshape(-1).double().cpu() for value in values.values()])
 
 
@@ -229,7 +229,7 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
         raise InputError("audit.canary: expected one process with gradients, found several")
     for stage in plan.stages:
         _require_independent(plan, stage)
-    most = min(width, MOST_NUMBERS // width)
+    most = min(width, MOST_NUMBERS // width)  # more directions than dimensions cannot be orthogonal
     if plan.canaries > most:
         raise InputError(
             f"audit.canaries: expected at most {most:,} gradients for a model with {width:,} trained numbers, found {plan.canaries:,}"
@@ -283,7 +283,7 @@ def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:
     steps, count = len(products), batch_count(spec)
     if not steps:
         return np.zeros(products.shape[1])
-    source = noise_of(spec, 1.0, insecure_seed(0).noise)
+    source = noise_of(spec, 1.0, insecure_seed(0).noise)  # these draws protect nothing; with a fixed seed, scores are reproducible
     shapes = {"": torch.Size([DRAWS_PER_STEP * spec.iterations])}
     noise = np.stack([source.next(shapes)[""].double().numpy() for _ in range(steps)])
     covariance = noise @ noise.T / noise.shape[1]

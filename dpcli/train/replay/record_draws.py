@@ -121,7 +121,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         rows = self.record_rows(drawn_shape(args), self.keys)
         if rows is not None:
             parts = [self.draw_part(func, args, options, rows, record) for record in range(len(self.keys.keys))]
-            in_place = func._schema.name.endswith("_")
+            in_place = func._schema.name.endswith("_")  # torch's convention for operators that write into their first argument
             drawn = args[0] if in_place and parts else join(parts, rows)
             if drawn is not None:
                 return drawn
@@ -139,7 +139,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def seed_draw(self, key: bytes) -> None:
         """Seed torch's generators from a key and the number of the draw."""
         seed = hashlib.blake2b(key + self.draw_count.to_bytes(4, "little"), digest_size=8, key=self.forward_key).digest()
-        seed_all(int.from_bytes(seed, "little") >> 1)
+        seed_all(int.from_bytes(seed, "little") >> 1)  # 63 bits
 
     def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordDim | None:
         """Return the position of the records in a draw that agrees with all earlier forward passes; None if there is none.
@@ -154,6 +154,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         possible.rows &= fitting
         possible.sizes.add(count)
         certain = [rows for rows in possible.rows if rows.per_record == 1 or len(possible.sizes) > 1]
+        # One row for each record is the most likely, and then the first dimension.
         return min(certain, key=lambda rows: (rows.per_record != 1, rows), default=None)
 
 

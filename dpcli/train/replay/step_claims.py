@@ -42,12 +42,12 @@ def claims_of(plan: TrainingPlan, records: int, significance: float = 0.05) -> D
     """
     rates = {_poisson_rate(plan, stage) for stage in plan.first_stages}
     return Declared(
-        sensitivity=1.0 + ROUNDING_OF_RECORD * plan.train.physical_batch_size,
+        sensitivity=1.0 + ROUNDING_OF_RECORD * plan.train.physical_batch_size,  # as the noise is enlarged (`Prepared.rounding`)
         noise=noise_std(plan, plan.first_stages[0]),
-        exchanged=1,
-        rate=rates.pop() if len(rates) == 1 else None,
+        exchanged=1,  # the batches with and without the record differ in one id
+        rate=rates.pop() if len(rates) == 1 else None,  # the audit knows one rate, or tests none
         records=records,
-        fresh=not is_correlated(plan),
+        fresh=not is_correlated(plan),  # the noise of different steps is independent
         significance=significance,
     )
 

@@ -92,9 +92,11 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, state: str, *, pri
     require_same_ledger("--resume", saved.charged, ledger, "run")  # a ledger new to the run would have only the repeated steps
     if ledger is not None:
         require_unfinished("--resume", saved.run, ledger, "run")
-    has_steps_to_repeat = saved.step < plan.steps and not never_started(ledger, saved)
-    if has_steps_to_repeat:
+    may_repeat_steps = saved.step < plan.steps and not never_started(ledger, saved)
+    if may_repeat_steps:
         stage = plan.stage_at(saved.step)
+        # An indivisible stage, such as a pass, cannot continue in its middle: its order and its correlated noise are not saved. The steps
+        # that are left cost as much as a complete stage, even after a clean stop.
         if not saved.clean or (stage.indivisible and saved.step > stage.start):
             saved.resumed.append(saved.step)
     if saved.resumed:
@@ -207,7 +209,7 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, initial: Checkpoin
     new = not initial.model or never_started(ledger, initial)
     if new:
         key = initial.run
-    elif initial.resumed[-1:] == [initial.step]:
+    elif initial.resumed[-1:] == [initial.step]:  # this resumption may repeat steps
         key = f"{initial.run} resumed {uuid.uuid4().hex}"
         cost = plan.costs([(initial.step, plan.milestone(initial.step))], with_rest=False)
         why = f"steps that may have been done before the run was resumed at {initial.step}"

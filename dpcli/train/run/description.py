@@ -231,7 +231,7 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
         repeated: Portions of steps that may have been taken twice. They are counted twice.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
-    assert account.winner is not None  # every file of a plan has an accountant
+    assert account.winner is not None  # the accountant with the least epsilon; a plan is only made of a file that has one
     return {
         "private": private,
         "epsilon": account.upper if private else None,

@@ -77,9 +77,13 @@ def _adapter_files(folder: str) -> list[str]:
 
 
 def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
-    """Return the present head of the ledger, the status of the run's charge, and the blocks that were charged."""
+    """Return the present head of the ledger, the status of the run's charge, and the blocks that were charged.
+
+    The head is the number and the hash of the ledger's last entry.
+    """
     state = ledger.state()
-    charged, family, head = state.run(run), state.open_terms().family, state.head
+    blocks = state.open_terms().family  # how the dataset is divided into blocks; None if it is not
+    charged, head = state.run(run), state.head
     position: dict[str, Any] = {
         "dataset": ledger.dataset,
         "run": run,
@@ -87,8 +91,8 @@ def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
         "seq": head.seq,
         "head": head.hash,
     }
-    if family is not None:
-        position["window"] = list(window_spelling(family, charged.window))
+    if blocks is not None:
+        position["window"] = list(window_spelling(blocks, charged.window))
     return position
 
 
@@ -137,7 +141,7 @@ def _charged(state: LedgerState, key: str) -> str:
 
     total: amounts.Amounts = {}
     for run in state.runs.values():
-        if run.key == key or run.key.startswith(f"{key} resumed "):
+        if run.key == key or run.key.startswith(f"{key} resumed "):  # keys of repeated steps (`reserve_charge` in charged_run.py)
             total = amounts.add(total, run.cost)
     return cost_words(total)
 

@@ -84,8 +84,8 @@ def _run(
             run.pause()
             ranks.finish()
             raise KeyboardInterrupt from None
-        except BaseException as problem:
-            run.give_back(problem)
+        except BaseException as error:
+            run.give_back(error)
             raise
     return run.end()
 

@@ -125,7 +125,7 @@ def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
             row = int(absent.argmax())
             raise cells.refusal(row, "a number", "a missing value: declare missing or indicator in train.columns")
         numbers[absent] = feature.fill
-    scaled = (np.clip(numbers, feature.min, feature.max) - feature.middle) / feature.half
+    scaled = (np.clip(numbers, feature.min, feature.max) - feature.middle) / feature.half_width
     inputs[:, 0] = np.clip(scaled, -1.0, 1.0)  # by rounding, the quotient may exceed 1
     if feature.indicator:
         inputs[:, 1] = absent

@@ -192,7 +192,7 @@ class DrawnBatches(ABC):
         digest = hashlib.blake2b(np.sort(batch).tobytes(), digest_size=16).digest()
         is_repeated = digest in self.digests
         self.digests.add(digest)
-        log_chance = math.log(max(1, self.count - 1)) + log_chance_of_equality
+        log_chance = math.log(max(1, self.count - 1)) + log_chance_of_equality  # a union bound over the earlier batches
         return "the records of an earlier batch again" if is_repeated and log_chance < self.log_level else None
 
     def find_passes(self, batch: Indices) -> str | None:
@@ -252,10 +252,12 @@ class PoissonBatches(DrawnBatches):
         mean = self.records * self.rate
         if self._log_chance_of_total(mean) < self.log_level:
             return f"{self.total / self.count:.4g} records in a batch on average, where the rate makes it {mean:.4g}"
+        # Each batch after the first has the size of the first with at most the probability of the likeliest size.
         likeliest_size = int((self.records + 1) * self.rate)
         log_chance = (self.count - 1) * log_binomial(self.records, self.rate, likeliest_size)
         if len(self.sizes) == 1 and log_chance < self.log_level:
             return f"{self.count} batches of exactly {len(batch)} records, although sizes vary in Poisson sampling"
+        # Two batches are equal if each record is in both or in neither.
         log_chance_of_equality = self.records * math.log1p(-2.0 * self.rate * (1.0 - self.rate))
         return self.find_repetition(batch, log_chance_of_equality) or self.find_frequent() or self.find_passes(batch)
 
@@ -292,8 +294,9 @@ class FixedSizeBatches(DrawnBatches):
         repetition = self.find_repetition(batch, -log_ways(self.records, len(batch)))
         if repetition:
             return repetition
-        if self.times.max() > 1:
+        if self.times.max() > 1:  # some record was drawn twice, so the batches are no pass
             return self.find_frequent()
+        # The probability that one record is drawn at most once.
         at_most_once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)
         # The counts of the records are negatively associated, so their joint probability is at most the product.
         if self.records * math.log(max(at_most_once, LEAST_PROBABILITY)) < self.log_level:
@@ -313,7 +316,7 @@ class PassBatches(DrawnBatches):
     length: int = field(kw_only=True)
 
     def contradiction(self, batch: Indices) -> str | None:
-        if (self.count - 1) % self.length == 0:
+        if (self.count - 1) % self.length == 0:  # the batch begins a pass, and `add` has counted it with the last pass
             self.times[:] = 0
             self.times[batch] = 1
         if len(batch) and self.times[batch].max() > 1:
