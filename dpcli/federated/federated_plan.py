@@ -78,6 +78,7 @@ class FederatedPlan(FilePlan):
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
     def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
+        """Yield the entries of `charge`, which explains the arguments."""
         steps = rounds // self.per_step
         performed = sample_readers(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
@@ -120,7 +121,7 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
     if not isinstance(entry.sampling, OncePerEpoch) or rate is None:
         return 1
     participations = entry.sampling.participations if isinstance(entry.sampling, BallsInBins) else 1
-    return max(int(participations / rate), 1)
+    return max(int(participations / rate), 1)  # rounded down, as the accountant does
 
 
 def read_federated(data: bytes, path: str) -> Federated:

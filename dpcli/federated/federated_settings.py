@@ -129,6 +129,7 @@ class Federated:
             yield from self._aggregation_problems()
 
     def _aggregation_problems(self) -> Iterator[Problem]:
+        """Yield the problems of the keys that state whose noise is in a sum."""
         if self.min_clients is None:
             yield ("min_clients",), "the least number of clients whose noise is in a sum, as clients drop out", "none"
         if self.dishonest is None:

@@ -49,6 +49,8 @@ class Round(Displayed):
         key: Key of the ledger entry that pays for the round.
     """
 
+    # `clients` are the clients that take part, or the reason why the server draws them itself. `counter` refuses clients that take part too
+    # often; it is None if the server enforces no limit.
     def __init__(
         self,
         plan: FederatedPlan,
@@ -257,7 +259,7 @@ def _noise_std(plan: FederatedPlan) -> float:
 def clip_update(update: Reals, clip: float) -> Reals:
     """Return the update, scaled down to L2 norm `clip` if its norm is larger. The norm is exact up to rounding in float64.
 
-    An update with a number that is not finite is replaced by zeros (DP207).
+    An update with a number that is not finite is replaced by zeros, because no factor makes it short (DP207 explains the failure).
     """
     largest = float(np.max(np.abs(update), initial=0.0))
     if not np.isfinite(largest):

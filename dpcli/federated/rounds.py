@@ -185,6 +185,7 @@ class Rounds(Displayed):
         return headline(replace(self.plan.charge(rounds, with_rest=True), budget=self.plan.pipeline.budget)).upper
 
     def _charge(self) -> None:
+        """Charge the next rounds under a new key, with the rest of the file if it is not charged yet."""
         count = self._next_count()
         pipeline = self.plan.charge(count, with_rest=False)
         why = f"round {self.taken + 1:,} of {self.planned:,}"
@@ -224,10 +225,11 @@ class Rounds(Displayed):
     def _next_count(self) -> int:
         """Return the number of rounds of the next charge: a chunk, or fewer rounds if they pay for the rest of the plan."""
         unpaid = min(self.planned - self.taken, self.plan.paid_by - self._paid_rounds)
-        portions = -(-unpaid // self.plan.portion)
+        portions = -(-unpaid // self.plan.portion)  # rounded up
         return min(self.chunk, portions * self.plan.portion)
 
     def _open(self) -> Ledger:
+        """Return the open ledger, as a context manager that closes it."""
         return open_ledger(self._budget.url, self._budget.dataset)
 
     def __reduce__(self) -> NoReturn:

@@ -120,6 +120,7 @@ class ChargedTables:
             rounds = 0 if canonical(run.pipeline) == self._rest_text else None
         else:
             rounds = self._rounds_of(run.pipeline)
+        # "spend" is the kind of an entry that charges at once. A run that was reserved under this key is no charge of rounds.
         if rounds is None or run.window != window or run.content.get("kind") != "spend":
             raise LedgerError(
                 f'key "{key}": expected charges of {self._plan.path} as it is now, found entry {run.seq} ("{run.key}"), which was charged '
@@ -129,6 +130,7 @@ class ChargedTables:
 
     def _rounds_of(self, tables: Mapping[str, Any]) -> int | None:
         """Return the number of rounds that these tables charge; None if they are not the tables of rounds of the current file."""
+        # The first entry decides, because all entries of a charge have the same number of steps.
         steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
         if type(steps) is not int or steps < 1:
             return None

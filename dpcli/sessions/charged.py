@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
 
 RUN = "run.json"  # name of the file of a session
-REFUSALS = (
-    Denied,
-    InputError,
-    CannotCertify,
-    NotRepresentable,
-)  # errors by which a ledger refuses a charge; nothing is written then
+# Errors by which a ledger refuses a charge. Nothing is written to the ledger then.
+REFUSALS = (Denied, InputError, CannotCertify, NotRepresentable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +40,9 @@ class Session:
         run: Key of its run in the ledger.
         fingerprint: Fingerprint of the tables of the file on which its privacy depends.
         charged: Whether the session has a ledger.
-        counted: Whether the run was charged, and its answers, if any, have their counts (dpcli/predict/query_counts.py), so that none is
-            given twice. Once it is set, a missing count or run is an error and not a new beginning.
+        counted: Whether the run was charged and the counts of its answers exist, if it gives answers (dpcli/predict/query_counts.py). The
+            counts keep an answer from being given twice. Once `counted` is set, a missing count or run is therefore an error. Before, it
+            means that the session has only begun.
         inputs: Digests of the inputs other than the file, by name.
         window: Blocks on which the session was charged.
         rows: Rows of these blocks in the form of RowWindow.content; None if all rows are read.
@@ -174,9 +171,9 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
     The session is written to its folder before the ledger is charged. If the ledger refuses the charge, a new session is removed again.
 
     Raises:
-        LedgerError: The session cannot be written, its answers are already counted and the ledger does not have its run, or as
+        LedgerError: The session cannot be written. Or its answers are already counted, but the ledger does not have its run. Or as in
             `charge_run`.
-        Denied, InputError, CannotCertify, NotRepresentable: As `charge_run`.
+        Denied, InputError, CannotCertify, NotRepresentable: As in `charge_run`.
     """
     path = os.path.join(session.folder, RUN)
     is_new = not os.path.lexists(path)

@@ -24,21 +24,12 @@ if TYPE_CHECKING:
     from dpcli.ledger.blocks.family import BlockFamily
 
 
-# Words for periods of time, and for things of which one person can have several.
-PARTS = frozenset({"minute", "hour", "day", "date", "week", "month", "quarter", "year"}) | {
-    "visit",
-    "session",
-    "event",
-    "row",
-    "record",
-    "encounter",
-    "stay",
-    "admission",
-    "order",
-    "trip",
-    "message",
-    "device",
-}
+PERIODS = frozenset({"minute", "hour", "day", "date", "week", "month", "quarter", "year"})
+# Things of which one person can have several.
+BELONGINGS = frozenset(
+    {"visit", "session", "event", "row", "record", "encounter", "stay", "admission", "order", "trip", "message", "device"}
+)
+PARTS = PERIODS | BELONGINGS  # a column or a unit named by one of these words is a part of a person's data
 # Words that mark a column as an identifier, but do not say what it identifies.
 IDENTIFIER_WORDS = frozenset({"id", "key", "no", "nr", "number", "uuid", "guid", "hash", "code"})
 
@@ -96,14 +87,19 @@ def _contradict(unit_words: list[str], column_words: list[str], block_words: fro
 
 
 def _block_words(family: BlockFamily) -> frozenset[str]:
-    """Return the words by which the name of a unit may refer to a block: week in patient-week, region in patient-region."""
+    """Return the words by which the name of a unit may refer to a block: week in patient-week, region in patient-region.
+
+    They are the words of the kind of the blocks ("week"), and of the column that determines the block. A column of dates is left out: its
+    name does not say how long a block is.
+    """
     column_words = set() if family.kind.column_type == "date" else set(_words(family.column)) - PARTS
     return frozenset({*_words(family.by), *column_words})
 
 
 def _words(name: str) -> list[str]:
     """Return the words of a name in lower case and in the singular, without `IDENTIFIER_WORDS`."""
-    words = re.findall(r"[^\W_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    words = re.findall(r"[^\W_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())  # patientWeek has two words
+    # A word of at most three letters keeps its s, as in bus.
     singular = [word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words]
     return [word for word in singular if word not in IDENTIFIER_WORDS] or singular
 

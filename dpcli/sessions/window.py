@@ -81,7 +81,7 @@ def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> 
     if plan.pipeline.privacy.window is None:
         plan = plan.on_blocks(window_spelling(family, blocks))
     plan = plan.on_rows(rows_in_table(plan.private_file, plan.path, rows_of_blocks(family, blocks)))
-    each_row_has_a_block = plan.rows is not None or len(blocks) == 1
+    each_row_has_a_block = plan.rows is not None or len(blocks) == 1  # the one block holds all records
     _require_bounded(plan, family if each_row_has_a_block else None)
     return plan
 

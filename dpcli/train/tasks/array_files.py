@@ -103,7 +103,7 @@ class RawRecords(NamedTuple):
         inputs: Inputs of the records, as an array or a list.
         labels: Labels of the records, as an array or a list.
         units: Owners of the records; None if the file does not declare units.
-        names: Names of the input columns in their order; empty unless all other columns are inputs.
+        names: Names of the input columns in their order, if the inputs are all columns without another use; empty otherwise.
         blocks: Block of each record, if a unit is bounded in each block separately; None otherwise.
     """
 

@@ -121,6 +121,7 @@ def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan
     Raises InputError if the guarantee and the ledger's entry name different windows.
     """
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
+    # The file states the window, or the run had none.
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
         return plan
     if not charged or stated != charged:
