@@ -119,8 +119,8 @@ class Private(Displayed):
 
     def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:
         self._steps = steps
-        self._release = weakref.finalize(self, resources.close)
-        self._ends = 0
+        self._release = weakref.finalize(self, resources.close)  # also if the caller drops the run without closing it
+        self._ends = 0  # number of requests for a batch after the last one
 
     def _line(self) -> str:
         return f"step {self.taken:,} of {self.planned:,}"
@@ -328,13 +328,13 @@ def private(
     require_made_with_gradients(model)
     with ExitStack() as resources:
         resources.enter_context(exclusive(plan.folder))
-        books = resources.enter_context(open_ledger(ledger, dataset)) if ledger is not None else None
-        plan = over_window(plan, books, blocks)
-        steps = begin(plan, problem, optimizer, books, resume, insecure_seed)
+        opened = resources.enter_context(open_ledger(ledger, dataset)) if ledger is not None else None
+        plan = over_window(plan, opened, blocks)  # restricted to the blocks
+        steps = begin(plan, problem, optimizer, opened, resume, insecure_seed)
         resources.callback(steps.give_back)
         for remove_hook in steps.watch():
             resources.callback(remove_hook)
-        return Private(steps, resources.pop_all())
+        return Private(steps, resources.pop_all())  # `Private` closes the resources from here on
     raise AssertionError  # the block returns
 
 

@@ -81,7 +81,7 @@ class PrivateTrainer(Displayed, Trainer):
                 raise InputError(f"PrivateTrainer: {name}: expected none, because dpcli.private has it, found one")
         for name, (required, reason) in REQUIRED.items():
             value = getattr(named.get("args"), name, required)
-            if value and value != required:
+            if value and value != required:  # an empty value, such as None, turns the setting off
                 raise InputError(f"PrivateTrainer: args.{name}: expected {required}, found {value}: {reason}")
         super().__init__(optimizers=(private.optimizer, None), **named)
         if self.model is not private.model:

@@ -91,7 +91,7 @@ class TrainingPlan(PricedFile):
         return self.train.data if os.path.splitext(self.train.data)[1] in self.train.tables else None
 
     @property
-    def bounded(self) -> tuple[str, str] | None:
+    def bounded(self) -> tuple[str, str] | None:  # the key that names the column with the owners of records, and the column
         return None if self.train.units is None else ("train.units", self.train.units)
 
     def fingerprint(self) -> str:
@@ -99,7 +99,7 @@ class TrainingPlan(PricedFile):
         content = {"pipeline": tables_of(self.pipeline), "train": every_key(self.train), "canaries": self.canaries}
         if self.open_to_audit:
             content["canary"] = self.canary
-        return fingerprint({**content, **self.row_data})
+        return fingerprint({**content, **self.row_data})  # row_data: the rows to which a window restricts the run
 
     def parts(self) -> dict[str, str]:
         """Return the SHA-256 of the file, and of the code and the files that it names, by key. These digests are private.

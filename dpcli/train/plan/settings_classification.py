@@ -4,7 +4,8 @@ A `Feature` is a column that the file declares with its range or its domain ([tr
 inputs of the model. A `View` says how an image is changed at random ([train.augment]); tasks/augmentation.py makes the views. Whatever the
 encoding needs, such as a range or the number of labels, is declared in the file and never computed from the private records.
 
-The fields of a class are keys, and base/fields.py explains `Key`. A `NeededSetting` is a setting without which a key has no effect.
+The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks
+a key in which the runs of a sweep may differ, and `needs` is a `NeededSetting`, without which the key has no effect.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Prepared:
             next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.drawn_records)
-        if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
+        if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):  # the user's own model, as module:function
             self.constants[:] = constant_tensors(self.problem.model, self.problem.loss, self.synthetic_records(2))
         batch = self.synthetic_batch()
         self.trainer.gradients.checked_sums(batch, row=0)  # raises the errors that a step would raise
@@ -169,12 +169,13 @@ class Prepared:
     def batches(self, stage: Stage) -> Samples:
         """Return the samples of a stage from its first step. The sampling scheme of the stage's entry draws them."""
         size, stream = self.plan.size, self.streams.sampling
+        # Canary gradients are sampled as if they were further records.
         count = self.problem.count + (0 if self.canaries is None else self.canaries.sampled)
         if isinstance(stage.spec, CorrelatedSpec):
             return correlated_sampler(stage.spec, size, stream, count, stage.entry.sampling)
         if isinstance(stage.spec, LastIterateSpec):
             return descent_sampler(stage.spec, size, stream, count)
-        return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
+        return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)  # "none": all records in every step
 
     def noise(self, stage: Stage) -> Noise:
         """Return the noise of a stage from its first step, as its entry declares it, enlarged by the rounding of sums.

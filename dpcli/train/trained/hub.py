@@ -68,15 +68,15 @@ def write_hub_folder(run: str, folder: str) -> HubFolder:
     if not os.path.isdir(above):
         raise InputError(f"{above}: no such folder")
     with tempfile.TemporaryDirectory(prefix=".publishing-", dir=above) as scratch:
-        new = os.path.join(scratch, "made")
-        os.mkdir(new)
-        written = _write_weights(description, new)
-        _copy(description, STATEMENT, new)
-        with open(os.path.join(new, ATTESTATION), "xb") as file:
+        draft = os.path.join(scratch, "made")  # in the same folder, so that it can be renamed at the end
+        os.mkdir(draft)
+        written = _write_weights(description, draft)
+        _copy(description, STATEMENT, draft)
+        with open(os.path.join(draft, ATTESTATION), "xb") as file:
             file.write(attestation_bytes(statement))
-        with open(os.path.join(new, CARD), "x", encoding="utf-8") as text:
+        with open(os.path.join(draft, CARD), "x", encoding="utf-8") as text:
             text.write(model_card(description, written))
-        os.rename(new, folder)
+        os.rename(draft, folder)
     return written
 
 
@@ -85,7 +85,7 @@ def _write_weights(description: Description, folder: str) -> HubFolder:
     plan = plan_of(description.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
     names = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
-    if names and ":" not in base:
+    if names and ":" not in base:  # a base of the user's own (module:function) cannot be loaded by its name
         for name in names:
             _copy(description, name, folder)
         return HubFolder("peft", title, tuple(map(os.path.basename, names)), base)
@@ -139,17 +139,17 @@ def model_card(description: Description, written: HubFolder) -> str:
     stated = description.guarantee
     with open(description.path(STATEMENT), encoding="utf-8") as file:
         statement = file.read()
-    front: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
+    front_matter: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
     if written.base is not None:
-        front["base_model"] = written.base
-    front["differential_privacy"] = {
+        front_matter["base_model"] = written.base
+    front_matter["differential_privacy"] = {
         **{name: stated[name] for name in ("epsilon", "delta", "unit", "adjacency", "accountant")},
         "statement": STATEMENT,
         "statement_sha256": digest_of(description.path(STATEMENT)),
         "dpcli": description.version,
     }
     return (
-        f"---\n{_yaml(front)}---\n\n# {_line(written.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[written.library]}`.\n\n"
+        f"---\n{_yaml(front_matter)}---\n\n# {_line(written.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[written.library]}`.\n\n"
         "Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n"
         f"{_one_level_deeper(statement)}"
     )

@@ -50,7 +50,7 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
         learning_rate=1.0,  # not used
         text=train.text,
         context=train.context,
-    )
+    )  # a [train] table of texts without labels and owners, to read DATA
     texts = texts_of(source, unlabelled, question.source).texts
     other_types = {type(text).__name__ for text in texts if not isinstance(text, str)}
     if other_types:
@@ -112,6 +112,7 @@ class TrainedLanguageModel(TrainedModel):
         return Predictions(("row", "prompt", "text"), tuple(rows))
 
     def measured(self, source: str, path: str) -> Metrics:
+        # With a path, the file names the source. Otherwise a source from the command line takes its place.
         train = self.train if path else replace(self.train, public=_absolute(source))
         public = public_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return perplexity(self.module, public, self.train.physical_batch_size)

@@ -36,7 +36,7 @@ class OwnModel(TrainedModel):
         if self.train.metric is None:
             raise InputError(f"{self.description.folder}: train.metric: the file names no function that computes metrics")
         place = place_of(self.description, self.train.metric)
-        if path:
+        if path:  # the file names the data
             return measure_of(self.train, path, self.module)()
         if ":" not in source:
             raise InputError(f"{source}: expected module:function, which returns records for {self.train.metric}")
