@@ -1,8 +1,9 @@
 """The check that a run bounds the contributions of the unit that privacy.unit claims to protect.
 
-A run bounds the contributions of an *owner*: one value of the column that source.unit, train.units or a similar key names. The bound holds
-over all rows that the run reads, or in each *block*, a part of the data such as a day, if each record is read in one block and the ledger
-states that a unit has records in one block only (max_blocks = 1: dpcli/ledger/blocks/family.py). The owner must be the claimed unit:
+A run bounds the contributions of an *owner*: one value of the column that source.unit, train.units or a similar key names. In general the
+bound holds over all rows that the run reads. A ledger may divide the data into *blocks*, such as days, and state that a unit has records in
+one block only (max_blocks = 1: dpcli/ledger/blocks/family.py). If each record is read in one block, the bound then holds in each block. The
+owner must be the claimed unit:
 
 * If the column is finer than the claimed unit (patient_week for "patient"), the run bounds each part of a unit separately. The loss of a
   unit with k parts is then up to k times the claimed epsilon.

@@ -6,7 +6,8 @@ the file or, if the file has none, from --window. It is written into the pipelin
 the fingerprint, of the charge, of a resumed session and of the statement.
 
 A command calls `over_window` once, between reading its file and its data. The *owner* of a record is the value of a column that a key of
-the file names; a command bounds what each owner contributes, and unit_check.py compares the column with the unit that the file protects.
+the file names. A command bounds what each owner contributes. unit_check.py compares the name of the column with the unit that the file
+protects.
 """
 
 from __future__ import annotations

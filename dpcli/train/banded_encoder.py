@@ -2,8 +2,8 @@
 
 An *encoder* C is a lower triangular matrix. The mechanism releases C x + z, where x are the sums of the steps and z are independent
 Gaussians. With b *bands*, column t of C is zero except for C[t, t], ..., C[t + b - 1, t]. Every column has length 1, so all encoders of the
-search have the same cost. They differ in their *error*: prefix sums of the noisy steps have the noise A C^-1 z, where A is the matrix of
-prefix sums (ones on and below the diagonal), and the error is the sum of the variances of its entries.
+search have the same cost. They differ in their *error*. The prefix sums of the noisy steps have the noise A C^-1 z, where A is the matrix
+of prefix sums, with ones on and below the diagonal. The error is the sum of the variances of this noise.
 
 L-BFGS searches for the least error (`optimise_banded`). It starts at a *Toeplitz* encoder, whose columns are shifted copies of one column.
 Such an encoder has only b coefficients, which a smaller search finds (`best_toeplitz`).

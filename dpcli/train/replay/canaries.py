@@ -2,9 +2,11 @@
 
 The keys canaries and canary of [audit] declare them. step/prepare.py makes them for a run, which writes a score for each of them at its end
 (`write_scores`). `dpcli audit` guesses from the scores which canaries are *members*, that is, were inserted (dpcli/audit). Its success
-gives a lower bound on epsilon, which holds however the scores are computed: better scores make the bound larger. A canary *record* is one
-record more, and its score is minus its loss, so the run remains private. A canary *gradient* is added to the clipped sums in a direction of
-its own and recognised in the noisy sums: a stronger test, after which the run is not private (`TrainingPlan.open_to_audit`).
+gives a lower bound on epsilon, which holds however the scores are computed: better scores make the bound larger.
+
+A canary *record* is added to the private records, and its score is minus its loss under the final model. The run remains private. A canary
+*gradient* is added to the clipped sums, in a direction of its own, and recognised in the noisy sums. This is a stronger test, but its
+scores reveal the noise, so the run is not private (`TrainingPlan.open_to_audit`).
 
 C is the clipping norm, and a *stage* is a sequence of steps of one mechanism of the file (plan/stages.py).
 

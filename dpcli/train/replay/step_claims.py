@@ -1,8 +1,8 @@
 """The claims of a training file about each step, and the steps of a real run that are compared with them.
 
-The claims are about the clipped sums, the noise and the samples. `dpcli audit` compares them, by the checks of audit/replay.py, with one of
-two things: the steps of a *replay*, which takes the first steps with and without one record (replay/program.py), or the steps of a real run
-into whose sums the audit inserted *canary gradients* of its own (replay/canaries.py). `ObservedSteps` keeps the steps of such a run.
+The claims are about the clipped sums, the noise and the samples. `dpcli audit` compares them with steps, by the checks of audit/replay.py.
+The steps are of one of two kinds. A *replay* takes the first steps with and without one record (replay/program.py). Or the steps are those
+of a real run into whose sums the audit inserted *canary gradients* of its own (replay/canaries.py); `ObservedSteps` keeps these.
 
 An *entry* is a mechanism of the file, and a *stage* a sequence of steps of one entry. Entries may declare different noise, but the audit
 knows one standard deviation, that of the first entry. The noise of other entries is scaled to it. Sums and noise are in units of C, the

@@ -212,7 +212,7 @@ def _shuffled(population: Population, size: int, count: int, stream: Stream) -> 
         stream: Source of the random order.
     """
     place_of_record = permutation(stream, size)[: population.records]
-    batch_of_record = place_of_record * count // size
+    batch_of_record = place_of_record * count // size  # places 0, 1, ... are cut into `count` nearly equal parts
     return _batches(batch_of_record, 1, count)
 
 
@@ -237,7 +237,7 @@ def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
         repeats: Number of steps of each record.
         steps: Total number of steps.
     """
-    by_step = np.argsort(bins, kind="stable")
+    by_step = np.argsort(bins, kind="stable")  # positions in `bins`, sorted by step; position // repeats is the record
     ends = np.cumsum(np.bincount(bins, minlength=steps))
     return iter(np.split(by_step // repeats, ends[:-1]))
 

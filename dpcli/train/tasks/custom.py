@@ -92,7 +92,8 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
     source, function = train.canary, own_function(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
-        records_drawn = as_records(call_user_code(source, function, count, stream.bulk()), source, path, model)
+        generator = stream.bulk()  # of numpy
+        records_drawn = as_records(call_user_code(source, function, count, generator), source, path, model)
         if size(records_drawn) != count or _form(records_drawn) != _form(records):
             raise InputError(f"{path}: {source}: expected {count} records with the shapes and types of the data")
         return records_drawn

@@ -47,7 +47,7 @@ def load_pretrained(source: str, key: str, path: str, load: Callable[..., Any], 
     """
     place, key_place = relative_to_file(source, path), f"{path}: {table}.{key}"
     local = os.path.isdir(place)
-    if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):
+    if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):  # NAME or OWNER/NAME
         raise InputError(f"{key_place}: no such folder: {source}")
     try:
         with quiet(), offline():

@@ -1,9 +1,11 @@
 """The task "soft-prompt": a frozen language model with a trained prompt classifies texts. Its next token is the word of a label.
 
-With labels ["1", "2"], verbalizers ["bad", "good"] and template "{text} It was", the model reads the prompt (trained vectors, `Prompted` in
-lm_models.py) and "great soup It was", and the label is "2" if the score of the first token of "good" is higher than that of "bad". A
-*verbalizer* is the word of a label. `build` makes the learning problem (tasks/learning.py) of the [train] table. A *window* (`rows`)
-restricts the private texts to some blocks of a ledger. `path` is the path of the training file, with which messages begin.
+A *verbalizer* is the word of a label. As an example, take the labels ["1", "2"] with the verbalizers ["bad", "good"], and the template
+"{text} It was". For the text "great soup", the model reads the prompt, which consists of trained vectors (`Prompted` in lm_models.py), and
+then "great soup It was". The label is "2" if the first token of "good" has a higher score than that of "bad".
+
+`build` makes the learning problem (tasks/learning.py) of the [train] table. A *window* (`rows`) restricts the private texts to some blocks
+of a ledger. `path` is the path of the training file, with which messages begin.
 
 Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
 """
