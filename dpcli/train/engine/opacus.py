@@ -178,7 +178,7 @@ def opacus_version() -> str:
 def refusal(model: nn.Module, problem: Exception) -> InputError:
     """Return an error that names the model and the problem."""
     first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    reason = first_line.partition(". ")[0]
+    reason = first_line.partition(". ")[0]  # its first sentence
     return InputError(
         f"train.engine: expected Opacus' gradients of {type(model).__name__} to equal gradients computed one example at a time, "
         f'found a difference: {reason}; use engine = "dpcli"'

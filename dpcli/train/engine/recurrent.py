@@ -189,7 +189,7 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
         raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input
     endings = ("", "_reverse") if layer.bidirectional else ("",)  # what torch appends to the names of each direction's weights
-    passed_states = hx if hx is None or state_count > 1 else (hx,)
+    passed_states = hx if hx is None or state_count > 1 else (hx,)  # nn.GRU and nn.RNN take a tensor, nn.LSTM a pair
     states = first_states(run, values, layer.num_layers * len(endings), passed_states, state_count)
     last_states = []
     for level in range(layer.num_layers):

@@ -137,7 +137,7 @@ class ReachableState:
                 continue
             self.visited[id(base)] = base
             for key, value in vars(base).items():
-                value = getattr(value, "__func__", value)
+                value = getattr(value, "__func__", value)  # the function of a static method or a class method
                 if isinstance(value, types.FunctionType):
                     for label, part in parts_of(value):
                         self.visit(f"{base.__name__}.{key}{label}", part, 1)
