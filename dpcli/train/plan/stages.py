@@ -120,8 +120,7 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
 def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
     """Return the single stage of an entry that is charged step by step."""
     rate = None if entry.sampling is None else entry.sampling.exact_rate(dataset_size)
-    # The entry states steps, or epochs of 1 / rate steps each, which are rounded up.
-    steps = entry.runs(dataset_size).steps_at(None if rate == 1 else rate)
+    steps = entry.runs(dataset_size).steps_at(rate)  # the stated steps, or those of the stated epochs of 1 / rate steps, rounded up
     share = Fraction(1) if rate is None else rate  # without sampling, a step uses every record
     return Stage(entry, start, steps, float(share * dataset_size))
 

@@ -68,7 +68,7 @@ def write_hub_folder(run: str, folder: str) -> HubFolder:
     if not os.path.isdir(above):
         raise InputError(f"{above}: no such folder")
     with tempfile.TemporaryDirectory(prefix=".publishing-", dir=above) as scratch:
-        draft = os.path.join(scratch, "made")  # in the same folder, so that it can be renamed at the end
+        draft = os.path.join(scratch, "made")  # renamed at the end, so that the new folder appears at once or not at all
         os.mkdir(draft)
         written = _write_weights(description, draft)
         _copy(description, STATEMENT, draft)

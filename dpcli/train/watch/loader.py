@@ -4,10 +4,10 @@ A *loader* is the object that yields the batches of a training loop. `report_bat
 `batches_of` returns the test of a scheme. `DrawnBatches.add` gives a batch to the test. It returns a description of how the batches so far
 contradict the scheme, or None if they do not.
 
-The tests refuse a correct sampler with probability at most 10^-9, however long the run is. The *level* of a test is the largest probability
-with which it may refuse. It is in proportion to 1 / (n (n + 1)) for batch n, and these add up to 1. A test bounds from above the
-probability that a correct sampler draws such batches (`log_chance`), and refuses if the bound is below its level. Passing the tests does
-not prove that a loader is correct.
+The tests refuse a correct sampler with probability at most 10^-9, however long the run is. The *level* of a test bounds the probability
+with which it refuses a correct sampler. It is in proportion to 1 / (n (n + 1)) for batch n, and these add up to 1. A test bounds from above
+the probability that a correct sampler draws such batches (`log_chance`), and refuses if the bound is below its level. Passing the tests
+does not prove that a loader is correct.
 """
 
 from __future__ import annotations
