@@ -144,7 +144,8 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordDim | None:
         """Return the position of the records in a draw that agrees with all earlier forward passes; None if there is none.
 
-        Several rows for each record, such as attention heads, are accepted only after two different batch sizes agree on them.
+        A position is a dimension and the number of indices that each record has in it. Several indices for each record, such as attention
+        heads, are accepted only after two different batch sizes agree on them.
         """
         count = len(keys.keys)
         if keys.mapped:

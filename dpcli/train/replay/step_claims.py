@@ -145,6 +145,7 @@ class ObservedSteps:
             before, after = (part.reshape(-1)[::stride].double().cpu() for part in (value, noisy[name]))
             noise[name] = ((after - before) * scale).numpy().astype(np.float32)
             largest = max(largest, float(value.abs().max()) * scale)
+        # Of the sums, the audit only needs the largest number: the noise is a difference of sums, and is rounded in proportion to it.
         self.runs.setdefault(stage.start, []).append(Step({"largest": np.array([largest])}, range(batch_size), noise))
 
     def checks(self, records: int, significance: float) -> tuple[ReplayCheck, ...]:

@@ -255,6 +255,7 @@ def charged_run(
         )
     private = seed is None and not plan.open_to_audit
     initial = ranks.broadcast(initial_state(plan, ledger, folder, resume=resume, private=private) if ranks.first else None)
+    # A resumed run with a seed begins with other numbers than the first part of the run.
     streams = system_entropy() if seed is None else insecure_seed(seed, initial.step)
     prepared = prepare(plan, streams, ranks, initial if initial.model else None, folder)
     warn_of_loop(prepared, seconds_per_record=prepared.rehearse())
@@ -270,7 +271,7 @@ def charged_run(
 def warn_of_loop(prepared: Prepared, seconds_per_record: float) -> None:
     """Log a warning with the expected duration if the run processes one record at a time."""
     method, stages = prepared.trainer.gradients.describe(), prepared.plan.stages
-    if method.startswith("loop") and first_process():
+    if method.startswith("loop") and first_process():  # the description begins with the name of the method
         per_step = seconds_per_record * max(stage.expected_batch for stage in stages)
         in_all = seconds_per_record * sum(stage.steps * stage.expected_batch for stage in stages)
         logging.getLogger("dpcli").warning(

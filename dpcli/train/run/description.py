@@ -53,6 +53,7 @@ class Description:
         guarantee: Guarantee as the function `guarantee` returns it. Its `epsilon` is None if the run was not private.
         repeated: Portions of steps that are counted twice.
         ledger: Head of the ledger when the run ended, and the run's status; None without a ledger.
+        metrics: Metrics on data that the file declares public; empty if there are none.
         origin: Folder of the training file, relative to `folder`.
     """
 
@@ -177,7 +178,10 @@ def read_json(path: str, kind: str) -> Any:
 
 
 def _require_well_formed(content: Mapping[str, Any]) -> None:
-    """Raise KeyError, TypeError or ValueError if a description lacks a name, or has a value of the wrong form."""
+    """Raise KeyError, TypeError or ValueError if a description lacks a name, or has a value of the wrong form.
+
+    `description_in` reports all of these by one message.
+    """
     if content["schema"] != SCHEMA or any(type(content[name]) is not kind for name, kind in TYPES.items()):
         raise ValueError("not a description")
     if type(content["ledger"]) not in (dict, type(None)):
@@ -244,6 +248,6 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
         "releases": privacy.releases,
         "accountant": account.winner.accountant.name,
         "tuning": plan.train.covers.tuning,
-        **window_data(privacy),
-        **plan.row_data,
+        **window_data(privacy),  # the blocks of the window, if there is one
+        **plan.row_data,  # the rows of these blocks, if dpcli selected them
     }

@@ -22,7 +22,8 @@ from dpcli.train.tasks.user_code import build_model, code_of
 
 MOST_NAMED = 3  # largest number of missing weights that a message names; arbitrary
 
-FLAGS: dict[str, Any] = {"use_cache": False}  # additional arguments of every call of a model of transformers
+# Additional arguments of every call of a model of transformers. Its cache would only serve the generation of text.
+FLAGS: dict[str, Any] = {"use_cache": False}
 
 
 class Prompted(nn.Module):
@@ -89,7 +90,7 @@ def causal_model(name: str, path: str, table: str = "train") -> nn.Module:
     """
     load = library("transformers").AutoModelForCausalLM.from_pretrained
     loaded, report = load_pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
-    if report["missing_keys"]:
+    if report["missing_keys"]:  # weights that the model needs and the files lack; transformers would draw them at random
         absent = ", ".join(sorted(report["missing_keys"])[:MOST_NAMED])
         raise InputError(f"{path}: {table}.model: expected the weights of a causal language model; {absent} have none")
     model: nn.Module = loaded
