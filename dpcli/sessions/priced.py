@@ -148,11 +148,11 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
     """Return a file with its account and the entry that the session performs. Each "calibrate" is replaced by a number first.
 
-    The other arguments are as in `one_entry`.
+    `one_entry` finds the entry, and explains the other arguments.
 
     Raises:
-        InputError: The file cannot be read, or the entry is refused as in `one_entry`.
-        CannotCertify: As in `priced_file`.
+        InputError: The file cannot be read, or `one_entry` refuses the entry.
+        CannotCertify: No finite epsilon can be certified.
     """
     from dpcli.analysis.calibrate_file import solved_pipeline
 

@@ -123,7 +123,7 @@ class Correlated(ABC):
         return self._std
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        """Return the noise of the next step, as in `Noise`.
+        """Return the noise of the next step in double precision, by parameter name. The caller must not change the tensors.
 
         Raises:
             InternalError: The call is in a fork, or the shapes have another number of entries than in the first step.
@@ -187,8 +187,6 @@ class Banded(Correlated):
 
     Args:
         columns: Entries of C, of shape (iterations, bands). Row t contains C[t, t], C[t + 1, t], .... A Toeplitz encoder has equal rows.
-        std: As in `Correlated`.
-        stream: As in `Correlated`.
 
     Source: Choquette-Choo et al. 2023, arXiv:2306.08153.
     """
@@ -255,8 +253,6 @@ class Tree(Correlated):
     difference of two prefix sums. The state has at most one node for each level.
 
     Args:
-        std: As in `Correlated`.
-        stream: As in `Correlated`.
         sizes: Number of steps of each tree. After the last step of a tree, the next one begins with fresh noise.
 
     Source: Kairouz et al. 2021, arXiv:2103.00039, Algorithm 1 and Appendix B (estimates from below, after Honaker 2015).

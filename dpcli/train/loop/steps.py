@@ -216,7 +216,7 @@ class LoopSteps:
         """Write the model and the statement, and return the outcome.
 
         Args:
-            unchecked: As in `Outcome`.
+            unchecked: Paragraphs for the statement about the user's own loop, and what was not checked of it.
 
         Raises:
             InputError: The call is out of order, or the weights, other state or the records changed.

@@ -150,12 +150,7 @@ class TrainingPlan(PricedFile):
         return headline(self.costs([(0, self.steps), *repeated]))
 
     def _charged_entries(self, amounts: Counter[str], with_rest: bool) -> Iterable[Entry]:
-        """Yield the entries of the file with their charged amounts.
-
-        Args:
-            amounts: Charged amount of each entry that training performs, by name.
-            with_rest: As in `costs`.
-        """
+        """Yield the entries of the file with their charged amounts. `amounts` has that of each entry that training performs, by name."""
         for entry in self.pipeline.mechanisms:
             # An entry that shares the sample of a stage runs as often as the stage.
             sharing_sample = {other.name for other in sample_readers(entry, self.pipeline.mechanisms)}

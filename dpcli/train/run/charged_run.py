@@ -367,7 +367,7 @@ class ChargedRun:
         """Write the model and the statement, commit the run, and return the outcome. A run that took no step is charged as well.
 
         Args:
-            unchecked: As in `Outcome`.
+            unchecked: Paragraphs for the statement about the user's own loop; empty if dpcli takes the steps.
 
         Raises:
             InputError: A file cannot be written.

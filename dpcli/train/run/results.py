@@ -100,7 +100,7 @@ def finish_run(prepared: Prepared, folder: str, initial: Checkpoint, ledger: Led
     """Write the files of a run that has ended, commit it in the ledger, and return its outcome. Only the first process writes.
 
     Args:
-        unchecked: As in `Outcome`.
+        unchecked: Paragraphs for the statement about the user's own loop; empty if dpcli took the steps.
 
     Raises:
         InputError: A file cannot be written.

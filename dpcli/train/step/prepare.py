@@ -250,7 +250,7 @@ def assemble(
 
     Args:
         make_optimizer: Function that returns an optimizer of a model's trained parameters.
-        rate: As in `Trainer`.
+        rate: Function from the number of a step to its learning rate, relative to the declared one; None if the caller sets the rate.
 
     Raises:
         InputError: The problem, the optimizer or the state do not fit the plan.

@@ -135,7 +135,6 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     the declared columns, or in all other columns if none are declared.
 
     Args:
-        only: Window to which the rows are restricted; None for all rows.
         block_column: Column that determines the block of a record in the ledger. It is an input only if it is declared as one.
     """
     names, rows = column_table(place, only)
@@ -219,7 +218,7 @@ class CheckedRecords:
         inputs: Inputs as float32, of shape (n, ...).
         labels: Labels as int64, of shape (n,).
         units: Owner of each record, of shape (n,); None if the file does not declare units.
-        names: As in `RawRecords`.
+        names: Names of the input columns, if the inputs are all columns without another use; empty otherwise.
     """
 
     inputs: Array
@@ -351,11 +350,7 @@ def _shape(array: Array) -> str:
 
 
 def _read(source: RecordSource, train: Classification, rows: RowWindow | None) -> RawRecords:
-    """Return the unchecked records of a source.
-
-    Args:
-        rows: Window to which private records are restricted; None for all records.
-    """
+    """Return the unchecked records of a source. The window `rows` restricts private records only."""
     ending = os.path.splitext(source.name)[1]
     if source.name == "digits":
         return digits(source.path)

@@ -59,8 +59,7 @@ def public_records(
 ) -> Tensor:
     """Return the records that the file declares public. Raises InputError if there are none.
 
-    Args:
-        rows: Window of the private records from which public records are held out; None for all records.
+    The window `rows` matters only if public records are held out from the private ones.
     """
     if train.public == "held-out":
         ids, units = records(train.data, train, tokens, vocabulary_size, path, rows)

@@ -108,11 +108,7 @@ MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] =
 
 
 def build(train: Classification, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read.
-
-    Args:
-        rows: Window to which the private records are restricted; None for all records.
-    """
+    """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read."""
     data = arrays(train, path, rows)
     shape = data.private.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)

@@ -3,6 +3,8 @@
 With `min = 0, max = 100` the number 75 becomes the input 0.5. With `domain = ["CA", "NY"]` the text "NY" becomes the inputs 0, 1, 0, of
 which the last is for other texts. The encoding of a record does not depend on other records, not even by the type that they give to a
 column of a file (`cell_text`). No message shows a value.
+
+For messages, `place` is the path of the file with the values, and `only` is the window of its rows that was read, None for all rows.
 """
 
 from __future__ import annotations
@@ -46,7 +48,6 @@ def encode_columns(table: Mapping[str, Values], train: Classification, place: st
 
     Args:
         table: Values of each column, by name.
-        only: Window of rows of the file at `place` that the table contains, for messages; None for all rows.
 
     Raises:
         InputError: A declared column is absent, or the declaration does not cover a value. The message gives the line and not the value.
@@ -77,8 +78,6 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
         values: Labels of the rows.
         labels: Declared labels.
         column: Name of the column, for messages.
-        place: Path of the file, for messages.
-        only: Window of rows of the file that the values are from; None for all rows.
     """
     codes = {plain(label): code for code, label in enumerate(labels)}
     cells = _Cells(values, column, place, MISSING, only)
@@ -95,9 +94,7 @@ class _Cells:
 
     Attributes:
         column: Name of the column, for messages.
-        place: Path of the file, for messages.
         missing: Texts of missing values.
-        only: Window of rows of the file that the values are from; None for all rows.
     """
 
     values: Values

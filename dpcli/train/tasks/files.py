@@ -59,9 +59,6 @@ def read_text(place: str) -> str:
 def csv_table(place: str, only: RowWindow | None = None) -> ColumnTable:
     """Return the columns and rows of a .csv file. Empty lines are skipped.
 
-    Args:
-        only: Window to which the rows are restricted; None for all rows.
-
     Raises:
         InputError: The file has no line of names, two equal names, or lines of different lengths. It is not in UTF-8, or not in the csv
             format. Or the window contains no row.
@@ -127,10 +124,7 @@ def require_distinct(names: list[str], place: str) -> None:
 
 
 def parquet_table(place: str, only: RowWindow | None = None) -> ColumnTable:
-    """Return the columns and rows of a .parquet file.
-
-    Args:
-        only: Window to which the rows are restricted; None for all rows. Values of other rows are not converted.
+    """Return the columns and rows of a .parquet file. Values of rows outside of the window are not converted.
 
     Raises:
         InputError: The file cannot be read, has two columns of the same name, or has no rows in the window.

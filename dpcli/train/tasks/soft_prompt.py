@@ -69,8 +69,7 @@ def public_records(
 ) -> tuple[Tensor, Tensor]:
     """Return the labelled texts that the file declares public. Raises InputError if there are none.
 
-    Args:
-        rows: Window of the private texts from which public texts are held out; None for all texts.
+    The window `rows` matters only if public texts are held out from the private ones.
     """
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)

@@ -41,8 +41,6 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
 
     Args:
         source: "digits", the path of a file, or module:function.
-        shape: Shape of the inputs of one record in training.
-        rows: Window of rows that the model was trained on; None for all rows.
 
     Raises:
         InputError: The records cannot be read.
