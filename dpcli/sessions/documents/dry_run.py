@@ -43,7 +43,9 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
     """
     over, cost = plan.over_budget, plan.account
     exit_code = 1 if over else 0
-    lines = (*details, "over budget: nothing would be done") if over else tuple(details)
+    lines = (
+        (*details, "over budget: nothing would be done") if over else tuple(details)
+    )  # `details` are for plain text, `notes` for others
     content = {
         "schema": schema,
         **data,

@@ -104,8 +104,9 @@ def statement(outcome: Outcome) -> str:
 
     plan = outcome.plan
     heading = "" if outcome.private else f"**NOT PRIVATE: {outcome.unprotected}.**\n\n"
+    # Steps that may have been taken twice count twice.
     pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
-    facts = gather(replace(pipeline, path=plan.path, disclosure=disclosed(outcome)))
+    facts = gather(replace(pipeline, path=plan.path, disclosure=disclosed(outcome)))  # the account of the file, and its meaning
     facts = replace(facts, rows=rows_words(plan))
     report = format_markdown.render(disclosure_report.document(disclosure(facts)))
     sentences = " ".join([*_performed(outcome), *_not_checked(outcome)])
@@ -116,6 +117,7 @@ def _performed(outcome: Outcome) -> list[str]:
     """Return sentences about the steps of the run and their guarantee."""
     plan = outcome.plan
     noise_multipliers = dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
+    # Rounded down, so that the statement claims no more noise than there was.
     noise = ", then ".join(figures(noise_multiplier, 7, ROUND_FLOOR) for noise_multiplier in noise_multipliers)
     lines = [
         f"This run took {outcome.taken:,} steps with noise multiplier {noise} and "

@@ -3,7 +3,7 @@
 The steps of one entry of the file are alike, so the document describes one step of each entry that training performs: which records it
 draws, how it clips, how much noise it adds, and by what it divides. Shapes and the method of the clipped sums come from a *rehearsal*, a
 trial of the run on synthetic records (`Prepared.rehearse` in step/prepare.py). No private record passes through the model, and nothing is
-charged. An *entry* is a mechanism of the file, and a *stage* a sequence of its steps.
+charged. An *entry* is a mechanism of the file, and a *stage* a sequence of its steps. C is the clipping norm.
 """
 
 from __future__ import annotations

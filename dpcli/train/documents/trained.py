@@ -1,7 +1,11 @@
 """The documents of `dpcli predict`, `dpcli evaluate` and `dpcli attest`, which are about the model of a training run.
 
-A document is what a command prints (document/document.py). The documents state the guarantee of the run as its description holds it
-(model.json, train/run/description.py), and say whether the printed numbers are covered by it.
+The documents state the guarantee of the run as its description holds it (model.json, train/run/description.py), and say whether the printed
+numbers are covered by it.
+
+A document is what a command prints (document/document.py): a headline, and the same facts as JSON (`data`). `details` are the lines of
+plain text, and `notes` those of other formats. `total` is the single number of the result, for scripts. `records` and `sheet` are the rows
+of jsonl and csv. `visible` escapes characters of a text that could control a terminal.
 """
 
 from __future__ import annotations
@@ -120,7 +124,8 @@ def verified(verification: Verification) -> Document:
     if verification.problems:
         problems = tuple(map(visible, verification.problems))
         headline = f"NOT verified: {place} does not match the attestation {visible(verification.file)}"
-        return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=f"{headline}: {problems[0]}")
+        why = f"{headline}: {problems[0]}"  # the reason for the exit code, in one line
+        return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=why)
     headline = f"verified: {place} matches the attestation {visible(verification.file)}: {_guarantee(verification.claimed)}"
     lines = (*_proof_lines(verification.proof), signed, COVERS)
     return Document(headline, data | {"certificate": verification.proof}, "pass", notes=lines, details=lines)

@@ -1,8 +1,10 @@
 """The documents of `dpcli train`: `planned` for a dry run, and `outcome` for a run that has ended.
 
-A document is what a command prints: a headline, lines, and the same facts as JSON (document/document.py). The JSON of these documents
-follows the schemas dpcli/train-plan/v1 and dpcli/train/v1, so no key of it may be renamed or removed. An *entry* is a mechanism of the
-file, and a *stage* a sequence of steps of one entry (plan/stages.py).
+A document is what a command prints (document/document.py): a headline, lines, and the same facts as JSON (`data`). `details` are the lines
+of plain text, and `notes` those of other formats. `alerts` also go to standard error. The JSON follows the schemas dpcli/train-plan/v1 and
+dpcli/train/v1, so no key of it may be renamed or removed.
+
+An *entry* is a mechanism of the file, and a *stage* a sequence of steps of one entry (plan/stages.py).
 """
 
 from __future__ import annotations
@@ -128,7 +130,9 @@ def outcome(result: Outcome) -> Document:
             "the files of an earlier run were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up"
         )
     verdict: Literal["pass", "warn"] = "pass" if result.private else "warn"
-    alerts = tuple(map(note, delta_errors(plan.pipeline, plan.account.delta)))
+    alerts = tuple(
+        map(note, delta_errors(plan.pipeline, plan.account.delta))
+    )  # a delta that is too large for the number of records
     lines = tuple(details)
     return Document(headline, data, verdict, notes=lines, details=lines, total=repr(result.epsilon), alerts=alerts)
 
