@@ -56,7 +56,7 @@ def step_document(plan: TrainingPlan) -> Document:
         InputError: The run itself would be refused.
         Unavailable: A library is not installed or a model is not downloaded.
     """
-    prepared = _rehearsed(plan)
+    prepared = _rehearse_trial(plan)
     stages, details = [], []
     for stage in plan.first_stages:
         actions = _actions(plan, stage, prepared)
@@ -67,7 +67,7 @@ def step_document(plan: TrainingPlan) -> Document:
     return dry_run(plan, "dpcli/train-step/v1", {"stages": stages, "shapes": shapes}, tuple(details))
 
 
-def _rehearsed(plan: TrainingPlan) -> Prepared:
+def _rehearse_trial(plan: TrainingPlan) -> Prepared:
     """Return the plan with its data and trainer, after a rehearsal."""
     from dpcli.base.errors import Unavailable
     from dpcli.random.streams import system_entropy

@@ -41,7 +41,7 @@ ENVELOPED = "the signatures were not checked: use the tool that made them"
 COVERS = "the signer vouches that the run followed its file; no file can prove this"
 
 
-def predictions(description: Description, answers: Predictions) -> Document:
+def predictions_document(description: Description, answers: Predictions) -> Document:
     """Return the document of `dpcli predict`."""
     private, count = description.guarantee["private"], len(answers.rows)
     columns = answers.columns[:FIRST_COLUMNS]
@@ -49,7 +49,7 @@ def predictions(description: Description, answers: Predictions) -> Document:
     more = (f"{count - LARGEST_TABLE:,} more rows: -f csv and -f json have all of them",) if count > LARGEST_TABLE else ()
     first_row = answers.rows[0][:FIRST_COLUMNS] if answers.rows else ()
     numeric = frozenset(number for number, value in enumerate(first_row) if not isinstance(value, str))
-    headline = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
+    headline = f"{count:,} answers of {shown(description.folder)}, {guarantee_words(description)}"
     records = tuple(dict(zip(answers.columns, row, strict=True)) for row in answers.rows)
     data = {"schema": "dpcli/predict/v1", "run": description.run, "result": result(description), "answers": records, "exit_code": 0}
     return Document(
@@ -68,11 +68,11 @@ def _cell(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else visible(str(value))
 
 
-def evaluated(evaluation: ModelEvaluation) -> Document:
+def evaluation_document(evaluation: ModelEvaluation) -> Document:
     """Return the document of `dpcli evaluate`."""
     description = evaluation.description
     measured = f"{metrics_words(evaluation.metrics)} on {visible(evaluation.source)}"
-    headline = f"{measured}: {shown(description.folder)}, {guaranteed(description)}"
+    headline = f"{measured}: {shown(description.folder)}, {guarantee_words(description)}"
     warned = DECLARED if evaluation.declared else NOISELESS
     data = {
         "schema": "dpcli/evaluate/v1",
@@ -88,7 +88,7 @@ def evaluated(evaluation: ModelEvaluation) -> Document:
     return Document(headline, data, verdict, notes=(warned,), details=(warned,), total=total)  # type: ignore[arg-type]
 
 
-def guaranteed(description: Description) -> str:
+def guarantee_words(description: Description) -> str:
     """Return the guarantee of a run in words, with its unit and adjacency."""
     guarantee = description.guarantee
     if guarantee["epsilon"] is None:
@@ -102,7 +102,7 @@ def result(description: Description) -> dict[str, Any]:
     return {"epsilon_upper": description.guarantee["epsilon"], "delta": description.guarantee["delta"]}
 
 
-def attested(statement: Mapping[str, Any], path: str) -> Document:
+def attestation_document(statement: Mapping[str, Any], path: str) -> Document:
     """Return the document of `dpcli attest`, after the attestation was written to `path`."""
     predicate = statement["predicate"]
     details = (*_proof_lines(predicate.get("certificate")), f"written to {shown(path)}", UNSIGNED)
@@ -111,7 +111,7 @@ def attested(statement: Mapping[str, Any], path: str) -> Document:
     return Document(headline, data, "pass", notes=details, details=details)
 
 
-def verified(verification: Verification) -> Document:
+def verification_document(verification: Verification) -> Document:
     """Return the document of `dpcli attest --verify`. Its exit code is 1 if the attestation does not match the run."""
     place, signed = shown(verification.folder), ENVELOPED if verification.signed else UNSIGNED
     data = {

@@ -1,4 +1,4 @@
-"""The documents of `dpcli train`: `planned` for a dry run, and `outcome` for a run that has ended.
+"""The documents of `dpcli train`: `plan_document` for a dry run, and `outcome_document` for a run that has ended.
 
 A document is what a command prints (document/document.py): a headline, lines, and the same facts as JSON (`data`). `details` are the lines
 of plain text, and `notes` those of other formats. `alerts` also go to standard error. The JSON follows the schemas dpcli/train-plan/v1 and
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MINUTE, HOUR = 60.0, 3600.0  # in seconds
 
 
-def planned(plan: TrainingPlan) -> Document:
+def plan_document(plan: TrainingPlan) -> Document:
     """Return the document of a dry run, with the steps, the noise, and estimates of time and memory if all libraries are installed."""
     from dpcli.train.run.training_run import estimate
 
@@ -99,7 +99,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / HOUR:.3g} hours"
 
 
-def outcome(result: Outcome) -> Document:
+def outcome_document(result: Outcome) -> Document:
     """Return the document of a run that has ended."""
     plan = result.plan
     name = os.path.basename(plan.path)

@@ -122,7 +122,7 @@ class Guard:
         """Check that the records have not changed since the run began. Raises InputError if they have."""
         for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.records_read, strict=True)):
             if value_mark(leaf) != read:
-                raise _changed(f"the records [{number}]")
+                raise _change_error(f"the records [{number}]")
 
     @contextmanager
     def initial_modes(self) -> Iterator[None]:
@@ -191,7 +191,7 @@ def require_same(earlier: Mapping[str, list[object]], later: Mapping[str, list[o
     """Check that the marks are equal under each name. Raises an InputError that names the first difference."""
     for name in dict.fromkeys((*earlier, *later)):
         if earlier.get(name) != later.get(name):
-            raise _changed(name)
+            raise _change_error(name)
 
 
 def require_readable(model: nn.Module) -> None:
@@ -229,7 +229,7 @@ def _set_modes(modes: dict[nn.Module, bool]) -> None:
         module.training = training
 
 
-def _changed(part: str) -> InputError:
+def _change_error(part: str) -> InputError:
     """Return the error for a part of the state that changed between two steps."""
     return InputError(
         f"{part}: expected as the last private step left it, found changed: between two steps, nothing may change the weights or "

@@ -98,7 +98,7 @@ def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, 
     """
     path = os.path.join(folder, CANARIES)
     if resumed:
-        return _saved_canaries(path)
+        return _load_canaries(path)
     if problem.draw is None:
         raise InputError(
             "audit.canaries: expected a task that can draw synthetic records, found sampled units, or a custom task without train.canary"
@@ -111,7 +111,7 @@ def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, 
     return Canaries(records, member)
 
 
-def _saved_canaries(path: str) -> Canaries:
+def _load_canaries(path: str) -> Canaries:
     """Return the canaries in a file. Raises InputError if the file cannot be read."""
     try:
         return Canaries(**torch.load(path, weights_only=True))

@@ -145,7 +145,7 @@ class _Replay:
         trainer = prepared.trainer
         gradients: Any = trainer.gradients
         gradients.loss = draws.loss(gradients.loss)
-        records = _changed(trainer.records, self.record, self.change)
+        records = _change_record(trainer.records, self.record, self.change)
         batches = self.batches if present else [batch[batch != self.record] for batch in self.batches]
         recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
         with draws:
@@ -221,7 +221,7 @@ class _Recorder(Ranks):
         return self.followed_releases[len(self.released) - 1]  # type: ignore[return-value]
 
 
-def _changed(records: Batch, record: int, change: Change) -> Batch:
+def _change_record(records: Batch, record: int, change: Change) -> Batch:
     """Return the records with the floating-point numbers of one record changed. Integers such as labels are unchanged."""
 
     def changed_leaf(leaf: Tensor) -> Tensor:

@@ -94,16 +94,16 @@ class Description:
         """Return a shape from the facts about the model. Raises InputError if the fact is no shape."""
         lengths = self.model.get(name)
         if type(lengths) is not list:
-            raise self._malformed(name)
+            raise self._malformed_fact_error(name)
         return tuple(self._checked_count(name, length) for length in lengths)
 
     def _checked_count(self, name: str, count: object) -> int:
         """Return a count unchanged. Raises InputError that names the fact if it is no count."""
         if type(count) is not int or not 0 < count < LARGEST_COUNT:
-            raise self._malformed(name)
+            raise self._malformed_fact_error(name)
         return count
 
-    def _malformed(self, name: str) -> InputError:
+    def _malformed_fact_error(self, name: str) -> InputError:
         """Return the error for a fact that has the wrong form."""
         return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
@@ -140,7 +140,7 @@ def description_in(folder: str) -> Description:
     if not os.path.isdir(folder):
         raise InputError(f"{folder}: no such folder; give the folder of a run, such as runs/NAME")
     if not os.path.lexists(path):
-        raise _undescribed(folder)
+        raise _no_description_error(folder)
     try:
         content = read_json(path, "the description of a run")
         _require_well_formed(content)
@@ -213,7 +213,7 @@ def is_run_file(name: str) -> bool:
     return name in RUN_FILES or ADAPTER_FILE.fullmatch(name) is not None
 
 
-def _undescribed(folder: str) -> InputError:
+def _no_description_error(folder: str) -> InputError:
     """Return the error for a folder without a description.
 
     An earlier version of dpcli may have trained the run, the run may not have ended, or the folder has no run.

@@ -121,10 +121,10 @@ def estimate(plan: TrainingPlan) -> Estimate:
     from dpcli.train.tasks.lm_library import cached_only
 
     with cached_only():
-        return _measured(plan)
+        return _measure_trial(plan)
 
 
-def _measured(plan: TrainingPlan) -> Estimate:
+def _measure_trial(plan: TrainingPlan) -> Estimate:
     """Return an estimate. The errors are those of `estimate`."""
     require_posix("measuring a run")
     import torch

@@ -263,7 +263,7 @@ def assemble(
     canaries: Canaries | GradientCanaries | None = None
     if plan.canaries and not plan.open_to_audit:
         canaries = _record_canaries(plan, problem, streams, ranks, folder, resumed=saved is not None)
-        problem = problem.extended(canaries.inserted)
+        problem = problem.with_records(canaries.inserted)
     problem = problem.on(_device(train.device))
     model, clip = problem.model, train.clipping.clip()
     if plan.open_to_audit:

@@ -61,7 +61,7 @@ class Learning:
         """Return the number of private records."""
         return size(self.records)
 
-    def extended(self, more: Batch) -> Learning:
+    def with_records(self, more: Batch) -> Learning:
         """Return the problem with `more` appended to its private records."""
         return replace(self, records=tree_map(lambda a, b: torch.cat([a, b]), self.records, more))
 

@@ -117,14 +117,14 @@ class Classifier(TrainedModel):
             InputError: The inputs have another shape, a number that is not finite, or a value that the columns do not declare.
         """
         if hasattr(inputs, "keys"):
-            inputs = self._encoded(inputs, place)
+            inputs = self._encode_table(inputs, place)
         checked = inputs_of(inputs, self.train.shift, place)
         self._require_as_trained(checked, place)
         scores = scores_of(self.module, torch.from_numpy(checked))
         probabilities: NDArray[np.float64] = torch.softmax(scores.double(), 1).numpy()
         return probabilities
 
-    def _encoded(self, table: Any, place: str) -> NDArray[np.float32]:
+    def _encode_table(self, table: Any, place: str) -> NDArray[np.float32]:
         """Return the inputs of a table of raw values, encoded as in training."""
         if self.train.columns is None:
             raise InputError(f"{place}: expected an array, because the run declares no columns, found a table")
