@@ -64,7 +64,7 @@ class FederatedPlan(FilePlan):
     @property
     def rest(self) -> Pipeline | None:
         """The pipeline of the entries that no round performs; None if rounds perform all entries."""
-        performed = sample_readers(self.entry, self.pipeline.mechanisms)
+        performed = sample_readers(self.entry, self.pipeline.mechanisms)  # the entry, and those that read the same sample
         others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
 
@@ -100,7 +100,7 @@ def federated_plan(path: str) -> FederatedPlan:
     data = read_bytes(path)
     table = read_federated(data, path)
     pipeline = solved_pipeline(data, path)
-    refuse_contradicted(pipeline)
+    refuse_contradicted(pipeline)  # the checks of round_checks.py again, with the computed noise
     (entry,) = candidate_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
     portion = _portion(entry, rate)
@@ -130,7 +130,7 @@ def read_federated(data: bytes, path: str) -> Federated:
     Raises InvalidFile if the file has problems, each reported at its place, or has no [federated].
     """
     table = section(data, path, "federated")
-    if not isinstance(table, Federated):
+    if not isinstance(table, Federated):  # the missing table is reported as any problem of a file is
         text, tables = toml_document(data, path)
         findings = Findings()
         findings.add("DP005", ("federated",), "a [federated] table, which describes the server and its clients", "none")

@@ -63,7 +63,7 @@ class Round(Displayed):
         self._plan, self._clients, self._process, self._counter = plan, clients, this_process(), counter
         self._claim = threading.Lock()  # held by the one call of `release` that draws the noise; freed only if no noise was drawn
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return f"{self.number}, key={self.key!r}"
 
     @property

@@ -110,7 +110,7 @@ class Rounds(Displayed):
         self._begin()
         _INSTANCES.add(self)
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
 
     def _begin(self) -> None:
@@ -182,7 +182,8 @@ class Rounds(Displayed):
         rounds = self.charged
         if not rounds:
             return 0.0
-        return headline(replace(self.plan.charge(rounds, with_rest=True), budget=self.plan.pipeline.budget)).upper
+        pipeline = replace(self.plan.charge(rounds, with_rest=True), budget=self.plan.pipeline.budget)
+        return headline(pipeline).upper  # the best bound that the accountants certify
 
     def _charge(self) -> None:
         """Charge the next rounds under a new key, with the rest of the file if it is not charged yet."""

@@ -108,6 +108,7 @@ class ChargedTables:
     """The tables that charges of the current file have, by which its ledger entries are recognised."""
 
     def __init__(self, plan: FederatedPlan) -> None:
+        # `canonical` gives the text of JSON values that a ledger hashes: equal tables have equal texts.
         self._plan, self._texts = plan, dict[int, str]()
         self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
 

@@ -76,7 +76,7 @@ def _rehearse_trial(plan: TrainingPlan) -> Prepared:
 
     if importlib.util.find_spec("torch") is None:
         raise Unavailable("torch is not installed: pip install 'dpcli[train]'")
-    prepared = prepare_trial(plan, system_entropy(), Ranks())
+    prepared = prepare_trial(plan, system_entropy(), Ranks())  # fresh random numbers, and one process
     prepared.rehearse()
     return prepared
 

@@ -264,7 +264,7 @@ class LoopSteps:
             from dpcli.analysis.account import headline
 
             costs = self.run.plan.costs([(0, self.noised), *self._repeated_portions()])
-            self.known_epsilon = KnownEpsilon(self.noised, headline(costs).upper)
+            self.known_epsilon = KnownEpsilon(self.noised, headline(costs).upper)  # the best bound that the accountants certify
         return self.known_epsilon.epsilon
 
     def _repeated_portions(self) -> list[tuple[int, int]]:

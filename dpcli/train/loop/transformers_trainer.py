@@ -89,7 +89,7 @@ class PrivateTrainer(Displayed, Trainer):
         self.private = private
         self.args.max_steps, self.args.max_grad_norm = private.planned - private.taken, 0.0
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return self.private._line()
 
     def get_train_dataloader(self) -> Any:

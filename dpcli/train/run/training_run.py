@@ -134,7 +134,7 @@ def _measure_trial(plan: TrainingPlan) -> Estimate:
     from dpcli.train.run.ranks import Ranks
     from dpcli.train.step.prepare import prepare_trial
 
-    prepared = prepare_trial(plan, system_entropy(), Ranks())
+    prepared = prepare_trial(plan, system_entropy(), Ranks())  # fresh random numbers, and one process
     trainer = prepared.trainer
     prepared.rehearse()
     records = prepared.synthetic_batch()

@@ -2,7 +2,8 @@
 
 The readers differ from those of training (tasks/array_files.py): here the records have no labels or owners, or they are ignored. `place` is
 the source of the records, with which messages begin; `shape` is the shape of one record's inputs. `rows` is the window, some blocks of a
-ledger, to which the training records were restricted; the column that decides the block is not an input.
+ledger, to which the training records were restricted; the column that decides the block is not an input. `place_of` gives the path that a
+training file would have in the folder where the code of the model lies now.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 If the run was private (`description.guarantee["private"]`), whatever the model writes is post-processing. An *adapter* holds the trained
 weights on top of the public model; a *soft prompt* holds trained vectors in front of the text (tasks/lm_models.py). The random numbers here
-draw tokens, protect nobody, and may have a seed.
+draw tokens, protect nobody, and may have a seed. `place_of` gives the path that a training file would have in the folder where a source of
+the run lies now.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The trained model of a custom task, which is the user's own torch module.
 
 dpcli can only measure it, by the user's own metric. The module of a run of `dpcli.private` (task = "loop") is refused, because no file says
-how to build it.
+how to build it. `place_of` gives the path that a training file would have in the folder where the user's code lies now.
 """
 
 from __future__ import annotations

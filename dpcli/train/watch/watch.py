@@ -87,7 +87,7 @@ class Watch(Displayed):
 
     __repr__ = Displayed.__repr__
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         ending = "; contradicts the file: no guarantee" if self.wrong else ""
         return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{ending}"
 
