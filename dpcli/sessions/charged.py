@@ -103,7 +103,8 @@ def open_session(
 
     Args:
         fingerprint: Present fingerprint of the file.
-        inputs, are_equal: As in `Session.require_same`.
+        inputs: Present digests of the inputs other than the file, by name.
+        are_equal: Function that returns whether two digests are of equal content.
 
     Raises:
         InputError: Without --resume, the folder already has a session. With --resume, it has no session that can be read. Or the file or
@@ -148,7 +149,7 @@ def require_same_ledger(place: str, charged: bool, ledger: Ledger | None, what: 
 def require_unfinished(place: str, run: str, ledger: Ledger, what: str) -> None:
     """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or if another person reserved it.
 
-    `place` and `what` are as in `require_same_ledger`.
+    A message begins with `place`, such as "--resume", and calls the session `what`, such as "run".
     """
     reserved = ledger.state().run(run)
     ends = {"committed": "has ended (this folder is a copy)", "void": "was voided"}

@@ -84,7 +84,9 @@ def begin(
     A step on synthetic records must not change the guarded state. Otherwise the guard would refuse every private step after the charge.
 
     Raises:
-        InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
+        InputError: The run that the file declares is impossible, or contradicts an argument.
+        Denied: The budget in the file or the ledger refuses the run.
+        LedgerError: The ledger cannot be read or written, or has voided the run.
     """
 
     def callers_optimizer(model: nn.Module) -> torch.optim.Optimizer:

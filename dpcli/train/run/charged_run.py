@@ -163,7 +163,7 @@ class RunCharge:
         """Charge the run permanently. Do nothing in a ledger if there is nothing to charge.
 
         Raises:
-            Denied, LedgerError: As in `charge_run`. No record may be read and no noise drawn then.
+            Denied, LedgerError: The ledger refuses the charge, or has voided the run. No record may be read and no noise drawn then.
         """
         if self.ledger is not None and self.key is not None:
             charge_run(self.ledger, self.key, self.cost, self.why)
@@ -245,7 +245,9 @@ def charged_run(
         seed: Seed of reproducible noise; None for secret noise.
 
     Raises:
-        InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
+        InputError: The run that the file declares is impossible, or contradicts an argument.
+        Denied: The budget in the file or the ledger refuses the run.
+        LedgerError: The ledger cannot be read or written, or has voided the run.
     """
     if plan.open_to_audit and (ledger is not None or resume):
         refused = "a ledger" if ledger is not None else "--resume"

@@ -80,7 +80,7 @@ def matching_checkpoint(path: str, parts: Mapping[str, str]) -> Checkpoint:
         parts: Digests of the parts of the present plan, by name.
 
     Raises:
-        InputError: A part of the plan has changed since the checkpoint was written. Also as in `load_checkpoint`.
+        InputError: A part of the plan has changed since the checkpoint was written, or there is no checkpoint that can be read.
     """
     checkpoint = load_checkpoint(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]

@@ -82,7 +82,8 @@ def correlated_sampler(
     the records are divided into min_separation groups instead. The groups take turns, and each turn draws a sample of its group.
 
     Args:
-        dataset_size, stream, records: As in `sampler`.
+        dataset_size: Declared privacy.dataset_size, which is the number of places in a random order.
+        records: Number of records; None if it is `dataset_size`.
         scheme: The `sampling` table of the entry; None if there is none.
 
     Raises:

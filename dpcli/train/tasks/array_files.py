@@ -143,7 +143,7 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     label = train.label or (possible_labels[-1] if possible_labels else "label")
     for name in (label, train.units):
         if name and name not in columns:
-            # The first line of a file without names is a record, so its fields are shown only if they are certainly names.
+            # Without a line of names, the first line is a record. `instead_of` therefore hides fields that may be values.
             columns_of_file = instead_of(name, names, known_columns(train))
             raise InputError(f"{place}: expected a column {name!r}, found {columns_of_file}")
     # Messages number the columns that the training file does not name. In a file without a line of names, the first line is a record.

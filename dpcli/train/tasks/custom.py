@@ -156,7 +156,7 @@ def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units
     """Return the learning problem of the arguments of `dpcli.private`. Raises InputError if one has the wrong type.
 
     Args:
-        data: Private records, as in `records_of`.
+        data: Private records, as tensors, arrays or a dataset.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"model: expected a torch module, found {type(model).__name__}")

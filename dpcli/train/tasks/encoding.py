@@ -54,7 +54,7 @@ def encode_columns(table: Mapping[str, Values], train: Classification, place: st
     """
     absent = [name for name, _ in train.features if name not in table]
     if absent:
-        # The first line of a file without names is a record, so its fields are shown only if they are certainly names.
+        # Without a line of names, the first line is a record. `instead_of` therefore hides fields that may be values.
         columns = instead_of(absent[0], list(table), known_columns(train))
         raise InputError(f"{place}: expected a column {absent[0]!r}, which train.columns declares, found {columns}")
     counts = {len(table[name]) for name, _ in train.features}

@@ -284,7 +284,7 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
         blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.
 
     Raises:
-        InputError: As in `owners_of`, or the numbers of owners and blocks differ.
+        InputError: `owners_of` refuses an owner, or the numbers of owners and blocks differ.
     """
     owners = owners_of(units, path)
     if blocks is None:
