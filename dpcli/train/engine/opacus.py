@@ -117,7 +117,7 @@ class Hooked:
     def parts(self, batch: Batch) -> Iterator[BatchPart]:
         count = size(batch)
         with empty_gradients(self.model.parameters()), attached_hooks(self.model):
-            with refuse_caught_errors():
+            with refuse_caught_errors():  # a program that catches an error of torch may take another path
                 losses = per_example_losses(self.model, self.loss, batch, count)
                 if losses.requires_grad:
                     accumulate_gradients(losses.sum())

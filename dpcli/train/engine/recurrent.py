@@ -6,7 +6,7 @@ nn.LSTM and nn.GRU, the product with the state occurs in every step, but is reco
 one product too. The gradient of such a recurrence is written by hand. The simple network and the cells are differentiated by autograd.
 
 Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. The gates together have 4H
-numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU.
+numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU. `wide` gives the numbers in at least single precision.
 """
 
 from __future__ import annotations
