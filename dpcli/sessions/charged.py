@@ -88,7 +88,7 @@ class Session:
 def existing_session(folder: str) -> Session | None:
     """Return the session in a folder; None if there is none. Raises InputError if its file has not the form that dpcli writes."""
     path = os.path.join(folder, RUN)
-    return _read(path, folder) if os.path.lexists(path) else None
+    return _read_session(path, folder) if os.path.lexists(path) else None
 
 
 def open_session(
@@ -121,7 +121,7 @@ def open_session(
             f"{folder}: expected a new folder, found a session: continue it with --resume, or begin another session in another folder, "
             "which is charged again"
         )
-    session = _read(path, folder)
+    session = _read_session(path, folder)
     if session.fingerprint != fingerprint:
         raise InputError(
             f"--resume: {path}: expected the file and the window with which the session began, found a change: begin a new session"
@@ -246,7 +246,7 @@ def reason(command: str, path: str, pipeline: Pipeline) -> str:
     return f"dpcli {command} {os.path.basename(path)}{name}"
 
 
-def _read(path: str, folder: str) -> Session:
+def _read_session(path: str, folder: str) -> Session:
     """Return the session in a file. Raises InputError if the file has not the form that dpcli writes."""
     wrong_form = InputError(f"{path}: not as dpcli wrote it: no further answers are given from this folder")
     try:

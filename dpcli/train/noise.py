@@ -327,7 +327,7 @@ NOISES: dict[type[Spec], Callable[..., Noise]] = {
     LastIterateSpec: lambda spec, bound, stream: Independent(spec.noise_multiplier * bound, stream),
     TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.sizes),
     ToeplitzSpec: _toeplitz,
-    BandedSpec: lambda spec, bound, stream: Banded(_columns(spec), spec.noise_multiplier * bound, stream),
+    BandedSpec: lambda spec, bound, stream: Banded(_encoder_columns(spec), spec.noise_multiplier * bound, stream),
     BufferedToeplitzSpec: _buffered_toeplitz,
 }
 
@@ -341,10 +341,10 @@ def first_weight(spec: Spec) -> float:
     if isinstance(spec, ToeplitzSpec) and spec.coefficients is not None:
         return spec.coefficients[0]
     if isinstance(spec, BandedSpec):
-        return float(_columns(spec)[0, 0])
+        return float(_encoder_columns(spec)[0, 0])
     return 1.0
 
 
-def _columns(spec: BandedSpec) -> Reals:
+def _encoder_columns(spec: BandedSpec) -> Reals:
     """Return the columns of the encoder of a banded mechanism, which cannot have more bands than steps."""
     return optimise_banded(spec.iterations, min(spec.bands, spec.iterations))

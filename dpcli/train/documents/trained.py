@@ -45,7 +45,7 @@ def predictions_document(description: Description, answers: Predictions) -> Docu
     """Return the document of `dpcli predict`."""
     private, count = description.guarantee["private"], len(answers.rows)
     columns = answers.columns[:FIRST_COLUMNS]
-    rows = tuple(tuple(map(_cell, row[:FIRST_COLUMNS])) for row in answers.rows[:LARGEST_TABLE])
+    rows = tuple(tuple(map(_cell_text, row[:FIRST_COLUMNS])) for row in answers.rows[:LARGEST_TABLE])
     more = (f"{count - LARGEST_TABLE:,} more rows: -f csv and -f json have all of them",) if count > LARGEST_TABLE else ()
     first_row = answers.rows[0][:FIRST_COLUMNS] if answers.rows else ()
     numeric = frozenset(number for number, value in enumerate(first_row) if not isinstance(value, str))
@@ -63,7 +63,7 @@ def predictions_document(description: Description, answers: Predictions) -> Docu
     )
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     """Return a value as the text of a table's cell."""
     return f"{value:.4f}" if isinstance(value, float) else visible(str(value))
 
@@ -107,7 +107,7 @@ def attestation_document(statement: Mapping[str, Any], path: str) -> Document:
     predicate = statement["predicate"]
     details = (*_proof_lines(predicate.get("certificate")), f"written to {shown(path)}", UNSIGNED)
     data = {"schema": "dpcli/attest/v1", "path": path, "attestation": statement, "exit_code": 0}
-    headline = f"attested: {statement['subject'][0]['name']} has {_guarantee(predicate['guarantee'])}"
+    headline = f"attested: {statement['subject'][0]['name']} has {_attested_guarantee(predicate['guarantee'])}"
     return Document(headline, data, "pass", notes=details, details=details)
 
 
@@ -126,7 +126,9 @@ def verification_document(verification: Verification) -> Document:
         headline = f"NOT verified: {place} does not match the attestation {visible(verification.file)}"
         why = f"{headline}: {problems[0]}"  # the reason for the exit code, in one line
         return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=why)
-    headline = f"verified: {place} matches the attestation {visible(verification.file)}: {_guarantee(verification.claimed)}"
+    headline = (
+        f"verified: {place} matches the attestation {visible(verification.file)}: {_attested_guarantee(verification.claimed)}"
+    )
     lines = (*_proof_lines(verification.proof), signed, COVERS)
     return Document(headline, data | {"certificate": verification.proof}, "pass", notes=lines, details=lines)
 
@@ -136,7 +138,7 @@ def _proof_lines(proof: Mapping[str, Any] | None) -> tuple[str, ...]:
     return () if proof is None else (NamedProof(proof["digest"]["sha256"], proof["epsilon"], proof["delta"]).words,)
 
 
-def _guarantee(guarantee: Mapping[str, Any]) -> str:
+def _attested_guarantee(guarantee: Mapping[str, Any]) -> str:
     """Return the guarantee of a private run in words, with its unit, adjacency and accountant, and the window of its data."""
     window = ""
     if "window" in guarantee:

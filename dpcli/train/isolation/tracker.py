@@ -9,8 +9,8 @@ them. Views share memory, so a write to one of them may change the layouts of al
 The mode collects its results in `IsolationFindings`. A *refusal* is an error, because an operator combines records. A *doubt* is a reason
 why isolation is not proven; each record is then differentiated by itself.
 
-The batch size B is a symbol: `is_symbolic` says whether a length depends on it, and `coefficient` gives c for a length c B. `own_line` gives
-the line of the user's code that is running, for messages.
+The batch size B is a symbol: `is_symbolic` says whether a length depends on it, and `coefficient` gives c for a length c B. `own_line`
+gives the line of the user's code that is running, for messages.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
     """Yield the stages of all entries that training performs, in order."""
     step, dataset_size = 0, pipeline.privacy.dataset_size
     assert dataset_size is not None  # `plan_of` has checked it
-    for entry in _entries(pipeline, train, path):
+    for entry in _performed_entries(pipeline, train, path):
         try:
             planned = list(stages(entry, dataset_size, step))
         except InputError as problem:
@@ -208,7 +208,7 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
         step = planned[-1].stop
 
 
-def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
+def _performed_entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     """Return the entries that training performs, in order. Raises InputError if they are ambiguous or cannot be performed."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms if is_trainable(entry.spec)}
     if train.mechanism is None:

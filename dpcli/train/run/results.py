@@ -121,7 +121,7 @@ def finish_run(prepared: Prepared, folder: str, initial: Checkpoint, ledger: Led
         ) from None
     with stoppable():  # without this, Ctrl-C after the commit would leave the state of a run that has ended
         if ledger is not None:
-            outcome = replace(outcome, charged=_charged(ledger.commit(initial.run).state, initial.run))
+            outcome = replace(outcome, charged=_charged_words(ledger.commit(initial.run).state, initial.run))
             write_description(outcome, prepared.problem, ledger)  # again, because the commit has moved the ledger's head
         remove_state(folder)
     return outcome
@@ -134,7 +134,7 @@ def remove_state(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-def _charged(state: LedgerState, key: str) -> str:
+def _charged_words(state: LedgerState, key: str) -> str:
     """Return the charges of a run in words, including those of repeated steps."""
     from dpcli.ledger import amounts
     from dpcli.ledger.denial import cost_words

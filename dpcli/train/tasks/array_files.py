@@ -1,6 +1,6 @@
 """The records of a classification task as arrays: from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
 
-`arrays` returns the private and the public records of a [train] table. It reads each source (`_read`) and checks its records
+`arrays` returns the private and the public records of a [train] table. It reads each source (`_read_source`) and checks its records
 (`_checked_records`). Messages of errors quote no value, because the records are private. `path` is the path of the training file, from
 whose folder relative names start, and `place` is the path of the data file, with which messages begin. A window (`rows`, `only`) restricts
 the records to blocks of a ledger (ledger/blocks/rows.py).
@@ -114,7 +114,7 @@ class RawRecords(NamedTuple):
     blocks: list[str] | None = None
 
 
-def _npz(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
+def _read_npz(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
     """Return the records of a .npz file."""
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
@@ -128,7 +128,7 @@ def _npz(place: str, train: Classification, only: RowWindow | None, block_column
     return RawRecords(*columns)
 
 
-def _columns(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
+def _read_columns(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
     """Return the records of a .csv or .parquet file.
 
     The label is in the declared column, or in the last column if none is declared. The unit is in its declared column. The inputs are in
@@ -182,7 +182,7 @@ def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
 
 # The arguments of a reader are the path, the [train] table, the window of rows (None for all), and the column of the ledger's blocks.
 ArrayReader = Callable[[str, Classification, RowWindow | None, str | None], RawRecords]
-READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _columns, ".parquet": _columns}
+READERS: dict[str, ArrayReader] = {".npz": _read_npz, ".csv": _read_columns, ".parquet": _read_columns}
 
 
 def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -287,7 +287,7 @@ def labelled_records(source: str, train: Classification, classes: int, rows: Row
 
 def _checked_records(source: RecordSource, train: Classification, classes: int, rows: RowWindow | None) -> CheckedRecords:
     """Return the records of a source after all checks. Raises InputError if they cannot be read, or if a check fails."""
-    raw = _read(source, train, rows)
+    raw = _read_source(source, train, rows)
     inputs, labels = inputs_of(raw.inputs, train.shift, source.place), labels_of(raw.labels, classes, source.place, source.path)
     if len(inputs) != len(labels):
         raise InputError(f"{source.place}: expected one label for each record, but their numbers differ")
@@ -350,7 +350,7 @@ def _shape(array: Array) -> str:
     return f"({lengths})"
 
 
-def _read(source: RecordSource, train: Classification, rows: RowWindow | None) -> RawRecords:
+def _read_source(source: RecordSource, train: Classification, rows: RowWindow | None) -> RawRecords:
     """Return the unchecked records of a source. The window `rows` restricts private records only."""
     ending = os.path.splitext(source.name)[1]
     if source.name == "digits":

@@ -66,7 +66,7 @@ def encode_columns(table: Mapping[str, Values], train: Classification, place: st
     for name, feature in train.features:
         width = len(list(feature.inputs(name)))
         cells = _Cells(table[name], f"column {name!r}", place, missing, only)
-        encode = _number if feature.domain is None else _category
+        encode = _encode_numbers if feature.domain is None else _encode_categories
         encode(cells, feature, inputs[:, start : start + width])
         start += width
     return inputs
@@ -113,7 +113,7 @@ class _Cells:
         return InputError(f"{row_place(self.place, row, self.only)}: {self.column}: expected {expected}, found {problem}")
 
 
-def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
+def _encode_numbers(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
     """Encode a column of numbers into `inputs`. Missing values are replaced before the numbers are clamped, because a clamp keeps NaN."""
     assert feature.min is not None and feature.max is not None
     numbers = _numbers(cells)
@@ -166,7 +166,7 @@ def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
     return numbers.copy() if numbers.ndim == 1 else None
 
 
-def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
+def _encode_categories(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
     """Encode a column of categories into `inputs`. Each declared value has an input."""
     assert feature.domain is not None
     codes = {plain(value): code for code, value in enumerate(feature.domain)}

@@ -62,7 +62,7 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
     Raises:
         InputError: The model cannot be loaded, or does not fit the file.
     """
-    model = _base(train, path)
+    model = _base_model(train, path)
     longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if longest is not None and train.context + (train.soft_prompt or 0) > longest:
         raise InputError(f"{path}: train.context: expected at most the model's {longest} tokens, including the prompt, found more")
@@ -75,7 +75,7 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
     return Prompted(model, train.soft_prompt).eval()
 
 
-def _base(train: Language, path: str) -> nn.Module:
+def _base_model(train: Language, path: str) -> nn.Module:
     """Return the model that [train] names, before parameters are frozen or added."""
     if ":" not in train.model:
         return causal_model(train.model, path)

@@ -120,7 +120,7 @@ def _as_list(part: Any, place: str) -> list[Any]:
     return list(values)
 
 
-def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
+def _read_txt(place: str, train: Language, only: RowWindow | None) -> Texts:
     """Return the texts of a .txt file.
 
     The texts are the lines or paragraphs, as [train] declares. If records are windows (`cut` makes them), the text is the whole file, or
@@ -141,18 +141,18 @@ def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
     return Texts(texts, units=list(range(len(texts))) if train.units is not None else None)
 
 
-def _jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
+def _read_jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
     """Return the texts of a .jsonl file."""
-    return _rows(place, train, json_lines(place, only), only)
+    return _texts_of_rows(place, train, json_lines(place, only), only)
 
 
-def _columns(place: str, train: Language, only: RowWindow | None) -> Texts:
+def _read_columns(place: str, train: Language, only: RowWindow | None) -> Texts:
     """Return the texts of a .csv or .parquet file."""
     names, rows = column_table(place, only)
-    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
+    return _texts_of_rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
 
 
-def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
+def _texts_of_rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
     """Return the texts, labels and owners in the declared columns. Raises InputError if a row lacks a declared column.
 
     Args:
@@ -176,10 +176,10 @@ def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) 
 
 
 READERS: dict[str, Callable[[str, Language, RowWindow | None], Texts]] = {
-    ".txt": _txt,
-    ".jsonl": _jsonl,
-    ".csv": _columns,
-    ".parquet": _columns,
+    ".txt": _read_txt,
+    ".jsonl": _read_jsonl,
+    ".csv": _read_columns,
+    ".parquet": _read_columns,
 }
 
 

@@ -60,7 +60,7 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
     raise InputError(f"DATA: expected {DIGITS}, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
-def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
+def _read_npz(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
     """Return the array `inputs` of a .npz file."""
     try:
         arrays_read = arrays_in(place, ["inputs"])
@@ -71,7 +71,7 @@ def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column
     return arrays_read[0]
 
 
-def _columns(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
+def _read_columns(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
     """Return the input columns of a .csv or .parquet file, as `inputs_in` describes them."""
     names, rows = column_table(place)
     if train.columns is not None:
@@ -91,9 +91,9 @@ def _columns(place: str, train: Classification, shape: tuple[int, ...], block_co
 
 
 READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], Any]] = {
-    ".npz": _npz,
-    ".csv": _columns,
-    ".parquet": _columns,
+    ".npz": _read_npz,
+    ".csv": _read_columns,
+    ".parquet": _read_columns,
 }
 
 
