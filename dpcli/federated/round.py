@@ -268,7 +268,7 @@ def clip_update(update: Reals, clip: float) -> Reals:
         return update
     scaled = update / largest  # no square overflows, and a square that underflows is too small to change the norm
     norm = float(np.linalg.norm(scaled))
-    return scaled * (clip / norm) if largest > clip / norm else update
+    return scaled * (clip / norm) if largest > clip / norm else update  # the update has norm largest * norm, which may overflow
 
 
 def _required_clip(plan: FederatedPlan) -> float:

@@ -221,7 +221,8 @@ class Rounds(Displayed):
         if rest is None:
             return ledger.spend(rounds, key, why=why).repeated
         both = replace(rounds, mechanisms=(*rounds.mechanisms, *rest.mechanisms))
-        return ledger.spend_both([(rest, rest_key(self._run_key)), (rounds, key)], both, why)[-1].repeated
+        _, charge_of_rounds = ledger.spend_both([(rest, rest_key(self._run_key)), (rounds, key)], both, why)
+        return charge_of_rounds.repeated
 
     def _next_count(self) -> int:
         """Return the number of rounds of the next charge: a chunk, or fewer rounds if they pay for the rest of the plan."""

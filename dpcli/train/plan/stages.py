@@ -97,7 +97,7 @@ class Stage:
         """
         if self.charged_by == "epoch":
             return replace(entry, steps=1, epochs=float(amount))
-        return replace(entry, steps=amount, epochs=None)
+        return replace(entry, steps=amount, epochs=None)  # the `steps` of an entry are its runs if it is charged by runs
 
 
 def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
@@ -144,7 +144,7 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
     if rate is None:
         raise InputError(f'mechanism["{entry.name}"].sampling: expected a rate or a batch_size, found neither')
     if isinstance(scheme, BallsInBins):
-        participations, length = scheme.participations, int(scheme.participations / rate)
+        participations, length = scheme.participations, int(scheme.participations / rate)  # rounded down, as by the accountant
     else:
         participations, length = 1, pass_length(scheme, dataset_size)
     total = (

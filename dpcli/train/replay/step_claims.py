@@ -136,8 +136,9 @@ class ObservedSteps:
         """
         if number not in self.kept:
             return
-        stage = self.plan.stage_at(number)
-        scale = noise_std(self.plan, self.plan.first_stages[0]) / noise_std(self.plan, stage) / bound
+        stage, first_stage = self.plan.stage_at(number), self.plan.first_stages[0]
+        # In units of C, and as if the stage had the noise of the first entry, which the claims state.
+        scale = noise_std(self.plan, first_stage) / noise_std(self.plan, stage) / bound
         most = max(1, MOST_KEPT_NUMBERS // (len(self.kept) * len(sums)))
         noise, largest = {}, 0.0
         for name, value in sums.items():

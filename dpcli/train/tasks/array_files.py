@@ -379,7 +379,8 @@ def _records_from_function(source: RecordSource, train: Classification) -> RawRe
         actual = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
         expected = "(inputs, labels, units)" if needs_units else "(inputs, labels)"
         raise InputError(f"{source.path}: {source.name}: expected {expected}, found {actual}")
-    return RawRecords(parts[0], parts[1], parts[2] if needs_units else None)
+    inputs, labels, *units = parts
+    return RawRecords(inputs, labels, units[0] if needs_units else None)
 
 
 def digits(path: str) -> RawRecords:

@@ -60,11 +60,12 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         length = " of another length" if isinstance(returned, tuple | list) else ""
         raise InputError(f"{path}: {train.data}: expected a pair (records, units), found {type(returned).__name__}{length}")
-    return as_records(returned[0], train.data, path, model), owners_of(returned[1], path)
+    records, units = returned
+    return as_records(records, train.data, path, model), owners_of(units, path)
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
-    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record."""
+    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record (`call_on_records`)."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         losses = call_on_records(source, function, model, batch)

@@ -291,11 +291,10 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
         return owners
     if owners.shape != (len(blocks),):
         raise InputError(f"{path}: train.units: expected an owner for each record, but their numbers differ")
-    owner_codes, block_codes = (
-        np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (owners, np.asarray(blocks))
-    )
+    _, owner_codes = np.unique(owners, return_inverse=True)
+    _, block_codes = np.unique(np.asarray(blocks), return_inverse=True)
     block_count = int(block_codes.max(initial=0)) + 1
-    return owner_codes * block_count + block_codes
+    return owner_codes.astype(np.int64) * block_count + block_codes.astype(np.int64)
 
 
 def _as_list(units: Any, place: str) -> list[Any]:

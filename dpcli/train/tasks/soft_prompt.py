@@ -45,13 +45,14 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
     records = tokenize_with_labels(private, train, tokens, vocabulary_size, path)
     public = None
     if train.public == "held-out":
-        is_public = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
+        is_public = torch.from_numpy(held_out(len(private.texts), train.held_out, private.units, path))
         records, public = select(records, ~is_public), select(records, is_public)
     elif train.public is not None:
         public = public_records(train, tokens, vocabulary_size, path)
     measure = dict if public is None else partial(accuracy, model, label_tokens, public, train.physical_batch_size)
     units = None if private.units is None else owners_of(private.units, path)
-    draw = partial(synthetic_labelled, records[0].shape[1], vocabulary_size, len(label_tokens))
+    ids, _ = records
+    draw = partial(synthetic_labelled, ids.shape[1], vocabulary_size, len(label_tokens))
     model_facts = {**facts(train, vocabulary_size, path), "labels": list(train.labels)}
     return Learning(
         model=model,
@@ -74,7 +75,7 @@ def public_records(
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
         records = tokenize_with_labels(private, train, tokens, vocabulary_size, path)
-        is_public = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
+        is_public = torch.from_numpy(held_out(len(private.texts), train.held_out, private.units, path))
         return select(records, is_public)
     public = texts_of(train.public or "", replace(train, units=None), path)  # public texts need no owners
     return tokenize_with_labels(public, train, tokens, vocabulary_size, path)
@@ -130,7 +131,8 @@ def select(batch: tuple[Tensor, Tensor], selected: Tensor) -> tuple[Tensor, Tens
     Args:
         selected: Whether each text is selected, of shape (n,).
     """
-    return batch[0][selected], batch[1][selected]
+    ids, labels = batch
+    return ids[selected], labels[selected]
 
 
 def scores(model: nn.Module, label_tokens: Tensor, ids: Tensor) -> Tensor:
