@@ -43,9 +43,7 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
     """
     over, cost = plan.over_budget, plan.account
     exit_code = 1 if over else 0
-    lines = (
-        (*details, "over budget: nothing would be done") if over else tuple(details)
-    )  # `details` are for plain text, `notes` for others
+    lines = (*details, "over budget: nothing would be done") if over else tuple(details)
     content = {
         "schema": schema,
         **data,
@@ -59,7 +57,7 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
         "fail" if over else "pass",
         exit_code=exit_code,
         notes=lines,
-        details=lines,
+        details=lines,  # in plain text, which has no notes
         total=repr(cost.upper),
     )
 

@@ -130,9 +130,8 @@ def outcome_document(result: Outcome) -> Document:
             "the files of an earlier run were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up"
         )
     verdict: Literal["pass", "warn"] = "pass" if result.private else "warn"
-    alerts = tuple(
-        map(note, delta_errors(plan.pipeline, plan.account.delta))
-    )  # a delta that is too large for the number of records
+    # An alert says that delta is too large for the number of records.
+    alerts = tuple(map(note, delta_errors(plan.pipeline, plan.account.delta)))
     lines = tuple(details)
     return Document(headline, data, verdict, notes=lines, details=lines, total=repr(result.epsilon), alerts=alerts)
 

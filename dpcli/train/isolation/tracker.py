@@ -155,9 +155,8 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
-        if func.namespace == "prim" or name.startswith(
-            "sym_"
-        ):  # asks for a property of a tensor, such as a length, and not its numbers
+        # These operators ask for a property of a tensor, such as a length, and not for its numbers.
+        if func.namespace == "prim" or name.startswith("sym_"):
             return func(*args, **kwargs)
         values = bind_arguments(func, args, kwargs)
         self.require_unwritten(func, values)

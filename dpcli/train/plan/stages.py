@@ -147,9 +147,8 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
         participations, length = scheme.participations, int(scheme.participations / rate)  # rounded down, as by the accountant
     else:
         participations, length = 1, pass_length(scheme, dataset_size)
-    total = (
-        entry.steps if entry.epochs is None else ceil(entry.epochs) * length
-    )  # an incomplete pass costs as much as a complete one
+    # Stated epochs are rounded up, because an incomplete pass costs as much as a complete one.
+    total = entry.steps if entry.epochs is None else ceil(entry.epochs) * length
     expected_batch = participations * dataset_size / length
     for begin in range(0, total, length):
         yield Stage(entry, start + begin, min(length, total - begin), expected_batch, "epoch")

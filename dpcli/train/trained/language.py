@@ -43,6 +43,7 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
     if question.source is None:
         return list(question.prompts)
     source = _absolute(question.source)
+    # A [train] table of texts without labels and owners, to read DATA.
     unlabelled = CausalLm(
         task="causal-lm",
         data=source,
@@ -51,7 +52,7 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
         learning_rate=1.0,  # not used
         text=train.text,
         context=train.context,
-    )  # a [train] table of texts without labels and owners, to read DATA
+    )
     texts = texts_of(source, unlabelled, question.source).texts
     other_types = {type(text).__name__ for text in texts if not isinstance(text, str)}
     if other_types:

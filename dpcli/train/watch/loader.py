@@ -134,6 +134,9 @@ class DrawnBatches(ABC):
 
     Attributes:
         any_order: Whether a sampler that goes through the data in passes may be correct.
+        records: Number of records of the loader.
+        rate: Declared probability with which a record is in a batch.
+        count: Number of batches so far.
         size: Number of records in the last batch.
         times: Number of draws of each record, shape (records,). PassBatches counts the draws in the current pass only.
         may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data. Only
@@ -228,6 +231,7 @@ class DrawnBatches(ABC):
 
     def _largest_pair_probability(self) -> float:
         """Return the largest probability with which a record's number of draws is one of two consecutive numbers."""
+        # Binomial probabilities fall on both sides of the mode, so the likeliest pair contains it. The margin allows for its rounding.
         mode = int((self.count + 1) * self.rate)
         near_mode = range(max(0, mode - 2), min(self.count, mode + 2) + 1)
         chances = [math.exp(log_binomial(self.count, self.rate, k)) for k in near_mode]
@@ -268,6 +272,7 @@ class PoissonBatches(DrawnBatches):
         # The distance at which Bernstein's bound equals the level.
         distance = log_ratio / 3.0 + math.sqrt(log_ratio**2 / 9.0 + 2.0 * log_ratio * variance)
         times = 1.0 + (distance + DEVIATIONS * math.sqrt(variance)) / mean
+        # A record cannot be drawn more often than in every batch, which is 1 / rate times the declared number.
         return f"records drawn {up(times, 2)} times as often" if times < 1.0 / self.rate else None
 
     def _log_chance_of_total(self, mean: float) -> float:
