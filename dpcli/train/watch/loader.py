@@ -231,7 +231,7 @@ class DrawnBatches(ABC):
 
     def _largest_pair_probability(self) -> float:
         """Return the largest probability with which a record's number of draws is one of two consecutive numbers."""
-        # Binomial probabilities fall on both sides of the mode, so the likeliest pair contains it. The margin allows for its rounding.
+        # Binomial probabilities fall on both sides of the mode, so the likeliest pair is near it.
         mode = int((self.count + 1) * self.rate)
         near_mode = range(max(0, mode - 2), min(self.count, mode + 2) + 1)
         chances = [math.exp(log_binomial(self.count, self.rate, k)) for k in near_mode]
