@@ -71,6 +71,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     In all runs with the same seed, a record has the same draws in a step.
 
     Attributes:
+        step: Number of the current step, from 1. program.py sets it.
         batch: Records of the current forward pass; None outside of one.
         keys: Keys of these records; None before the first draw.
         draw_count: Number of draws so far in the forward pass.
@@ -89,7 +90,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.rows: dict[tuple[int, int], PossibleRows] = {}
 
     def loss(self, plain: Loss) -> Loss:
-        """Return a loss that computes the given loss with separate draws for each record."""
+        """Return a loss that computes the loss `plain` with separate draws for each record."""
         return OwnDrawsLoss(plain, self)
 
     @contextmanager

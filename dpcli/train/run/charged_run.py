@@ -54,7 +54,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, folder: str, *, res
     """
     state = os.path.join(folder, STATE)
     plan.require_budget()
-    _require_unfinished(folder, state, ledger)
+    _require_not_ended(folder, state, ledger)
     if resume:
         return _resumed_state(plan, ledger, state, private=private)
     if os.path.lexists(state):
@@ -116,7 +116,7 @@ def never_started(ledger: Ledger | None, initial: Checkpoint) -> bool:
     return run is not None and run.status == "reserved"
 
 
-def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
+def _require_not_ended(folder: str, state: str, ledger: Ledger | None) -> None:
     """Raise InputError if the folder contains both a state and the result of the same run, and remove the state.
 
     The run was then killed after it had ended and before it removed its state. A run that its ledger has not committed has not ended.
@@ -259,7 +259,8 @@ def charged_run(
     initial = ranks.broadcast(initial_state(plan, ledger, folder, resume=resume, private=private) if ranks.first else None)
     # A resumed run with a seed begins with other numbers than the first part of the run.
     streams = system_entropy() if seed is None else insecure_seed(seed, initial.step)
-    prepared = prepare(plan, streams, ranks, initial if initial.model else None, folder)
+    restored = initial if initial.model else None  # a new run has no state of a model
+    prepared = prepare(plan, streams, ranks, restored, folder)
     warn_of_loop(prepared, seconds_per_record=prepared.rehearse())
     if not initial.model:
         prepared.measure()  # a metric that fails on every model fails here, before anything is charged

@@ -256,7 +256,9 @@ def assemble(
         InputError: The problem, the optimizer or the state do not fit the plan.
     """
     train = plan.train
-    problem = _with_units(plan, problem, streams, ranks)
+    problem = _with_units(
+        plan, problem, streams, ranks
+    )  # before the sizes are compared: dataset_size counts units if they are sampled
     _require_declared_size(plan, problem)
     if ranks.first:
         _warn_of_size(plan, problem.count)
