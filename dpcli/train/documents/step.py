@@ -35,9 +35,11 @@ DRAWS = {
     "shuffle": "the next {batch:,g} records of a shuffled pass over {size:,}",
     "none": "all {size:,} records",
 }
-IN_TURN = "the records of the next of {batches:,} batches, whose places were drawn when the run began: about {batch:,g} of {size:,}"
-CORRELATED = "the records that were assigned to this step when the run began: about {batch:,g} of {size:,}"
-IN_TURNS = (
+BATCHES_IN_TURN = (
+    "the records of the next of {batches:,} batches, whose places were drawn when the run began: about {batch:,g} of {size:,}"
+)
+ASSIGNED = "the records that were assigned to this step when the run began: about {batch:,g} of {size:,}"
+GROUPS_IN_TURN = (
     "each record of one of {batches} groups with probability {rate:.6g}, independently: about {batch:,g} of {size:,}; the groups were "
     "drawn when the run began, and take turns"
 )
@@ -116,12 +118,12 @@ def _sample(plan: TrainingPlan, stage: Stage) -> str:
     words, batches, rate = DRAWS["none" if sampling is None else sampling.scheme], 1, stage.expected_batch / plan.size
     if isinstance(spec, LastIterateSpec):
         batches = spec.batches
-        words = DRAWS[spec.drawn or "none"] if batches == 1 else IN_TURN
+        words = DRAWS[spec.drawn or "none"] if batches == 1 else BATCHES_IN_TURN
     elif isinstance(spec, CorrelatedSpec) and isinstance(sampling, Poisson):
         batches = spec.min_separation
-        words, rate = IN_TURNS, batches * stage.expected_batch / plan.size
+        words, rate = GROUPS_IN_TURN, batches * stage.expected_batch / plan.size
     elif isinstance(spec, CorrelatedSpec) and rate < 1.0:
-        words = CORRELATED
+        words = ASSIGNED
     most = getattr(sampling, "max_batch_size", None)
     cut = "" if most is None else f"; of more than {most:,}, others are left out at random"
     return words.format(size=plan.size, rate=rate, batch=stage.expected_batch, batches=batches) + cut

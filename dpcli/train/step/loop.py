@@ -146,8 +146,8 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
 def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> None:
     """Draw the noise of a step and add it, multiplied by `scale`, to the sums in place.
 
-    Noise is added in double precision, and the result is rounded to a grid. What the sum's own number format rounds further is then a
-    function of the rounded noisy sum.
+    Noise is added in double precision, and the result is rounded to a grid. Without the grid, the last bits of the result could reveal what
+    the noise was added to (Mironov 2012). What the sum's own number format rounds further is a function of the rounded noisy sum.
     """
     drawn, grid = noise.next({name: value.shape for name, value in sums.items()}), grid_of(noise.drawn_std * scale)
     for name, value in sums.items():
@@ -192,7 +192,7 @@ class Trainer:
     optimizer: torch.optim.Optimizer
     records: Batch
     rate: Callable[[int], float] | None = lambda step: 1.0
-    physical: int = 256
+    physical: int = 256  # the default is for tests; a run has the number in its file
     step: int = 0
     adaptive_norm: AdaptiveNorm | None = None
     ranks: Ranks = field(default_factory=Ranks)
