@@ -65,8 +65,8 @@ class FederatedPlan(FilePlan):
     def rest(self) -> Pipeline | None:
         """The pipeline of the entries that no round performs; None if rounds perform all entries."""
         performed = sample_readers(self.entry, self.pipeline.mechanisms)  # the entry, and those that read the same sample
-        others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
-        return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
+        unperformed = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
+        return replace(self.pipeline, mechanisms=unperformed, sections=(), budget=None) if unperformed else None
 
     def charge(self, rounds: int, with_rest: bool) -> Pipeline:
         """Return a pipeline with the cost of a number of rounds, including entries that read the sample of the round's entry.

@@ -130,7 +130,10 @@ class ReachableState:
                 self.visit(path, value, depth + 1)
 
     def visit_class(self, name: str, cls: type) -> None:
-        """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out."""
+        """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out.
+
+        The depth of these values is counted from the class.
+        """
         for base in cls.__mro__:
             file = getattr(sys.modules.get(base.__module__), "__file__", None)
             if id(base) in self.visited or file is None or is_library(file):

@@ -268,8 +268,8 @@ def _require_own_sample(entry: Entry, names: tuple[str, ...], pipeline: Pipeline
 
     Entries outside of the schedule may share them. Such entries are charged, but training does not perform them.
     """
-    others = [other.name for other in sample_readers(entry, pipeline.mechanisms) if other is not entry]
-    scheduled = [name for name in others if name in names]
+    sharing_sample = [other.name for other in sample_readers(entry, pipeline.mechanisms) if other is not entry]
+    scheduled = [name for name in sharing_sample if name in names]
     if scheduled:
         raise InputError(
             f'{path}: mechanism["{entry.name}"].sample: expected a sample that no other entry of the schedule uses, found the sample of '

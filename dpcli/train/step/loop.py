@@ -291,13 +291,13 @@ class Trainer:
         Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
         of a record.
         """
-        first, *rest = torch.split(batch, self.physical)
+        first, *later = torch.split(batch, self.physical)  # micro-batches
         checked_row = secrets.randbelow(max(1, len(batch)))
         sums = self._micro_batch_sums(first, checked_row)
-        if not rest:
+        if not later:
             return sums
         sums = Sums({name: value.double() for name, value in sums.gradients.items()}, sums.norms, sums.finite)
-        for number, rows in enumerate(rest, 1):
+        for number, rows in enumerate(later, 1):
             sums = sums + self._micro_batch_sums(rows, checked_row - number * self.physical)
         return sums
 
