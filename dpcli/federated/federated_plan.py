@@ -100,7 +100,7 @@ def federated_plan(path: str) -> FederatedPlan:
     data = read_bytes(path)
     table = read_federated(data, path)
     pipeline = solved_pipeline(data, path)
-    refuse_contradicted(pipeline)  # the checks of round_checks.py again, with the computed noise
+    refuse_contradicted(pipeline)  # the checks of the tables again, with the computed noise
     (entry,) = candidate_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
     portion = _portion(entry, rate)

@@ -256,9 +256,8 @@ def assemble(
         InputError: The problem, the optimizer or the state do not fit the plan.
     """
     train = plan.train
-    problem = _with_units(
-        plan, problem, streams, ranks
-    )  # before the sizes are compared: dataset_size counts units if they are sampled
+    # Units come before the comparison of the sizes, because dataset_size counts units if they are sampled.
+    problem = _with_units(plan, problem, streams, ranks)
     _require_declared_size(plan, problem)
     if ranks.first:
         _warn_of_size(plan, problem.count)
