@@ -71,7 +71,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     In all runs with the same seed, a record has the same draws in a step.
 
     Attributes:
-        step: Number of the current step, from 1. program.py sets it.
+        step: Number of the current step, from 1; 0 before the first. program.py sets it.
         batch: Records of the current forward pass; None outside of one.
         keys: Keys of these records; None before the first draw.
         draw_count: Number of draws so far in the forward pass.
