@@ -7,11 +7,12 @@ what the file states). The reader of files calls `check_rounds`, and again `chec
 file left open. *Correlated* noise spans a *run* of several rounds, and is one mechanism.
 
 With noise = "server", the adversary sees only the releases and does not know which clients were drawn, so that sampling may amplify.
-Otherwise the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are protected but not
-the participation.
+Otherwise (`table.observed`) the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are
+protected but not the participation.
 
-The independent Gaussian noises of k honest clients, each with standard deviation z C, add up to Gaussian noise with standard deviation
-z C sqrt(k). A client that drops out adds no noise, and a client that colludes with the server reveals its noise. Neither is counted.
+The independent Gaussian noises of k honest clients (`table.honest`), each with standard deviation z C, add up to Gaussian noise with
+standard deviation z C sqrt(k). A client that drops out adds no noise, and a client that colludes with the server reveals its noise. Neither
+is counted.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def round_problems(table: Federated, privacy: Privacy, entries: Sequence[Entry])
             stated = quoted(table.mechanism)
         yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({names})", stated
         return
-    entry, place = candidates[0], ("mechanism", entries.index(candidates[0]))
+    (entry,) = candidates
+    place = ("mechanism", entries.index(entry))
     yield from _entry_problems(entry, entries, place)
     yield from _participation_problems(table, entry, privacy)
     yield from _noise_problems(table, entry, place)
