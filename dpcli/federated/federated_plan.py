@@ -64,9 +64,9 @@ class FederatedPlan(FilePlan):
     @property
     def rest(self) -> Pipeline | None:
         """The pipeline of the entries that no round performs; None if rounds perform all entries."""
-        performed = sample_readers(self.entry, self.pipeline.mechanisms)
-        others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
-        return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
+        performed = sample_readers(self.entry, self.pipeline.mechanisms)  # the entry, and those that read the same sample
+        unperformed = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
+        return replace(self.pipeline, mechanisms=unperformed, sections=(), budget=None) if unperformed else None
 
     def charge(self, rounds: int, with_rest: bool) -> Pipeline:
         """Return a pipeline with the cost of a number of rounds, including entries that read the sample of the round's entry.
@@ -78,6 +78,7 @@ class FederatedPlan(FilePlan):
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
     def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
+        """Yield the entries of `charge`, which explains the arguments."""
         steps = rounds // self.per_step
         performed = sample_readers(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
@@ -99,7 +100,7 @@ def federated_plan(path: str) -> FederatedPlan:
     data = read_bytes(path)
     table = read_federated(data, path)
     pipeline = solved_pipeline(data, path)
-    refuse_contradicted(pipeline)
+    refuse_contradicted(pipeline)  # the checks of the tables again, with the computed noise
     (entry,) = candidate_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
     portion = _portion(entry, rate)
@@ -120,7 +121,7 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
     if not isinstance(entry.sampling, OncePerEpoch) or rate is None:
         return 1
     participations = entry.sampling.participations if isinstance(entry.sampling, BallsInBins) else 1
-    return max(int(participations / rate), 1)
+    return max(int(participations / rate), 1)  # rounded down, as the accountant does
 
 
 def read_federated(data: bytes, path: str) -> Federated:
@@ -129,7 +130,7 @@ def read_federated(data: bytes, path: str) -> Federated:
     Raises InvalidFile if the file has problems, each reported at its place, or has no [federated].
     """
     table = section(data, path, "federated")
-    if not isinstance(table, Federated):
+    if not isinstance(table, Federated):  # the missing table is reported as any problem of a file is
         text, tables = toml_document(data, path)
         findings = Findings()
         findings.add("DP005", ("federated",), "a [federated] table, which describes the server and its clients", "none")

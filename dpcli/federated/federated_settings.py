@@ -129,6 +129,7 @@ class Federated:
             yield from self._aggregation_problems()
 
     def _aggregation_problems(self) -> Iterator[Problem]:
+        """Yield the problems of the keys that state whose noise is in a sum."""
         if self.min_clients is None:
             yield ("min_clients",), "the least number of clients whose noise is in a sum, as clients drop out", "none"
         if self.dishonest is None:
@@ -163,7 +164,7 @@ class Federated:
     def rate(self, dataset_size: int | None) -> Fraction | None:
         """Return the share of the clients that take part in one round; None if the table does not state it."""
         if self.client_rate is not None:
-            return Fraction(repr(self.client_rate))
+            return Fraction(repr(self.client_rate))  # the decimal number in the file
         size = self.population or dataset_size
         if self.clients_per_round is None or size is None:
             return None

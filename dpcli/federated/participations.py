@@ -51,6 +51,7 @@ def participation_limit(table: Federated, rounds: int, rate: Fraction | None, be
     scheme = scheme_of(table)
     if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):
         pass_length = max(int(1 / rate), 1)
+        # If the rounds may begin anywhere, then at worst the first of them ends a pass, and the second begins one.
         passes = _quotient_up(rounds, pass_length) if begins_pass else 1 + _quotient_up(rounds - 1, pass_length)
         most = min(most, passes)
         # Only with cyclic sampling do all passes have one order. Otherwise a client may come last in one pass and first in the next.
@@ -60,6 +61,7 @@ def participation_limit(table: Federated, rounds: int, rate: Fraction | None, be
 
 
 def _quotient_up(count: int, length: int) -> int:
+    """Return count / length, rounded up."""
     return -(-count // length)
 
 
@@ -68,7 +70,7 @@ class ParticipationCounter:
 
     Args:
         limit: The participations of one client that [federated] allows.
-        paid: Function that returns the number of participations of one client that are paid for.
+        paid: Function that returns the number of participations of one client that are paid for. It grows with each charge.
     """
 
     def __init__(self, limit: ParticipationLimit, paid: Callable[[], int]) -> None:
@@ -90,8 +92,10 @@ class ParticipationCounter:
                 self._rounds_of_client.setdefault(client, []).append(round_number)
 
     def _refuse_excess(self, round_number: int, client: int, paid: int) -> None:
+        """Raise InputError if a client takes part too often, or too few rounds after another participation."""
         most, separation = self._limit.max_participations, self._limit.min_separation
         earlier = self._rounds_of_client.get(client, [])
+        # `abs`: rounds may be released in another order than they were charged.
         conflicting = next((other for other in earlier if abs(round_number - other) < separation), None)
         if conflicting is not None:
             raise InputError(

@@ -49,6 +49,8 @@ class Round(Displayed):
         key: Key of the ledger entry that pays for the round.
     """
 
+    # `clients` are the clients that take part, or the reason why the server draws them itself. `counter` refuses clients that take part too
+    # often; it is None if the server enforces no limit.
     def __init__(
         self,
         plan: FederatedPlan,
@@ -61,7 +63,7 @@ class Round(Displayed):
         self._plan, self._clients, self._process, self._counter = plan, clients, this_process(), counter
         self._claim = threading.Lock()  # held by the one call of `release` that draws the noise; freed only if no noise was drawn
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return f"{self.number}, key={self.key!r}"
 
     @property
@@ -257,7 +259,7 @@ def _noise_std(plan: FederatedPlan) -> float:
 def clip_update(update: Reals, clip: float) -> Reals:
     """Return the update, scaled down to L2 norm `clip` if its norm is larger. The norm is exact up to rounding in float64.
 
-    An update with a number that is not finite is replaced by zeros (DP207).
+    An update with a number that is not finite is replaced by zeros, because no factor makes it short (DP207 explains the failure).
     """
     largest = float(np.max(np.abs(update), initial=0.0))
     if not np.isfinite(largest):
@@ -266,7 +268,7 @@ def clip_update(update: Reals, clip: float) -> Reals:
         return update
     scaled = update / largest  # no square overflows, and a square that underflows is too small to change the norm
     norm = float(np.linalg.norm(scaled))
-    return scaled * (clip / norm) if largest > clip / norm else update
+    return scaled * (clip / norm) if largest > clip / norm else update  # the update has norm largest * norm, which may overflow
 
 
 def _required_clip(plan: FederatedPlan) -> float:

@@ -7,11 +7,12 @@ what the file states). The reader of files calls `check_rounds`, and again `chec
 file left open. *Correlated* noise spans a *run* of several rounds, and is one mechanism.
 
 With noise = "server", the adversary sees only the releases and does not know which clients were drawn, so that sampling may amplify.
-Otherwise the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are protected but not
-the participation.
+Otherwise (`table.observed`) the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are
+protected but not the participation.
 
-The independent Gaussian noises of k honest clients, each with standard deviation z C, add up to Gaussian noise with standard deviation
-z C sqrt(k). A client that drops out adds no noise, and a client that colludes with the server reveals its noise. Neither is counted.
+The independent Gaussian noises of k honest clients (`table.honest`), each with standard deviation z C, add up to Gaussian noise with
+standard deviation z C sqrt(k). A client that drops out adds no noise, and a client that colludes with the server reveals its noise. Neither
+is counted.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregati
 
 
 def check_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each key by which an otherwise valid file costs less than its rounds, or contradicts its privacy model."""
+    """Add a finding for each key by which an otherwise valid file costs less than its rounds, or contradicts its privacy model.
+
+    DP005 is the rule about keys that contradict each other.
+    """
     values = read_document(tables, Findings())
     for key, expected, stated in round_problems(table, values["privacy"], values.get("mechanism", ())):
         findings.add("DP005", key, expected, stated)
@@ -73,7 +77,8 @@ def round_problems(table: Federated, privacy: Privacy, entries: Sequence[Entry])
             stated = quoted(table.mechanism)
         yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({names})", stated
         return
-    entry, place = candidates[0], ("mechanism", entries.index(candidates[0]))
+    (entry,) = candidates
+    place = ("mechanism", entries.index(entry))
     yield from _entry_problems(entry, entries, place)
     yield from _participation_problems(table, entry, privacy)
     yield from _noise_problems(table, entry, place)
@@ -102,11 +107,13 @@ def _noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Pro
             f'"{entry.type}"',
         )
     stated = table.noise_multiplier
+    # charged > stated sqrt(honest), squared, so that the comparison is exact.
     if stated is not None and Fraction(charged) ** 2 > Fraction(stated) ** 2 * table.honest:
         yield (*place, "noise_multiplier"), f"at most {_noise_words(table, stated)}", repr(charged)
 
 
 def _noise_words(table: Federated, stated: float) -> str:
+    """Return in words the largest noise multiplier that an entry may state, given that of one client."""
     if table.honest == 1:
         return f"federated.noise_multiplier = {stated!r}"
     return f"{down(stated * sqrt(table.honest))} = {stated!r} sqrt({table.honest}), the noise of min_clients - dishonest clients"
@@ -136,16 +143,18 @@ def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None
 
 
 def _charged_rate(entry: Entry, privacy: Privacy) -> Fraction | None:
+    """Return the sampling rate of the entry; None if it states none."""
     return None if entry.sampling is None else entry.sampling.exact_rate(privacy.dataset_size)
 
 
 def steps_of(entry: Entry, privacy: Privacy) -> int:
-    """Return the number of steps of the entry, which may state epochs."""
+    """Return the number of steps of the entry. If it states epochs and two rates, the smaller rate gives more steps and is used."""
     size, scheme = privacy.dataset_size, entry.sampling
     return entry.runs(size).steps_at(scheme.lower_rate(size) if isinstance(scheme, Batched) else None)
 
 
 def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
+    """Yield the problems of [privacy]: its unit, its numbers, and an adjacency that the rounds do not protect."""
     if privacy.unit not in ("client", "user"):
         unit = "none" if privacy.unit is None else f'"{privacy.unit}"'
         yield (
@@ -174,7 +183,7 @@ def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
             f'"zero-out" or "replace-one" with noise = "{table.noise}": {OBSERVED[table.noise]}, so participation is not hidden',
             '"add-remove"',
         )
-    elif scheme_of(table).displaces:
+    elif scheme_of(table).displaces:  # the absence of a client changes which other clients are drawn
         yield (
             ("privacy", "adjacency"),
             f'"replace-one" with sampling = "{table.sampling}": if a client is absent, another client is drawn',
@@ -183,6 +192,7 @@ def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
 
 
 def _entry_problems(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Problem]:
+    """Yield a problem if the entry may be charged for less than a round on all clients: for one part of them, or within another entry."""
     if entry.partition is not None:
         yield (*place, "partition"), "no partition: a round sums over all clients that take part", "one"
     owner = next((other.name for other in entries if entry.name in part_names(other.spec)), None)
@@ -198,12 +208,12 @@ def _participation_problems(table: Federated, entry: Entry, privacy: Privacy) ->
     """Yield a problem if the table's limits on participations contradict its sampling, or if nothing limits the participations."""
     iterations = entry.spec.iterations if isinstance(entry.spec, CorrelatedSpec) else 1
     rounds = table.rounds or steps_of(entry, privacy) * iterations
-    always = f'with sampling = "{table.sampling}": every client takes part in each of {rounds} rounds'
+    why = f'with sampling = "{table.sampling}": every client takes part in each of {rounds} rounds'
     if scheme_of(table) is Unsampled and rounds > 1:
         if (table.max_participations or rounds) < rounds:
-            yield (TABLE, "max_participations"), f"{rounds} or more {always}", str(table.max_participations)
+            yield (TABLE, "max_participations"), f"{rounds} or more {why}", str(table.max_participations)
         if (table.min_separation or 1) > 1:
-            yield (TABLE, "min_separation"), f"1 or none {always}", str(table.min_separation)
+            yield (TABLE, "min_separation"), f"1 or none {why}", str(table.min_separation)
     size_unknown = table.population is None and privacy.dataset_size is None
     if issubclass(scheme_of(table), OncePerEpoch) and size_unknown and not table.enforced_keys:
         yield (
@@ -274,6 +284,7 @@ def _correlated_problems(table: Federated, entry: Entry, spec: CorrelatedSpec, p
     rounds = steps * spec.iterations
     if table.rounds not in (None, rounds):
         yield (TABLE, "rounds"), f'{rounds}, the iterations of all runs of "{entry.name}"', str(table.rounds)
+    # If there are several runs, a later one may begin in the middle of a pass over the clients.
     allowed = participation_limit(table, spec.iterations, table.rate(privacy.dataset_size), begins_pass=steps == 1)
     if spec.max_participations < allowed.max_participations:
         yield (

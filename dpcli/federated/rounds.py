@@ -110,7 +110,7 @@ class Rounds(Displayed):
         self._begin()
         _INSTANCES.add(self)
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
 
     def _begin(self) -> None:
@@ -182,9 +182,11 @@ class Rounds(Displayed):
         rounds = self.charged
         if not rounds:
             return 0.0
-        return headline(replace(self.plan.charge(rounds, with_rest=True), budget=self.plan.pipeline.budget)).upper
+        pipeline = replace(self.plan.charge(rounds, with_rest=True), budget=self.plan.pipeline.budget)
+        return headline(pipeline).upper  # the best bound that the accountants certify
 
     def _charge(self) -> None:
+        """Charge the next rounds under a new key, with the rest of the file if it is not charged yet."""
         count = self._next_count()
         pipeline = self.plan.charge(count, with_rest=False)
         why = f"round {self.taken + 1:,} of {self.planned:,}"
@@ -219,15 +221,17 @@ class Rounds(Displayed):
         if rest is None:
             return ledger.spend(rounds, key, why=why).repeated
         both = replace(rounds, mechanisms=(*rounds.mechanisms, *rest.mechanisms))
-        return ledger.spend_both([(rest, rest_key(self._run_key)), (rounds, key)], both, why)[-1].repeated
+        _, charge_of_rounds = ledger.spend_both([(rest, rest_key(self._run_key)), (rounds, key)], both, why)
+        return charge_of_rounds.repeated
 
     def _next_count(self) -> int:
         """Return the number of rounds of the next charge: a chunk, or fewer rounds if they pay for the rest of the plan."""
         unpaid = min(self.planned - self.taken, self.plan.paid_by - self._paid_rounds)
-        portions = -(-unpaid // self.plan.portion)
+        portions = -(-unpaid // self.plan.portion)  # rounded up
         return min(self.chunk, portions * self.plan.portion)
 
     def _open(self) -> Ledger:
+        """Return the open ledger, as a context manager that closes it."""
         return open_ledger(self._budget.url, self._budget.dataset)
 
     def __reduce__(self) -> NoReturn:

@@ -108,6 +108,7 @@ class ChargedTables:
     """The tables that charges of the current file have, by which its ledger entries are recognised."""
 
     def __init__(self, plan: FederatedPlan) -> None:
+        # `canonical` gives the text of JSON values that a ledger hashes: equal tables have equal texts.
         self._plan, self._texts = plan, dict[int, str]()
         self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
 
@@ -120,6 +121,7 @@ class ChargedTables:
             rounds = 0 if canonical(run.pipeline) == self._rest_text else None
         else:
             rounds = self._rounds_of(run.pipeline)
+        # "spend" is the kind of an entry that charges at once. A run that was reserved under this key is no charge of rounds.
         if rounds is None or run.window != window or run.content.get("kind") != "spend":
             raise LedgerError(
                 f'key "{key}": expected charges of {self._plan.path} as it is now, found entry {run.seq} ("{run.key}"), which was charged '
@@ -129,6 +131,7 @@ class ChargedTables:
 
     def _rounds_of(self, tables: Mapping[str, Any]) -> int | None:
         """Return the number of rounds that these tables charge; None if they are not the tables of rounds of the current file."""
+        # The first entry decides, because all entries of a charge have the same number of steps.
         steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
         if type(steps) is not int or steps < 1:
             return None

@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
 
 RUN = "run.json"  # name of the file of a session
-REFUSALS = (
-    Denied,
-    InputError,
-    CannotCertify,
-    NotRepresentable,
-)  # errors by which a ledger refuses a charge; nothing is written then
+# Errors by which a ledger refuses a charge. Nothing is written to the ledger then.
+REFUSALS = (Denied, InputError, CannotCertify, NotRepresentable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +40,9 @@ class Session:
         run: Key of its run in the ledger.
         fingerprint: Fingerprint of the tables of the file on which its privacy depends.
         charged: Whether the session has a ledger.
-        counted: Whether the run was charged, and its answers, if any, have their counts (dpcli/predict/query_counts.py), so that none is
-            given twice. Once it is set, a missing count or run is an error and not a new beginning.
+        counted: Whether the run was charged and the counts of its answers exist, if it gives answers (dpcli/predict/query_counts.py). The
+            counts keep an answer from being given twice. Once `counted` is set, a missing count or run is therefore an error. Before, it
+            means that the session has only begun.
         inputs: Digests of the inputs other than the file, by name.
         window: Blocks on which the session was charged.
         rows: Rows of these blocks in the form of RowWindow.content; None if all rows are read.
@@ -91,7 +88,7 @@ class Session:
 def existing_session(folder: str) -> Session | None:
     """Return the session in a folder; None if there is none. Raises InputError if its file has not the form that dpcli writes."""
     path = os.path.join(folder, RUN)
-    return _read(path, folder) if os.path.lexists(path) else None
+    return _read_session(path, folder) if os.path.lexists(path) else None
 
 
 def open_session(
@@ -106,7 +103,8 @@ def open_session(
 
     Args:
         fingerprint: Present fingerprint of the file.
-        inputs, are_equal: As in `Session.require_same`.
+        inputs: Present digests of the inputs other than the file, by name.
+        are_equal: Function that returns whether two digests are of equal content.
 
     Raises:
         InputError: Without --resume, the folder already has a session. With --resume, it has no session that can be read. Or the file or
@@ -123,7 +121,7 @@ def open_session(
             f"{folder}: expected a new folder, found a session: continue it with --resume, or begin another session in another folder, "
             "which is charged again"
         )
-    session = _read(path, folder)
+    session = _read_session(path, folder)
     if session.fingerprint != fingerprint:
         raise InputError(
             f"--resume: {path}: expected the file and the window with which the session began, found a change: begin a new session"
@@ -151,7 +149,7 @@ def require_same_ledger(place: str, charged: bool, ledger: Ledger | None, what: 
 def require_unfinished(place: str, run: str, ledger: Ledger, what: str) -> None:
     """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or if another person reserved it.
 
-    `place` and `what` are as in `require_same_ledger`.
+    A message begins with `place`, such as "--resume", and calls the session `what`, such as "run".
     """
     reserved = ledger.state().run(run)
     ends = {"committed": "has ended (this folder is a copy)", "void": "was voided"}
@@ -174,9 +172,9 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
     The session is written to its folder before the ledger is charged. If the ledger refuses the charge, a new session is removed again.
 
     Raises:
-        LedgerError: The session cannot be written, its answers are already counted and the ledger does not have its run, or as
+        LedgerError: The session cannot be written. Or its answers are already counted, but the ledger does not have its run. Or as in
             `charge_run`.
-        Denied, InputError, CannotCertify, NotRepresentable: As `charge_run`.
+        Denied, InputError, CannotCertify, NotRepresentable: As in `charge_run`.
     """
     path = os.path.join(session.folder, RUN)
     is_new = not os.path.lexists(path)
@@ -248,7 +246,7 @@ def reason(command: str, path: str, pipeline: Pipeline) -> str:
     return f"dpcli {command} {os.path.basename(path)}{name}"
 
 
-def _read(path: str, folder: str) -> Session:
+def _read_session(path: str, folder: str) -> Session:
     """Return the session in a file. Raises InputError if the file has not the form that dpcli writes."""
     wrong_form = InputError(f"{path}: not as dpcli wrote it: no further answers are given from this folder")
     try:

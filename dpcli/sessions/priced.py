@@ -36,9 +36,10 @@ class FilePlan:
     """A pipeline file that a command performs.
 
     Attributes:
-        accounts: Names of the fields of the class that hold an account (dpcli.analysis.account), whose pipeline `on_blocks` has to restrict
-        too. path: Path of the file. pipeline: Pipeline of the file. A number replaces each "calibrate" of the file. rows: Window of rows of
-        the private data that may be read; None for all rows.
+        accounts: Names of the fields of the class that hold an account (dpcli.analysis.account). `on_blocks` restricts their pipelines too.
+        path: Path of the file.
+        pipeline: Pipeline of the file. A number replaces each "calibrate" of the file.
+        rows: Window of rows of the private data that may be read; None for all rows.
     """
 
     accounts: ClassVar[tuple[str, ...]] = ()
@@ -97,6 +98,7 @@ class FilePlan:
 
 
 def _over_window(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
+    """Return the pipeline with the blocks of a window in privacy.window."""
     return replace(pipeline, privacy=replace(pipeline.privacy, window=window))
 
 
@@ -137,6 +139,7 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
     if result.winner is None:
         from dpcli.analysis.adaptive_cap import UNCAPPED
 
+        # `listed` is the cost of the entries in the file. If later entries may depend on outputs, only a cap bounds their cost.
         why = f": {UNCAPPED}" if pipeline.privacy.adaptive and result.listed is not None else ""
         raise CannotCertify(f"{path}: no finite epsilon can be certified for this file{why}")
     return PricedFile(path, pipeline, result)
@@ -145,11 +148,11 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
     """Return a file with its account and the entry that the session performs. Each "calibrate" is replaced by a number first.
 
-    The other arguments are as in `one_entry`.
+    `one_entry` finds the entry, and explains the other arguments.
 
     Raises:
-        InputError: The file cannot be read, or the entry is refused as in `one_entry`.
-        CannotCertify: As in `priced_file`.
+        InputError: The file cannot be read, or `one_entry` refuses the entry.
+        CannotCertify: No finite epsilon can be certified.
     """
     from dpcli.analysis.calibrate_file import solved_pipeline
 

@@ -1,8 +1,9 @@
 """The check that a run bounds the contributions of the unit that privacy.unit claims to protect.
 
-A run bounds the contributions of an *owner*: one value of the column that source.unit, train.units or a similar key names. The bound holds
-over all rows that the run reads, or in each *block*, a part of the data such as a day, if each record is read in one block and the ledger
-states that a unit has records in one block only (max_blocks = 1: dpcli/ledger/blocks/family.py). The owner must be the claimed unit:
+A run bounds the contributions of an *owner*: one value of the column that source.unit, train.units or a similar key names. In general the
+bound holds over all rows that the run reads. A ledger may divide the data into *blocks*, such as days, and state that a unit has records in
+one block only (max_blocks = 1: dpcli/ledger/blocks/family.py). If each record is read in one block, the bound then holds in each block. The
+owner must be the claimed unit:
 
 * If the column is finer than the claimed unit (patient_week for "patient"), the run bounds each part of a unit separately. The loss of a
   unit with k parts is then up to k times the claimed epsilon.
@@ -24,21 +25,12 @@ if TYPE_CHECKING:
     from dpcli.ledger.blocks.family import BlockFamily
 
 
-# Words for periods of time, and for things of which one person can have several.
-PARTS = frozenset({"minute", "hour", "day", "date", "week", "month", "quarter", "year"}) | {
-    "visit",
-    "session",
-    "event",
-    "row",
-    "record",
-    "encounter",
-    "stay",
-    "admission",
-    "order",
-    "trip",
-    "message",
-    "device",
-}
+PERIODS = frozenset({"minute", "hour", "day", "date", "week", "month", "quarter", "year"})
+# Things of which one person can have several.
+BELONGINGS = frozenset(
+    {"visit", "session", "event", "row", "record", "encounter", "stay", "admission", "order", "trip", "message", "device"}
+)
+PARTS = PERIODS | BELONGINGS  # a column or a unit named by one of these words is a part of a person's data
 # Words that mark a column as an identifier, but do not say what it identifies.
 IDENTIFIER_WORDS = frozenset({"id", "key", "no", "nr", "number", "uuid", "guid", "hash", "code"})
 
@@ -96,14 +88,18 @@ def _contradict(unit_words: list[str], column_words: list[str], block_words: fro
 
 
 def _block_words(family: BlockFamily) -> frozenset[str]:
-    """Return the words by which the name of a unit may refer to a block: week in patient-week, region in patient-region."""
+    """Return the words by which the name of a unit may refer to a block: week in patient-week, region in patient-region.
+
+    They are the words of the kind of the blocks ("week"), and of the column that determines the block unless it has dates.
+    """
     column_words = set() if family.kind.column_type == "date" else set(_words(family.column)) - PARTS
     return frozenset({*_words(family.by), *column_words})
 
 
 def _words(name: str) -> list[str]:
     """Return the words of a name in lower case and in the singular, without `IDENTIFIER_WORDS`."""
-    words = re.findall(r"[^\W_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    words = re.findall(r"[^\W_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())  # patientWeek has two words
+    # A word of at most three letters keeps its s, as in bus.
     singular = [word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words]
     return [word for word in singular if word not in IDENTIFIER_WORDS] or singular
 

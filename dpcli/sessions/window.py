@@ -6,7 +6,8 @@ the file or, if the file has none, from --window. It is written into the pipelin
 the fingerprint, of the charge, of a resumed session and of the statement.
 
 A command calls `over_window` once, between reading its file and its data. The *owner* of a record is the value of a column that a key of
-the file names; a command bounds what each owner contributes, and unit_check.py compares the column with the unit that the file protects.
+the file names. A command bounds what each owner contributes. unit_check.py compares the name of the column with the unit that the file
+protects.
 """
 
 from __future__ import annotations
@@ -73,15 +74,16 @@ def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> 
             raise InputError(f"--window: expected --ledger with it, because {flag[0][:60]!a} names blocks of a ledger")
         _require_bounded(plan, None)
         return plan
+    # The blocks that the file or --window names. `resolve_trailing` replaces a window such as "last 7 days" by its blocks.
     blocks = ledger.stated_window(plan.pipeline, ledger.resolve_trailing(flag))
-    family = ledger.state().open_terms().family
+    family = ledger.state().open_terms().family  # how the dataset is divided into blocks; None if it is not
     if family is None:
         _require_bounded(plan, None)
         return plan
     if plan.pipeline.privacy.window is None:
-        plan = plan.on_blocks(window_spelling(family, blocks))
+        plan = plan.on_blocks(window_spelling(family, blocks))  # spelled as in a file: FIRST..LAST for consecutive blocks
     plan = plan.on_rows(rows_in_table(plan.private_file, plan.path, rows_of_blocks(family, blocks)))
-    each_row_has_a_block = plan.rows is not None or len(blocks) == 1
+    each_row_has_a_block = plan.rows is not None or len(blocks) == 1  # the one block holds all records
     _require_bounded(plan, family if each_row_has_a_block else None)
     return plan
 

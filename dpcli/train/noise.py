@@ -8,9 +8,7 @@ Gaussians z are added; the accountant prices this release (`Correlated`). A deco
 w, and stores only a few vectors. For Toeplitz and banded encoders C, it solves C w = z by substitution. For a tree, it estimates each
 prefix sum from a few noisy nodes.
 
-The encoder of a banded matrix mechanism is optimised: among encoders of equal cost, L-BFGS searches for the least error on prefix sums.
-
-Source: Choquette-Choo et al. 2023, arXiv:2306.08153, Section 4. Here the encoder is parametrised by its columns.
+The file and the mechanism determine most encoders. That of a banded matrix mechanism is optimised (train/banded_encoder.py).
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -32,6 +29,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream, normals
 from dpcli.sessions.folder import this_process
+from dpcli.train.banded_encoder import optimise_banded
 
 if TYPE_CHECKING:
     import torch
@@ -39,10 +37,6 @@ if TYPE_CHECKING:
     from dpcli.random.streams import Reals
 
     Shapes = Mapping[str, torch.Size]
-
-# Limits of the search for an encoder. They affect the error of the noise and the time of the search, and not the cost.
-LEAST_RATIO = 0.01  # least ratio of successive coefficients of a Toeplitz encoder; the search divides by the ratios
-SEARCH_ROUNDS = 60  # iterations of L-BFGS; further iterations reduce the error by less than 0.1 %
 
 
 class Noise(Protocol):
@@ -54,7 +48,10 @@ class Noise(Protocol):
 
     @property
     def drawn_std(self) -> float:
-        """Return the standard deviation of the noise of the first step, which fixes the grid of noisy sums."""
+        """Return the standard deviation of the noise of the first step.
+
+        The noisy sums of all steps are rounded to a grid, whose width is a small fraction of this number (`add_noise` in step/loop.py).
+        """
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
         """Return the noise of the next step in double precision, as tensors on the CPU, by parameter name.
@@ -126,7 +123,7 @@ class Correlated(ABC):
         return self._std
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        """Return the noise of the next step, as in `Noise`.
+        """Return the noise of the next step in double precision, by parameter name. The caller must not change the tensors.
 
         Raises:
             InternalError: The call is in a fork, or the shapes have another number of entries than in the first step.
@@ -190,8 +187,6 @@ class Banded(Correlated):
 
     Args:
         columns: Entries of C, of shape (iterations, bands). Row t contains C[t, t], C[t + 1, t], .... A Toeplitz encoder has equal rows.
-        std: As in `Correlated`.
-        stream: As in `Correlated`.
 
     Source: Choquette-Choo et al. 2023, arXiv:2306.08153.
     """
@@ -258,8 +253,6 @@ class Tree(Correlated):
     difference of two prefix sums. The state has at most one node for each level.
 
     Args:
-        std: As in `Correlated`.
-        stream: As in `Correlated`.
         sizes: Number of steps of each tree. After the last step of a tree, the next one begins with fresh noise.
 
     Source: Kairouz et al. 2021, arXiv:2103.00039, Algorithm 1 and Appendix B (estimates from below, after Honaker 2015).
@@ -315,9 +308,9 @@ def _independent(spec: GaussianSpec, bound: float, stream: Stream) -> Noise:
 
 
 def _toeplitz(spec: ToeplitzSpec, bound: float, stream: Stream) -> Noise:
-    """Return the noise of a banded Toeplitz encoder."""
+    """Return the noise of a banded Toeplitz encoder. The file declares its coefficients, or the number of square-root coefficients."""
     all_coefficients = square_root(spec.bands or 1) if spec.coefficients is None else np.array(spec.coefficients)
-    column = all_coefficients[: spec.iterations]
+    column = all_coefficients[: spec.iterations]  # a longer column would reach beyond the last step
     columns = np.broadcast_to(column, (spec.iterations, len(column)))
     return Banded(columns, spec.noise_multiplier * bound, stream)
 
@@ -334,7 +327,7 @@ NOISES: dict[type[Spec], Callable[..., Noise]] = {
     LastIterateSpec: lambda spec, bound, stream: Independent(spec.noise_multiplier * bound, stream),
     TreeSpec: lambda spec, bound, stream: Tree(spec.noise_multiplier * bound, stream, spec.sizes),
     ToeplitzSpec: _toeplitz,
-    BandedSpec: lambda spec, bound, stream: Banded(_columns(spec), spec.noise_multiplier * bound, stream),
+    BandedSpec: lambda spec, bound, stream: Banded(_encoder_columns(spec), spec.noise_multiplier * bound, stream),
     BufferedToeplitzSpec: _buffered_toeplitz,
 }
 
@@ -342,102 +335,16 @@ NOISES: dict[type[Spec], Callable[..., Noise]] = {
 def first_weight(spec: Spec) -> float:
     """Return C[0, 0] of the encoder, by which the noise of the first step is divided.
 
-    It is 1 if the steps are independent, and for tree, buffered Toeplitz and default Toeplitz noise.
+    It is 1 if the steps are independent, and for tree, buffered Toeplitz and default Toeplitz noise. `first_step_std` in step/loop.py
+    divides by it.
     """
     if isinstance(spec, ToeplitzSpec) and spec.coefficients is not None:
         return spec.coefficients[0]
     if isinstance(spec, BandedSpec):
-        return float(_columns(spec)[0, 0])
+        return float(_encoder_columns(spec)[0, 0])
     return 1.0
 
 
-def _columns(spec: BandedSpec) -> Reals:
+def _encoder_columns(spec: BandedSpec) -> Reals:
     """Return the columns of the encoder of a banded mechanism, which cannot have more bands than steps."""
     return optimise_banded(spec.iterations, min(spec.bands, spec.iterations))
-
-
-@lru_cache(maxsize=8)
-def optimise_banded(steps: int, bands: int) -> Reals:
-    """Return the columns of a banded encoder C with small error on prefix sums, as a read-only array.
-
-    Row t of the result contains C[t, t], C[t + 1, t], ..., with zeros beyond the last step. Each row has Euclidean length 1. The search
-    minimises the Frobenius norm of A C^-1, where A is the matrix of prefix sums. The square of this norm is the sum of the variances of all
-    prefix sums if z has variance 1. The search starts at the normalised columns of `best_toeplitz`, or of the banded square root of A if
-    they have less error. If it finds no better encoder, these columns are returned.
-    """
-    import torch
-
-    within_run = torch.arange(steps)[:, None] + torch.arange(bands) < steps
-    starts = (best_toeplitz(steps, bands), square_root(bands))
-    initial = min((_normalise(torch.from_numpy(column) * within_run) for column in starts), key=_finite_error)
-    free = initial.clone().requires_grad_()
-    search = torch.optim.LBFGS([free], max_iter=SEARCH_ROUNDS, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0.0)
-
-    def closure() -> torch.Tensor:
-        search.zero_grad()
-        loss = prefix_error(_normalise(free))
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
-
-    search.step(closure)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        best = min(initial, _normalise(free), key=_finite_error)
-    columns: Reals = best.numpy()
-    columns.flags.writeable = False
-    return columns
-
-
-def best_toeplitz(steps: int, bands: int) -> Reals:
-    """Return the coefficients c of a banded Toeplitz encoder with small error on prefix sums, non-increasing from c_0 = 1.
-
-    The search minimises |c|^2 sum_t (n - t) p_t^2. Here p is the first column of A C^-1, by c * p = (1, 1, ...), and |c|^2 is the largest
-    cost of a column. It starts at the square root of A, and searches over the ratios of successive coefficients. If g solves
-    C^T g = ((n - t) p_t)_t, the derivative of half the sum by c_k is -sum_t g_t p_{t-k}.
-    """
-    start = square_root(bands)
-    if bands == 1:
-        return start
-
-    from scipy.optimize import minimize
-    from scipy.signal import lfilter
-
-    remaining = np.arange(steps, 0.0, -1.0)
-
-    def loss(ratios: Reals) -> tuple[float, Reals]:
-        """Return the logarithm of the error and its derivatives."""
-        column = np.cumprod(np.concatenate(([1.0], ratios)))
-        prefixes = lfilter([1.0], column, np.ones(steps))
-        solved = lfilter([1.0], column, (remaining * prefixes)[::-1])[::-1]
-        square, error = float(column @ column), float(remaining @ np.square(prefixes))
-        by_column = [column[k] / square - float(solved[k:] @ prefixes[: steps - k]) / error for k in range(bands)]
-        by_ratio = np.cumsum((np.array(by_column) * column)[:0:-1])[::-1] / ratios
-        return 0.5 * math.log(square * error), by_ratio
-
-    search = minimize(loss, start[1:] / start[:-1], jac=True, method="L-BFGS-B", bounds=[(LEAST_RATIO, 1.0)] * (bands - 1))
-    return np.asarray(np.cumprod(np.concatenate(([1.0], search.x))))
-
-
-def _normalise(columns: torch.Tensor) -> torch.Tensor:
-    """Return the columns scaled to Euclidean length 1."""
-    lengths: torch.Tensor = columns.square().sum(1, keepdim=True).sqrt()
-    return columns / lengths
-
-
-def prefix_error(columns: torch.Tensor) -> torch.Tensor:
-    """Return |A C^-1|^2, the sum over the steps of the variances of the prefix sums."""
-    import torch
-
-    steps, bands = columns.shape
-    encoder = columns.new_zeros(steps, steps)
-    for lag in range(bands):
-        encoder += columns[: steps - lag, lag].diag(-lag)
-    prefixes = torch.ones_like(encoder).tril()
-    decoded: torch.Tensor = torch.linalg.solve_triangular(encoder, prefixes, upper=False, left=False)
-    return decoded.square().sum()
-
-
-def _finite_error(columns: torch.Tensor) -> float:
-    """Return `prefix_error` of the columns, or infinity if they form no valid encoder."""
-    error = float(prefix_error(columns))
-    is_invertible = bool((columns[:, 0] > 0.0).all())
-    return error if is_invertible and math.isfinite(error) else math.inf

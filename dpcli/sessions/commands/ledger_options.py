@@ -35,7 +35,7 @@ def opened_or_warned(ledger: str | None, dataset: str | None) -> AbstractContext
     If no ledger is named, a line on standard error says that nothing is charged, unless --quiet is given.
     """
     if ledger is None and not click.get_current_context().obj.quiet:
-        complain(UNCHARGED)
+        complain(UNCHARGED)  # prints a line on standard error
     return opened_or_none(ledger, dataset)
 
 
@@ -66,6 +66,7 @@ def restrict_run(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Pl
     if blocks is not None and not click.get_current_context().obj.quiet:
         if any(text.startswith("last ") for text in window):
             complain(f"--window: {', '.join(blocks)}")
+        # UNCHECKED: dpcli does not select the rows, so nobody checks that they lie in the blocks.
         complain(UNCHECKED if plan.rows is None else plan.rows.words)
     return plan
 

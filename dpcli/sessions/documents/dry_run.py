@@ -57,7 +57,7 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
         "fail" if over else "pass",
         exit_code=exit_code,
         notes=lines,
-        details=lines,
+        details=lines,  # in plain text, which has no notes
         total=repr(cost.upper),
     )
 
@@ -68,7 +68,10 @@ def rows_words(plan: FilePlan) -> str:
 
 
 def window_note(plan: FilePlan) -> tuple[str, ...]:
-    """Return a line about the window of a session; an empty tuple if it has no window."""
+    """Return a line about the window of a session; an empty tuple if it has no window.
+
+    The line names the rows, or says that nobody checked that the data lie in the window (UNCHECKED).
+    """
     return () if plan.pipeline.privacy.window is None else (rows_words(plan) or UNCHECKED,)
 
 

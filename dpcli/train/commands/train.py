@@ -72,7 +72,7 @@ def command(
     The exit code is 1 if the budget or the ledger refuses the run, 2 if the file declares a run that dpcli cannot train, and 130 if the run
     was interrupted. --resume then continues from its last saved state, with fresh noise.
     """
-    from dpcli.train.documents.training import outcome, planned
+    from dpcli.train.documents.training import outcome_document, plan_document
     from dpcli.train.plan.plan import plan_of
     from dpcli.train.run.processes import first_process
 
@@ -86,9 +86,10 @@ def command(
         from dpcli.sessions.commands.ledger_options import restrict_dry_run
 
         plan = restrict_dry_run(plan, ledger, dataset, window)
-        return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
+        quoted_ledger = None if resume else ledger  # the ledger says whether the run would fit; a resumed run is charged already
+        return emit(with_quote(plan_document(plan), quoted_ledger, dataset, plan.pipeline), format_, outputs)
     result = run_with_progress(plan, ledger, dataset, window, resume, insecure_seed)
-    return emit(outcome(result), format_, outputs) if first_process() else 0
+    return emit(outcome_document(result), format_, outputs) if first_process() else 0
 
 
 def run_with_progress(
@@ -166,7 +167,8 @@ class Progress:
         from dpcli.base.rounding import up
 
         steps = self.plan.steps
-        epsilon = up(account(self.plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
+        accountants = ["exact", "rdp"]  # for a quick bound; the outcome uses all accountants
+        epsilon = up(account(self.plan.costs([(0, step)]), accountants).upper, 3)
         line = f"step {step:,} of {steps:,}, epsilon so far {epsilon}{self.metrics}, {seconds_left:,.0f} s left"
         if sys.stderr.isatty():
             bar = "#" * round(BAR_WIDTH * step / steps)

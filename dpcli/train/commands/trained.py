@@ -53,7 +53,7 @@ def predict(
     their order, or module:function. For a language model, DATA names the texts: a .txt, .csv, .jsonl or .parquet file, or module:function.
     Labels in DATA are ignored. Predictions cost no epsilon, however many there are.
     """
-    from dpcli.train.documents.trained import predictions
+    from dpcli.train.documents.trained import predictions_document
     from dpcli.train.trained.loading import load_model
     from dpcli.train.trained.trained_model import ModelInput, parquet_of
 
@@ -63,7 +63,7 @@ def predict(
     answers = model.answers(ModelInput(data, prompts, tokens, temperature, seed))
     if parquet is not None:
         write(parquet, parquet_of(answers))
-    return emit(predictions(model.description, answers), format_, outputs)
+    return emit(predictions_document(model.description, answers), format_, outputs)
 
 
 @click.command(short_help="Measure the metric of a training run's model.")
@@ -76,10 +76,10 @@ def evaluate(run: str, data: str | None, format_: str, outputs: tuple[str, ...])
     DATA names labelled records, as in dpcli predict. Without DATA, the metric is measured on the data that the training file declares
     public. The metric is computed without noise, so the epsilon of the run does not cover it. Do not publish it unless the data are public.
     """
-    from dpcli.train.documents.trained import evaluated
-    from dpcli.train.trained.loading import evaluate as measured
+    from dpcli.train.documents.trained import evaluation_document
+    from dpcli.train.trained.loading import evaluate as evaluate_model
 
-    return emit(evaluated(measured(run, data)), format_, outputs)
+    return emit(evaluation_document(evaluate_model(run, data)), format_, outputs)
 
 
 @click.command(short_help="Attest the guarantee of a training run's model, or verify an attestation.")
@@ -106,16 +106,16 @@ def attest(run: str, verify: str | None, certificate: str | None, format_: str, 
     With --verify, the exit code is 1 if the model, its description, the statement or the pipeline file differs from the attestation in any
     byte. The log of the run (metrics.jsonl) is not attested.
     """
-    from dpcli.train.documents.trained import attested, verified
+    from dpcli.train.documents.trained import attestation_document, verification_document
 
     if verify is not None:
-        from dpcli.train.trained.attestation import verify as compared
+        from dpcli.train.trained.attestation import verify as verify_attestation
 
-        return emit(verified(compared(run, verify, certificate)), format_, outputs)
+        return emit(verification_document(verify_attestation(run, verify, certificate)), format_, outputs)
     from dpcli.sessions.folder import replace_file
     from dpcli.train.run.outcome import ATTESTATION
     from dpcli.train.trained.attestation import attestation, attestation_bytes
 
     statement, path = attestation(run, certificate), os.path.join(run, ATTESTATION)
     replace_file(path, attestation_bytes(statement))
-    return emit(attested(statement, path), format_, outputs)
+    return emit(attestation_document(statement, path), format_, outputs)

@@ -1,8 +1,8 @@
 """The privacy statement of a run (statement.md in its folder), for the users of its model.
 
-run/results.py calls `statement` when the run ends. The statement begins with what the run did (`_performed`) and what was not checked
-(`_not_checked`). The disclosure statement of the training file follows (dpcli/disclosure). The table [disclosure] of the file answers
-questions about the release, and the run adds the answers that the file leaves open (`disclosed`).
+run/results.py calls `statement` when the run ends. The statement begins with what the run did (`_performed_sentences`) and what was not
+checked (`_unchecked_sentences`). The disclosure statement of the training file follows (dpcli/disclosure). The table [disclosure] of the
+file answers questions about the release, and the run adds the answers that the file leaves open (`disclosed`).
 """
 
 from __future__ import annotations
@@ -104,18 +104,20 @@ def statement(outcome: Outcome) -> str:
 
     plan = outcome.plan
     heading = "" if outcome.private else f"**NOT PRIVATE: {outcome.unprotected}.**\n\n"
+    # Steps that may have been taken twice count twice.
     pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
-    facts = gather(replace(pipeline, path=plan.path, disclosure=disclosed(outcome)))
+    facts = gather(replace(pipeline, path=plan.path, disclosure=disclosed(outcome)))  # the account of the file, and its meaning
     facts = replace(facts, rows=rows_words(plan))
     report = format_markdown.render(disclosure_report.document(disclosure(facts)))
-    sentences = " ".join([*_performed(outcome), *_not_checked(outcome)])
+    sentences = " ".join([*_performed_sentences(outcome), *_unchecked_sentences(outcome)])
     return f"{heading}{sentences}\n\n{report}"
 
 
-def _performed(outcome: Outcome) -> list[str]:
+def _performed_sentences(outcome: Outcome) -> list[str]:
     """Return sentences about the steps of the run and their guarantee."""
     plan = outcome.plan
     noise_multipliers = dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
+    # Rounded down, so that the statement claims no more noise than there was.
     noise = ", then ".join(figures(noise_multiplier, 7, ROUND_FLOOR) for noise_multiplier in noise_multipliers)
     lines = [
         f"This run took {outcome.taken:,} steps with noise multiplier {noise} and "
@@ -143,7 +145,7 @@ def _performed(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _not_checked(outcome: Outcome) -> list[str]:
+def _unchecked_sentences(outcome: Outcome) -> list[str]:
     """Return sentences on assumptions of the guarantee that were not checked, and on the metrics."""
     train, lines = outcome.plan.train, []
     own_code = ""

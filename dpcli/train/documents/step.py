@@ -3,7 +3,7 @@
 The steps of one entry of the file are alike, so the document describes one step of each entry that training performs: which records it
 draws, how it clips, how much noise it adds, and by what it divides. Shapes and the method of the clipped sums come from a *rehearsal*, a
 trial of the run on synthetic records (`Prepared.rehearse` in step/prepare.py). No private record passes through the model, and nothing is
-charged. An *entry* is a mechanism of the file, and a *stage* a sequence of its steps.
+charged. An *entry* is a mechanism of the file, and a *stage* a sequence of its steps. C is the clipping norm.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ DRAWS = {
     "shuffle": "the next {batch:,g} records of a shuffled pass over {size:,}",
     "none": "all {size:,} records",
 }
-IN_TURN = "the records of the next of {batches:,} batches, whose places were drawn when the run began: about {batch:,g} of {size:,}"
-CORRELATED = "the records that were assigned to this step when the run began: about {batch:,g} of {size:,}"
-IN_TURNS = (
+BATCHES_IN_TURN = (
+    "the records of the next of {batches:,} batches, whose places were drawn when the run began: about {batch:,g} of {size:,}"
+)
+ASSIGNED = "the records that were assigned to this step when the run began: about {batch:,g} of {size:,}"
+GROUPS_IN_TURN = (
     "each record of one of {batches} groups with probability {rate:.6g}, independently: about {batch:,g} of {size:,}; the groups were "
     "drawn when the run began, and take turns"
 )
@@ -56,7 +58,7 @@ def step_document(plan: TrainingPlan) -> Document:
         InputError: The run itself would be refused.
         Unavailable: A library is not installed or a model is not downloaded.
     """
-    prepared = _rehearsed(plan)
+    prepared = _rehearse_trial(plan)
     stages, details = [], []
     for stage in plan.first_stages:
         actions = _actions(plan, stage, prepared)
@@ -67,7 +69,7 @@ def step_document(plan: TrainingPlan) -> Document:
     return dry_run(plan, "dpcli/train-step/v1", {"stages": stages, "shapes": shapes}, tuple(details))
 
 
-def _rehearsed(plan: TrainingPlan) -> Prepared:
+def _rehearse_trial(plan: TrainingPlan) -> Prepared:
     """Return the plan with its data and trainer, after a rehearsal."""
     from dpcli.base.errors import Unavailable
     from dpcli.random.streams import system_entropy
@@ -76,7 +78,7 @@ def _rehearsed(plan: TrainingPlan) -> Prepared:
 
     if importlib.util.find_spec("torch") is None:
         raise Unavailable("torch is not installed: pip install 'dpcli[train]'")
-    prepared = prepare_trial(plan, system_entropy(), Ranks())
+    prepared = prepare_trial(plan, system_entropy(), Ranks())  # fresh random numbers, and one process
     prepared.rehearse()
     return prepared
 
@@ -116,12 +118,12 @@ def _sample(plan: TrainingPlan, stage: Stage) -> str:
     words, batches, rate = DRAWS["none" if sampling is None else sampling.scheme], 1, stage.expected_batch / plan.size
     if isinstance(spec, LastIterateSpec):
         batches = spec.batches
-        words = DRAWS[spec.drawn or "none"] if batches == 1 else IN_TURN
+        words = DRAWS[spec.drawn or "none"] if batches == 1 else BATCHES_IN_TURN
     elif isinstance(spec, CorrelatedSpec) and isinstance(sampling, Poisson):
         batches = spec.min_separation
-        words, rate = IN_TURNS, batches * stage.expected_batch / plan.size
+        words, rate = GROUPS_IN_TURN, batches * stage.expected_batch / plan.size
     elif isinstance(spec, CorrelatedSpec) and rate < 1.0:
-        words = CORRELATED
+        words = ASSIGNED
     most = getattr(sampling, "max_batch_size", None)
     cut = "" if most is None else f"; of more than {most:,}, others are left out at random"
     return words.format(size=plan.size, rate=rate, batch=stage.expected_batch, batches=batches) + cut

@@ -1,7 +1,11 @@
 """The documents of `dpcli predict`, `dpcli evaluate` and `dpcli attest`, which are about the model of a training run.
 
-A document is what a command prints (document/document.py). The documents state the guarantee of the run as its description holds it
-(model.json, train/run/description.py), and say whether the printed numbers are covered by it.
+The documents state the guarantee of the run as its description holds it (model.json, train/run/description.py), and say whether the printed
+numbers are covered by it.
+
+A document is what a command prints (document/document.py): a headline, and the same facts as JSON (`data`). `details` are the lines of
+plain text, and `notes` those of other formats. `total` is the single number of the result, for scripts. `records` and `sheet` are the rows
+of jsonl and csv. `visible` escapes characters of a text that could control a terminal.
 """
 
 from __future__ import annotations
@@ -37,15 +41,15 @@ ENVELOPED = "the signatures were not checked: use the tool that made them"
 COVERS = "the signer vouches that the run followed its file; no file can prove this"
 
 
-def predictions(description: Description, answers: Predictions) -> Document:
+def predictions_document(description: Description, answers: Predictions) -> Document:
     """Return the document of `dpcli predict`."""
     private, count = description.guarantee["private"], len(answers.rows)
     columns = answers.columns[:FIRST_COLUMNS]
-    rows = tuple(tuple(map(_cell, row[:FIRST_COLUMNS])) for row in answers.rows[:LARGEST_TABLE])
+    rows = tuple(tuple(map(_cell_text, row[:FIRST_COLUMNS])) for row in answers.rows[:LARGEST_TABLE])
     more = (f"{count - LARGEST_TABLE:,} more rows: -f csv and -f json have all of them",) if count > LARGEST_TABLE else ()
     first_row = answers.rows[0][:FIRST_COLUMNS] if answers.rows else ()
     numeric = frozenset(number for number, value in enumerate(first_row) if not isinstance(value, str))
-    headline = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
+    headline = f"{count:,} answers of {shown(description.folder)}, {guarantee_words(description)}"
     records = tuple(dict(zip(answers.columns, row, strict=True)) for row in answers.rows)
     data = {"schema": "dpcli/predict/v1", "run": description.run, "result": result(description), "answers": records, "exit_code": 0}
     return Document(
@@ -59,16 +63,16 @@ def predictions(description: Description, answers: Predictions) -> Document:
     )
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     """Return a value as the text of a table's cell."""
     return f"{value:.4f}" if isinstance(value, float) else visible(str(value))
 
 
-def evaluated(evaluation: ModelEvaluation) -> Document:
+def evaluation_document(evaluation: ModelEvaluation) -> Document:
     """Return the document of `dpcli evaluate`."""
     description = evaluation.description
     measured = f"{metrics_words(evaluation.metrics)} on {visible(evaluation.source)}"
-    headline = f"{measured}: {shown(description.folder)}, {guaranteed(description)}"
+    headline = f"{measured}: {shown(description.folder)}, {guarantee_words(description)}"
     warned = DECLARED if evaluation.declared else NOISELESS
     data = {
         "schema": "dpcli/evaluate/v1",
@@ -84,7 +88,7 @@ def evaluated(evaluation: ModelEvaluation) -> Document:
     return Document(headline, data, verdict, notes=(warned,), details=(warned,), total=total)  # type: ignore[arg-type]
 
 
-def guaranteed(description: Description) -> str:
+def guarantee_words(description: Description) -> str:
     """Return the guarantee of a run in words, with its unit and adjacency."""
     guarantee = description.guarantee
     if guarantee["epsilon"] is None:
@@ -98,16 +102,16 @@ def result(description: Description) -> dict[str, Any]:
     return {"epsilon_upper": description.guarantee["epsilon"], "delta": description.guarantee["delta"]}
 
 
-def attested(statement: Mapping[str, Any], path: str) -> Document:
+def attestation_document(statement: Mapping[str, Any], path: str) -> Document:
     """Return the document of `dpcli attest`, after the attestation was written to `path`."""
     predicate = statement["predicate"]
     details = (*_proof_lines(predicate.get("certificate")), f"written to {shown(path)}", UNSIGNED)
     data = {"schema": "dpcli/attest/v1", "path": path, "attestation": statement, "exit_code": 0}
-    headline = f"attested: {statement['subject'][0]['name']} has {_guarantee(predicate['guarantee'])}"
+    headline = f"attested: {statement['subject'][0]['name']} has {_attested_guarantee(predicate['guarantee'])}"
     return Document(headline, data, "pass", notes=details, details=details)
 
 
-def verified(verification: Verification) -> Document:
+def verification_document(verification: Verification) -> Document:
     """Return the document of `dpcli attest --verify`. Its exit code is 1 if the attestation does not match the run."""
     place, signed = shown(verification.folder), ENVELOPED if verification.signed else UNSIGNED
     data = {
@@ -120,8 +124,11 @@ def verified(verification: Verification) -> Document:
     if verification.problems:
         problems = tuple(map(visible, verification.problems))
         headline = f"NOT verified: {place} does not match the attestation {visible(verification.file)}"
-        return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=f"{headline}: {problems[0]}")
-    headline = f"verified: {place} matches the attestation {visible(verification.file)}: {_guarantee(verification.claimed)}"
+        why = f"{headline}: {problems[0]}"  # the reason for the exit code, in one line
+        return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=why)
+    headline = (
+        f"verified: {place} matches the attestation {visible(verification.file)}: {_attested_guarantee(verification.claimed)}"
+    )
     lines = (*_proof_lines(verification.proof), signed, COVERS)
     return Document(headline, data | {"certificate": verification.proof}, "pass", notes=lines, details=lines)
 
@@ -131,7 +138,7 @@ def _proof_lines(proof: Mapping[str, Any] | None) -> tuple[str, ...]:
     return () if proof is None else (NamedProof(proof["digest"]["sha256"], proof["epsilon"], proof["delta"]).words,)
 
 
-def _guarantee(guarantee: Mapping[str, Any]) -> str:
+def _attested_guarantee(guarantee: Mapping[str, Any]) -> str:
     """Return the guarantee of a private run in words, with its unit, adjacency and accountant, and the window of its data."""
     window = ""
     if "window" in guarantee:

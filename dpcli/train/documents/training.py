@@ -1,8 +1,10 @@
-"""The documents of `dpcli train`: `planned` for a dry run, and `outcome` for a run that has ended.
+"""The documents of `dpcli train`: `plan_document` for a dry run, and `outcome_document` for a run that has ended.
 
-A document is what a command prints: a headline, lines, and the same facts as JSON (document/document.py). The JSON of these documents
-follows the schemas dpcli/train-plan/v1 and dpcli/train/v1, so no key of it may be renamed or removed. An *entry* is a mechanism of the
-file, and a *stage* a sequence of steps of one entry (plan/stages.py).
+A document is what a command prints (document/document.py): a headline, lines, and the same facts as JSON (`data`). `details` are the lines
+of plain text, and `notes` those of other formats. `alerts` also go to standard error. The JSON follows the schemas dpcli/train-plan/v1 and
+dpcli/train/v1, so no key of it may be renamed or removed.
+
+An *entry* is a mechanism of the file, and a *stage* a sequence of steps of one entry (plan/stages.py).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 MINUTE, HOUR = 60.0, 3600.0  # in seconds
 
 
-def planned(plan: TrainingPlan) -> Document:
+def plan_document(plan: TrainingPlan) -> Document:
     """Return the document of a dry run, with the steps, the noise, and estimates of time and memory if all libraries are installed."""
     from dpcli.train.run.training_run import estimate
 
@@ -97,7 +99,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / HOUR:.3g} hours"
 
 
-def outcome(result: Outcome) -> Document:
+def outcome_document(result: Outcome) -> Document:
     """Return the document of a run that has ended."""
     plan = result.plan
     name = os.path.basename(plan.path)
@@ -128,6 +130,7 @@ def outcome(result: Outcome) -> Document:
             "the files of an earlier run were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up"
         )
     verdict: Literal["pass", "warn"] = "pass" if result.private else "warn"
+    # An alert says that delta is too large for the number of records.
     alerts = tuple(map(note, delta_errors(plan.pipeline, plan.account.delta)))
     lines = tuple(details)
     return Document(headline, data, verdict, notes=lines, details=lines, total=repr(result.epsilon), alerts=alerts)

@@ -73,6 +73,7 @@ def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[T
     Returns:
         Gradient of the weighted sum of the losses at each input; None for an input on which the losses do not depend.
     """
+    # The positional flags: the graph is not kept, the backward pass is not recorded, and inputs may be unreachable.
     result: tuple[Tensor | None, ...] = backward_engine.run_backward(
         (losses,), (weights,), False, False, tuple(inputs), True, accumulate_grad=False
     )
@@ -216,7 +217,7 @@ class Recorder:
         dim = self.example_dims(call, inputs)
         if dim is not None and (inputs.dim() <= dim or inputs.shape[dim] != self.size):
             raise Unsuitable(f"{layer.name}: expected {self.size} examples along dimension {dim}, found {tuple(inputs.shape)}")
-        if dim and not layer.rule.anywhere:
+        if dim and not layer.rule.anywhere:  # the rule needs the examples along the first dimension
             raise Unsuitable(f"{layer.name}: expected examples along the first dimension, found {tuple(inputs.shape)}")
         return dim
 

@@ -3,7 +3,8 @@
 Book-keeping (engine/book_keeping.py), the fast method for per-example gradients, needs a record of each call of a layer (capture.py), but
 torch computes such a module by one function. The forward of a compound is therefore replaced by one that calls the layers one by one. The
 new forward computes the output, so nothing is computed twice. A call that is not supported raises Unsuitable, and the engine then uses a
-slower method. recurrent.py has the forwards of torch's recurrent modules.
+slower method. recurrent.py has the forwards of torch's recurrent modules. `positions` gives values (B, ..., d) as (B, T, d), and `wide` the
+numbers in at least single precision.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Hooked:
     def parts(self, batch: Batch) -> Iterator[BatchPart]:
         count = size(batch)
         with empty_gradients(self.model.parameters()), attached_hooks(self.model):
-            with refuse_caught_errors():
+            with refuse_caught_errors():  # a program that catches an error of torch may take another path
                 losses = per_example_losses(self.model, self.loss, batch, count)
                 if losses.requires_grad:
                     accumulate_gradients(losses.sum())
@@ -178,7 +178,7 @@ def opacus_version() -> str:
 def refusal(model: nn.Module, problem: Exception) -> InputError:
     """Return an error that names the model and the problem."""
     first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    reason = first_line.partition(". ")[0]
+    reason = first_line.partition(". ")[0]  # its first sentence
     return InputError(
         f"train.engine: expected Opacus' gradients of {type(model).__name__} to equal gradients computed one example at a time, "
         f'found a difference: {reason}; use engine = "dpcli"'

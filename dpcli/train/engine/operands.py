@@ -270,6 +270,7 @@ class Graph:
         while stack:
             node = stack.pop()
             for consumer, operand, _ in self.consumers.get(node, []):
+                # An entry of next_functions is a node and the number of one of its outputs.
                 reached = Reached(consumer, operand, GradientEdge(node, consumer.next_functions[operand][1]))
                 yield reached
                 if reached.independent and consumer not in visited:

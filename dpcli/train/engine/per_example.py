@@ -219,7 +219,7 @@ class ClippedGradients(CheckedSums):
             choice = choose(self.model, self.loss, draw, allowed, self.tolerance)
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
-        self.form, self.description = form(draw(1)), str(self.choice)
+        self.form, self.description = form(draw(1)), str(self.choice)  # the form: shapes and types of one record
         return_memory()  # of the copies that were tried: a gigabyte for GPT-2
 
     def checked_sums(self, batch: Batch, row: int) -> Sums:

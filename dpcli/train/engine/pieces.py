@@ -278,6 +278,7 @@ class Lookup:
         differently, and a clipped gradient could exceed the clipping norm C.
         """
         examples = torch.arange(len(self.ids), device=self.ids.device)
+        # A key is a pair of an example and a row as one integer.
         keys, slots = torch.unique(self.ids + self.vocabulary * examples[:, None], return_inverse=True)
         gradients, slots = self.gradients.flatten(0, 1), slots.flatten()
         sums = gradients.new_zeros(len(keys), gradients.shape[1]).index_add_(0, slots, gradients)
@@ -322,6 +323,7 @@ class Tied:
     def squares(self) -> Tensor:
         ids = self.lookup.ids[:, None, :].expand(-1, self.outer.left.shape[1], -1)
         left_at_ids = self.outer.left.gather(2, ids)
+        # <x, y>: row i of x is the sum over the positions of left[i] right, and row i of y the sum of the gradients of the lookups of i.
         cross = (left_at_ids * (self.outer.right @ self.lookup.gradients.mT)).sum((1, 2))
         length = self.outer.length() + torch.linalg.vector_norm(self.lookup.gradients, dim=2).sum(1)
         return add_rounding_error(self.outer.squares() + self.lookup.squares() + 2.0 * cross, length, self.outer.width())
@@ -329,7 +331,7 @@ class Tied:
     def rescaled(self) -> tuple[Tied, Tensor]:
         outer, outer_power = self.outer.rescaled()
         lookup, lookup_power = self.lookup.rescaled()
-        power = torch.maximum(outer_power, lookup_power)
+        power = torch.maximum(outer_power, lookup_power)  # both parts must be divided by the same number, so that they can be added
         outer = Outer(outer.left * (outer_power / power)[:, None, None], outer.right, outer.shape)
         lookup = Lookup(lookup.ids, lookup.gradients * (lookup_power / power)[:, None, None], lookup.vocabulary)
         return Tied(outer, lookup), power

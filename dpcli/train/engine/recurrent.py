@@ -6,7 +6,7 @@ nn.LSTM and nn.GRU, the product with the state occurs in every step, but is reco
 one product too. The gradient of such a recurrence is written by hand. The simple network and the cells are differentiated by autograd.
 
 Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. The gates together have 4H
-numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU.
+numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU. `wide` gives the numbers in at least single precision.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
         raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input
     endings = ("", "_reverse") if layer.bidirectional else ("",)  # what torch appends to the names of each direction's weights
-    passed_states = hx if hx is None or state_count > 1 else (hx,)
+    passed_states = hx if hx is None or state_count > 1 else (hx,)  # nn.GRU and nn.RNN take a tensor, nn.LSTM a pair
     states = first_states(run, values, layer.num_layers * len(endings), passed_states, state_count)
     last_states = []
     for level in range(layer.num_layers):

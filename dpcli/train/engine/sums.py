@@ -80,7 +80,7 @@ def clipped_sums(parts: Iterable[BatchPart], clip: Clip, parameters: Mapping[str
     totals: dict[str, Tensor] = {}
     norms, are_finite = [], []
     for gradients, size in parts:
-        with full_precision(empty.device):
+        with full_precision(empty.device):  # without autocast and TF32, whose norms are not precise enough
             measured = measure(gradients, groups, empty.new_zeros(size))
             add_clipped(totals, gradients, measured, clip, groups)
             norms.append(norms_over_groups(measured, empty.dtype))

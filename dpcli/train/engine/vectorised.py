@@ -65,6 +65,7 @@ class Vectorised:
         gradients = vmap(grad(loss_of_example), in_dims=(None, 0), randomness="different")
         for start in range(0, size(batch), part_size):
             part = take(batch, slice(start, start + part_size))
+            # A program that catches an error of vmap may take another path. The method then does not apply.
             with refuse_caught_errors(), restored_flat_weights(self.model), warnings.catch_warnings():
                 # torch warns of an operator without a batching rule, which it calls in a loop.
                 warnings.filterwarnings("ignore", "There is a performance drop")

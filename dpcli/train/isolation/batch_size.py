@@ -50,7 +50,7 @@ class Shapes(ShapeEnv):
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **named: Any) -> Any:
         """Evaluate an expression. Raises Unfollowed if the program requests the number of records, as len() and range() do."""
-        if orig_expr.free_symbols and not (orig_expr.is_Boolean or orig_expr.is_Relational):
+        if orig_expr.free_symbols and not (orig_expr.is_Boolean or orig_expr.is_Relational):  # a number, and no comparison
             self.findings.doubt("the program reads the number of records")
             raise Unfollowed
         return super().evaluate_expr(orig_expr, *args, **named)

@@ -134,7 +134,8 @@ def sums_with_check(engine: CheckedSums, batch: Batch, row: int) -> Sums:
         return sums
     example = tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
     norm_in_batch = float(sums.norms[row])
-    # The draws do not show which of these parts of the batch's numbers the example used, so any may agree.
+    # The draws do not show which of these parts of the batch's numbers the example used, so any may agree. Without draws, the part does not
+    # matter.
     for part in RECORD_PARTS if draws else RECORD_PARTS[:1]:
         if agree(engine, norm_alone(engine, example, draws, part), norm_in_batch):
             return sums

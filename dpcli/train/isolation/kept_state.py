@@ -130,14 +130,17 @@ class ReachableState:
                 self.visit(path, value, depth + 1)
 
     def visit_class(self, name: str, cls: type) -> None:
-        """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out."""
+        """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out.
+
+        The depth of these values is counted from the class.
+        """
         for base in cls.__mro__:
             file = getattr(sys.modules.get(base.__module__), "__file__", None)
             if id(base) in self.visited or file is None or is_library(file):
                 continue
             self.visited[id(base)] = base
             for key, value in vars(base).items():
-                value = getattr(value, "__func__", value)
+                value = getattr(value, "__func__", value)  # the function of a static method or a class method
                 if isinstance(value, types.FunctionType):
                     for label, part in parts_of(value):
                         self.visit(f"{base.__name__}.{key}{label}", part, 1)
@@ -312,7 +315,7 @@ class OperandRecorder(TorchDispatchMode):
         for operand in tree_leaves((args, named)):
             if isinstance(operand, Tensor) and (func is LITERAL or address(operand) not in self.known):
                 self.known.add(address(operand))
-                line = own_line()
+                line = own_line()  # the line of the user's code that is running; "" if there is none
                 if operand.numel() > 1 and (line or func is not LITERAL):
                     self.operands.append((operand, f"a tensor read at {line}" if line else "a tensor of a library"))
         result = func(*args, **named)

@@ -7,7 +7,7 @@ and asks the rule of each call (the table RULES in operators.py) for the *layout
 other records.
 
 If unsure, a rule must return Unknown: it only adds a doubt, and records are then processed one by one. A wrong AlongRecords breaks the
-guarantee.
+guarantee. The batch size B is a symbol: `is_symbolic` says whether a length depends on it, and `coefficient` gives c for a length c B.
 """
 
 from __future__ import annotations

@@ -164,6 +164,7 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
     tolerance = rounding_tolerance(program.coarsest) if program.coarsest > 1e-6 else 1e-5
     tolerance = max(tolerance, tolerance_of(model))
     usual_count = batch_size_for(model, draw(1))
+    # Without the shift of the parameters, a layer that starts at zero would hide the layers before it.
     with shift_parameters(model), restored_generators(model):
         state_before = reachable_state(model, loss)
         with no_validation_by_default():

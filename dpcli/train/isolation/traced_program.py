@@ -101,7 +101,7 @@ def follow(model: nn.Module, loss: Loss, like: Batch, environment: Shapes, findi
     try:
         with dense_embeddings(model), tracked_modules(model, stack), fake, enable_python_dispatcher(), errors, tracker:
             step(model, loss, batch_like(like, tracker), tracker)
-    except InputError:
+    except InputError:  # `analyze` raises a refusal by the tracker in any case
         if not findings.doubts:
             raise
         return False

@@ -8,6 +8,9 @@ them. Views share memory, so a write to one of them may change the layouts of al
 
 The mode collects its results in `IsolationFindings`. A *refusal* is an error, because an operator combines records. A *doubt* is a reason
 why isolation is not proven; each record is then differentiated by itself.
+
+The batch size B is a symbol: `is_symbolic` says whether a length depends on it, and `coefficient` gives c for a length c B. `own_line`
+gives the line of the user's code that is running, for messages.
 """
 
 from __future__ import annotations
@@ -152,6 +155,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
+        # These operators ask for a property of a tensor, such as a length, and not for its numbers.
         if func.namespace == "prim" or name.startswith("sym_"):
             return func(*args, **kwargs)
         values = bind_arguments(func, args, kwargs)
@@ -175,6 +179,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         name = func.overloadpacket.__name__
         plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ writes in place, and has the rule of add
+        # HIDDEN_ARGUMENTS: what a forward operator passes to its backward operator, and no other operator can read.
         readable = {key: value for key, value in values.items() if key != HIDDEN_ARGUMENTS.get(plain_name)}
         call = Call(plain_name, readable, outputs, self.layout_of)
         self.record_properties(func, call)
@@ -219,6 +224,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # An assignment to tensor.data replaces the storage without an operator.
         is_replaced = storage is not None and self.addresses.get(tensor, storage._cdata) != storage._cdata
         layout: Layout | None = None if is_replaced else self.recorded_layouts.get(tensor)
+        # A tensor that was made without an operator has the layout of the last tensor in its storage, if it has the same shape.
         if layout is None and stored is not None and stored.shape == tuple(tensor.shape):
             layout = stored.layout
         if layout is None:
@@ -226,7 +232,10 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return layout if stored is None or not stored.written else layout_after_write(layout, stored)
 
     def store(self, tensor: Tensor, layout: Layout) -> None:
-        """Store the layout of an operator's output. An unknown layout is also a finding."""
+        """Store the layout of an operator's output. An unknown layout is also a finding.
+
+        The description of a merge gets the line of the user's code that is running, unless it has a line already.
+        """
         if isinstance(layout, Unknown) and layout.operator not in self.findings.unknown:
             self.findings.unknown.append(layout.operator)
         if isinstance(layout, Merged) and " at " not in layout.how and (line := own_line()):
@@ -326,7 +335,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             stored = self.storages.setdefault(storage._cdata, StorageState(storage, earlier, ()))
             stored.written = True
             moves_records = isinstance(layout, AlongRecords) and layout != earlier
-            reaches_records = isinstance(earlier, Shared) and stored.has_records
+            reaches_records = isinstance(earlier, Shared) and stored.has_records  # through a view that holds none itself
             if isinstance(layout, Merged | Unknown):
                 stored.overwritten = layout
             elif moves_records or reaches_records:

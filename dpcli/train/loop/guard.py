@@ -87,15 +87,15 @@ class Guard:
         """Store marks of the weights and the optimizer state after a step."""
         self.after_last_step = by_name(self._step_marks())
 
-    def require_unchanged(self, reads_all: bool = False) -> None:
+    def require_unchanged(self, rereads_frozen: bool = False) -> None:
         """Check that nothing changed since the last step. Raises an InputError that names the first change.
 
         The values of the records are compared at the end, by `require_same_records`.
 
         Args:
-            reads_all: Whether the numbers of large frozen tensors are read even if torch counted no write to them.
+            rereads_frozen: Whether the numbers of large frozen tensors are read even if torch counted no write to them.
         """
-        if reads_all:
+        if rereads_frozen:
             self.frozen.clear()
         self.require_last_state()
         require_same(self.start, by_name(self._constant_marks()))
@@ -122,7 +122,7 @@ class Guard:
         """Check that the records have not changed since the run began. Raises InputError if they have."""
         for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.records_read, strict=True)):
             if value_mark(leaf) != read:
-                raise _changed(f"the records [{number}]")
+                raise _change_error(f"the records [{number}]")
 
     @contextmanager
     def initial_modes(self) -> Iterator[None]:
@@ -138,7 +138,7 @@ class Guard:
         """Yield marks of the weights and the optimizer state, which steps change."""
         for name, value in trained_parameters(self.model).items():
             yield f"the weights {name}", value_mark(value)
-        known = {id(value) for value in self.model.parameters()}
+        known = {id(value) for value in self.model.parameters()}  # compared above, or with the constants
         for number, (key, state) in enumerate(self.optimizer.state.items()):
             yield f"the optimizer's state [{number}]: its parameter", Identity(key)
             yield from marks_of(f"the optimizer's state [{number}]", state, known)
@@ -147,10 +147,11 @@ class Guard:
         """Yield marks of everything that steps do not change."""
         modules = dict(every_module(self.model))
         tensors = every_tensor(modules)
+        # An attribute that refers to one of these is marked by identity. Their content has marks of its own.
         known = {id(value) for value in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
         for name, module in modules.items():
-            order = [tuple(vars(module)[key]) for key in REGISTERED]
-            yield f"the module {name or 'itself'}", (Identity(module), Identity(type(module)), order)
+            registered_names = [tuple(vars(module)[key]) for key in REGISTERED]  # in their order
+            yield f"the module {name or 'itself'}", (Identity(module), Identity(type(module)), registered_names)
             yield from attributes(f"the module {name or 'itself'}", vars(module), NOT_COMPARED, known)
         classes = dict.fromkeys(base for module in modules.values() for base in type(module).__mro__)
         for cls in classes:
@@ -190,7 +191,7 @@ def require_same(earlier: Mapping[str, list[object]], later: Mapping[str, list[o
     """Check that the marks are equal under each name. Raises an InputError that names the first difference."""
     for name in dict.fromkeys((*earlier, *later)):
         if earlier.get(name) != later.get(name):
-            raise _changed(name)
+            raise _change_error(name)
 
 
 def require_readable(model: nn.Module) -> None:
@@ -228,7 +229,7 @@ def _set_modes(modes: dict[nn.Module, bool]) -> None:
         module.training = training
 
 
-def _changed(part: str) -> InputError:
+def _change_error(part: str) -> InputError:
     """Return the error for a part of the state that changed between two steps."""
     return InputError(
         f"{part}: expected as the last private step left it, found changed: between two steps, nothing may change the weights or "

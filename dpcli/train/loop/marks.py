@@ -37,7 +37,9 @@ SPECIAL_METHODS = ("__call__", "__getattr__", "__getattribute__")  # special met
 # A mark copies a tensor of fewer integers, and holds sums of a larger one, which take less memory. A change that leaves all sums equal is
 # missed. The statement of a run names this number (UNCHECKED in loop/private.py).
 COPIED_NUMBERS = 2**16
-COLUMNS = 1021  # columns of the table that is summed: odd and no usual layer width, so that doubling all numbers changes the sums
+# Columns of the table that is summed. The number is odd: doubling a float32 adds 2^23 to its integer, and 512 such terms would vanish from
+# a sum of 32 bits. It is also no usual layer width.
+COLUMNS = 1021
 REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes of a module with its parameters, buffers and submodules
 
 
@@ -220,6 +222,7 @@ def class_marks(cls: type) -> Iterator[tuple[str, object]]:
     name = f"the class {cls.__qualname__}"
     values = {key: value for key, value in vars(cls).items() if not key.startswith("__") or key in SPECIAL_METHODS}
     functions = {key: value for key, value in values.items() if type(value) is FunctionType}
+    # The code and the defaults of a function can be replaced while the function stays the same object.
     yield f"{name}: methods", {key: (value, value.__code__, Identity(value.__defaults__)) for key, value in functions.items()}
     yield from attributes(name, values, functions.keys(), frozenset())
 

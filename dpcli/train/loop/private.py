@@ -66,7 +66,7 @@ class PrivateBatch(Displayed):
     def __init__(self, number: int) -> None:
         self.number = number  # not a dataclass, because frameworks rebuild dataclasses when they move them to a device
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return f"{self.number}"
 
 
@@ -92,7 +92,7 @@ class PrivateResult(Displayed):
 
     __repr__ = Displayed.__repr__
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return str(self)
 
     def __str__(self) -> str:
@@ -119,10 +119,10 @@ class Private(Displayed):
 
     def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:
         self._steps = steps
-        self._release = weakref.finalize(self, resources.close)
-        self._ends = 0
+        self._release = weakref.finalize(self, resources.close)  # also if the caller drops the run without closing it
+        self._ends = 0  # number of requests for a batch after the last one
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return f"step {self.taken:,} of {self.planned:,}"
 
     def __iter__(self) -> Self:
@@ -327,14 +327,14 @@ def private(
     require_plain_modes(model)
     require_made_with_gradients(model)
     with ExitStack() as resources:
-        resources.enter_context(exclusive(plan.folder))
-        books = resources.enter_context(open_ledger(ledger, dataset)) if ledger is not None else None
-        plan = over_window(plan, books, blocks)
-        steps = begin(plan, problem, optimizer, books, resume, insecure_seed)
+        resources.enter_context(exclusive(plan.folder))  # locked, so that no other process uses the folder
+        opened = resources.enter_context(open_ledger(ledger, dataset)) if ledger is not None else None
+        plan = over_window(plan, opened, blocks)  # restricted to the blocks
+        steps = begin(plan, problem, optimizer, opened, resume, insecure_seed)
         resources.callback(steps.give_back)
         for remove_hook in steps.watch():
             resources.callback(remove_hook)
-        return Private(steps, resources.pop_all())
+        return Private(steps, resources.pop_all())  # `Private` closes the resources from here on
     raise AssertionError  # the block returns
 
 

@@ -4,6 +4,9 @@
 that each step of the optimizer uses the noisy gradient and nothing else. Its *guard* compares the state of the model and the optimizer with
 their state after the last step (loop/guard.py). The functions at the end refuse what could change a gradient unseen: autocast, inference
 mode, modes that intercept operators, and hooks.
+
+A *stage* is a sequence of steps of one mechanism of the file (plan/stages.py). After a crash, steps since the last saved state may be taken
+again: these *repeated portions* of the run are charged twice.
 """
 
 from __future__ import annotations
@@ -81,7 +84,9 @@ def begin(
     A step on synthetic records must not change the guarded state. Otherwise the guard would refuse every private step after the charge.
 
     Raises:
-        InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
+        InputError: The run that the file declares is impossible, or contradicts an argument.
+        Denied: The budget in the file or the ledger refuses the run.
+        LedgerError: The ledger cannot be read or written, or has voided the run.
     """
 
     def callers_optimizer(model: nn.Module) -> torch.optim.Optimizer:
@@ -89,16 +94,18 @@ def begin(
         return optimizer
 
     def prepare_problem(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoint | None, folder: str) -> Prepared:
-        return assemble(plan, problem, callers_optimizer, None, streams, ranks, saved, folder)
+        # Without a rate, the learning rate stays as the caller's program sets it.
+        return assemble(plan, problem, callers_optimizer, rate=None, streams=streams, ranks=ranks, saved=saved, folder=folder)
 
-    run = charged_run(plan, ledger, resume, seed, Ranks(), plan.folder, prepare_problem)
+    one_process = Ranks()
+    run = charged_run(plan, ledger, resume, seed, one_process, plan.folder, prepare_problem)
     trainer = run.prepared.trainer
     try:
         guard = Guard(trainer.model, optimizer, trainer.records)
-        trainer.gradients.checked_sums(run.prepared.synthetic_batch(), 0)
+        trainer.gradients.checked_sums(run.prepared.synthetic_batch(), row=0)
         guard.require_unchanged()
-    except BaseException as problem:
-        run.give_back(problem)
+    except BaseException as error:
+        run.give_back(error)
         raise
     return LoopSteps(run, guard, _samples(run))
 
@@ -211,16 +218,16 @@ class LoopSteps:
         """Write the model and the statement, and return the outcome.
 
         Args:
-            unchecked: As in `Outcome`.
+            unchecked: Paragraphs for the statement about the user's own loop, and what was not checked of it.
 
         Raises:
             InputError: The call is out of order, or the weights, other state or the records changed.
         """
         self._require_phase(LoopPhase.IDLE, LoopPhase.DRAWN)  # a sample without a step has released nothing
-        self.guard.require_last_weights()
+        self.guard.require_last_weights()  # outside of the block below: the caller can restore the weights and call again
         self._enter_busy(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._break_off_on_error():
-            self.guard.require_unchanged(reads_all=True)
+            self.guard.require_unchanged(rereads_frozen=True)
             self.guard.require_same_records()
             with self.guard.initial_modes():
                 outcome = self.run.end(unchecked)
@@ -236,7 +243,7 @@ class LoopSteps:
             return
         self._enter_busy(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._break_off_on_error():
-            self.guard.require_unchanged(reads_all=True)
+            self.guard.require_unchanged(rereads_frozen=True)
             self.guard.require_same_records()
             self.run.pause()
             self._leave_busy(LoopPhase.ENDED)
@@ -259,11 +266,11 @@ class LoopSteps:
             from dpcli.analysis.account import headline
 
             costs = self.run.plan.costs([(0, self.noised), *self._repeated_portions()])
-            self.known_epsilon = KnownEpsilon(self.noised, headline(costs).upper)
+            self.known_epsilon = KnownEpsilon(self.noised, headline(costs).upper)  # the best bound that the accountants certify
         return self.known_epsilon.epsilon
 
     def _repeated_portions(self) -> list[tuple[int, int]]:
-        """Return the portions of steps that count twice."""
+        """Return the portions of steps that count twice, each as the steps before it and its last step."""
         return self.run.plan.repeated_portions(self.run.initial.resumed)
 
     def _check_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -275,10 +282,11 @@ class LoopSteps:
         require_plain_modes(self.guard.model)
         self._enter_busy(LoopPhase.NOISED)
         with self._break_off_on_error():
+            # Torch passes the arguments of the step, among them the optimizer itself.
             if any(value is not None and value is not optimizer for value in (*args, *kwargs.values())):
                 raise InputError("optimizer: expected a step without a closure, which computes gradients without noise, found one")
             self._require_no_hooks()
-            self.guard.require_last_state()
+            self.guard.require_last_state()  # `backward` has compared the rest of the state, and the next one compares it again
             if not self._has_noisy_gradients():
                 raise InputError(
                     "optimizer: expected the gradients as private.backward left them, found them changed: another backward() would add "
@@ -297,7 +305,7 @@ class LoopSteps:
             self.guard.store_state()
             self.sample, self.gradients = None, {}
             self._leave_busy(LoopPhase.IDLE)
-            self.run.after(self.taken)
+            self.run.after(self.taken)  # saves a state if the plan says so
 
     def _require_no_hooks(self) -> None:
         """Raise InputError if the optimizer has hooks other than the two of this run."""

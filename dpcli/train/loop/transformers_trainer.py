@@ -81,7 +81,7 @@ class PrivateTrainer(Displayed, Trainer):
                 raise InputError(f"PrivateTrainer: {name}: expected none, because dpcli.private has it, found one")
         for name, (required, reason) in REQUIRED.items():
             value = getattr(named.get("args"), name, required)
-            if value and value != required:
+            if value and value != required:  # an empty value, such as None, turns the setting off
                 raise InputError(f"PrivateTrainer: args.{name}: expected {required}, found {value}: {reason}")
         super().__init__(optimizers=(private.optimizer, None), **named)
         if self.model is not private.model:
@@ -89,7 +89,7 @@ class PrivateTrainer(Displayed, Trainer):
         self.private = private
         self.args.max_steps, self.args.max_grad_norm = private.planned - private.taken, 0.0
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return self.private._line()
 
     def get_train_dataloader(self) -> Any:

@@ -3,6 +3,9 @@
 DP-SGD bounds the influence of a record by C, the clipping norm, and adds noise in proportion to C. The key `style` selects one of the
 classes below (STYLES in train/plugin.py). A class holds the settings, and `clip` returns the function of engine/clip.py that does the work.
 This module does not import torch.
+
+The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks
+a key in which the runs of a sweep may differ.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ class Clipping(ABC):
     selection: ClassVar[Selection] = Selection("style", STYLES, "flat")
     # Example tables that together contain every key of a style.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    # Keys that are newer than some saved runs, as in `Train`.
+    # Keys that are newer than some saved runs. The fingerprint of a run omits them if the file does not set them (`every_key` in
+    # settings.py), so that these runs can still be resumed.
     later: ClassVar[frozenset[str]] = frozenset()
 
     norm: Annotated[

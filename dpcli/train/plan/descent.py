@@ -64,29 +64,32 @@ def require_premises(entry: Entry, train: Train, pipeline: Pipeline, path: str) 
     assert isinstance(spec, LastIterateSpec) and size is not None
     place = f'mechanism["{entry.name}"]'
     if releases != "final-model":
-        raise _broken(path, "privacy.releases", '"final-model"', releases)
+        raise _premise_error(path, "privacy.releases", '"final-model"', releases)
     for key, value in FIXED.items():
         if getattr(train, key, None) != value:
-            raise _broken(path, f"train.{key}", "no such key" if value is None else repr(value), getattr(train, key, None))
+            raise _premise_error(path, f"train.{key}", "no such key" if value is None else repr(value), getattr(train, key, None))
     if train.clipping.style != "flat":
-        raise _broken(path, "train.clipping.style", "'flat'", train.clipping.style)
+        raise _premise_error(path, "train.clipping.style", "'flat'", train.clipping.style)
     if train.learning_rate != spec.learning_rate:
-        raise _broken(path, "train.learning_rate", f"{spec.learning_rate!r}, as in {place}", train.learning_rate)
+        raise _premise_error(path, "train.learning_rate", f"{spec.learning_rate!r}, as in {place}", train.learning_rate)
     if train.weight_decay < spec.strong_convexity:
-        raise _broken(path, "train.weight_decay", f"at least strong_convexity = {spec.strong_convexity!r}", train.weight_decay)
+        raise _premise_error(
+            path, "train.weight_decay", f"at least strong_convexity = {spec.strong_convexity!r}", train.weight_decay
+        )
     divisor, norm = divisor_of(spec, size), train.clipping.norm
     largest = divisor if spec.drawn != "poisson" else size  # a Poisson sample may have all records
+    # By premise 3, without rounding: Fraction(str(x)) is the decimal number in the file, and not the double next to it.
     smoothness = Fraction(largest, divisor) * Fraction(str(norm)) ** 2 / 4 + Fraction(str(train.weight_decay))
     if Fraction(str(spec.smoothness)) < smoothness:
         needed = f"at least {float(smoothness):.9g} = {largest / divisor:g} C^2 / 4 + weight_decay, with C = {norm:g}"
-        raise _broken(path, f"{place}.smoothness", needed, spec.smoothness)
+        raise _premise_error(path, f"{place}.smoothness", needed, spec.smoothness)
     if spec.lipschitz not in (None, norm):
-        raise _broken(path, f"{place}.lipschitz", f"train.clipping.norm = {norm!r}", spec.lipschitz)
+        raise _premise_error(path, f"{place}.lipschitz", f"train.clipping.norm = {norm!r}", spec.lipschitz)
     if spec.divisor not in (None, divisor):
-        raise _broken(path, f"{place}.divisor", f"{divisor}, the records of a batch", spec.divisor)
+        raise _premise_error(path, f"{place}.divisor", f"{divisor}, the records of a batch", spec.divisor)
 
 
-def _broken(path: str, key: str, expected: str, value: object) -> InputError:
+def _premise_error(path: str, key: str, expected: str, value: object) -> InputError:
     """Return the error for a key that breaks a premise."""
     actual = "none" if value is None else repr(value)
     return InputError(f"{path}: {key}: expected {expected}, because the price of last-iterate needs it, found {actual}")

@@ -91,7 +91,7 @@ class TrainingPlan(PricedFile):
         return self.train.data if os.path.splitext(self.train.data)[1] in self.train.tables else None
 
     @property
-    def bounded(self) -> tuple[str, str] | None:
+    def bounded(self) -> tuple[str, str] | None:  # the key that names the column with the owners of records, and the column
         return None if self.train.units is None else ("train.units", self.train.units)
 
     def fingerprint(self) -> str:
@@ -99,7 +99,7 @@ class TrainingPlan(PricedFile):
         content = {"pipeline": tables_of(self.pipeline), "train": every_key(self.train), "canaries": self.canaries}
         if self.open_to_audit:
             content["canary"] = self.canary
-        return fingerprint({**content, **self.row_data})
+        return fingerprint({**content, **self.row_data})  # row_data: the rows to which a window restricts the run
 
     def parts(self) -> dict[str, str]:
         """Return the SHA-256 of the file, and of the code and the files that it names, by key. These digests are private.
@@ -150,17 +150,12 @@ class TrainingPlan(PricedFile):
         return headline(self.costs([(0, self.steps), *repeated]))
 
     def _charged_entries(self, amounts: Counter[str], with_rest: bool) -> Iterable[Entry]:
-        """Yield the entries of the file with their charged amounts.
-
-        Args:
-            amounts: Charged amount of each entry that training performs, by name.
-            with_rest: As in `costs`.
-        """
+        """Yield the entries of the file with their charged amounts. `amounts` has that of each entry that training performs, by name."""
         for entry in self.pipeline.mechanisms:
             # An entry that shares the sample of a stage runs as often as the stage.
             sharing_sample = {other.name for other in sample_readers(entry, self.pipeline.mechanisms)}
             stage = next((stage for stage in self.stages if stage.entry.name in sharing_sample), None)
-            if stage is None:
+            if stage is None:  # training does not perform the entry
                 if with_rest:
                     yield entry
             elif amounts[stage.entry.name]:
@@ -204,7 +199,7 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
     """Yield the stages of all entries that training performs, in order."""
     step, dataset_size = 0, pipeline.privacy.dataset_size
     assert dataset_size is not None  # `plan_of` has checked it
-    for entry in _entries(pipeline, train, path):
+    for entry in _performed_entries(pipeline, train, path):
         try:
             planned = list(stages(entry, dataset_size, step))
         except InputError as problem:
@@ -213,16 +208,16 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
         step = planned[-1].stop
 
 
-def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
+def _performed_entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     """Return the entries that training performs, in order. Raises InputError if they are ambiguous or cannot be performed."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms if is_trainable(entry.spec)}
     if train.mechanism is None:
         names = tuple(by_name)
-        is_schedule = len(names) == 1
+        are_clear = len(names) == 1  # the order of several entries would be a guess
     else:
         names = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
-        is_schedule = bool(names) and len(set(names)) == len(names) and set(names) <= set(by_name)
-    if not is_schedule:
+        are_clear = bool(names) and len(set(names)) == len(names) and set(names) <= set(by_name)
+    if not are_clear:
         raise InputError(
             f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several names in order "
             f"(a schedule), found {first_names(names)} of {first_names(by_name)}"
@@ -231,6 +226,7 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
         _require_performable(by_name[name], f'{path}: mechanism["{name}"]')
         _require_own_sample(by_name[name], names, pipeline, path)
         contributions = pipeline.privacy.max_contributions or 1
+        # `takes_turns`: Poisson samples are drawn from groups of the records that take turns.
         if contributions > 1 and by_name[name].spec.takes_turns and by_name[name].sampling is not None:
             raise InputError(
                 f'{path}: mechanism["{name}"].sampling: expected no sampling with max_contributions = {contributions}, found one: the '
@@ -243,14 +239,14 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
 
 def require_last_iterate(entries: list[Entry], train: Train, pipeline: Pipeline, path: str) -> None:
     """Raise InputError if the model is for last-iterate and the entry is not, or if training would break a premise of the entry."""
-    covered = [entry for entry in entries if entry.spec.final_only]
-    if covered and len(entries) > 1:
+    last_iterates = [entry for entry in entries if entry.spec.final_only]
+    if last_iterates and len(entries) > 1:
         raise InputError(
             f"{path}: train.mechanism: expected no other entry with last-iterate, found {first_names(entry.name for entry in entries)}"
         )
-    for entry in covered:
+    for entry in last_iterates:
         require_premises(entry, train, pipeline, path)
-    if not covered and train.model == BOUNDED:
+    if not last_iterates and train.model == BOUNDED:
         raise InputError(
             f'{path}: train.model: expected an entry of type last-iterate with {BOUNDED}, found type "{entries[0].type}"; the model for it '
             "is logistic"
@@ -272,8 +268,8 @@ def _require_own_sample(entry: Entry, names: tuple[str, ...], pipeline: Pipeline
 
     Entries outside of the schedule may share them. Such entries are charged, but training does not perform them.
     """
-    others = [other.name for other in sample_readers(entry, pipeline.mechanisms) if other is not entry]
-    scheduled = [name for name in others if name in names]
+    sharing_sample = [other.name for other in sample_readers(entry, pipeline.mechanisms) if other is not entry]
+    scheduled = [name for name in sharing_sample if name in names]
     if scheduled:
         raise InputError(
             f'{path}: mechanism["{entry.name}"].sample: expected a sample that no other entry of the schedule uses, found the sample of '

@@ -1,9 +1,13 @@
 """The keys of [train] that every task reads.
 
 [train] is the table of a pipeline file that says what is trained; the mechanisms of the file say how privately. The key `task` selects the
-subclass of `Train` that reads the table (TASKS in train/plugin.py), and the fields of that class are its keys (base/fields.py explains
-`Key`). The tasks are in settings_classification.py, settings_language.py and settings_custom.py. None of them imports torch, so that the
-linter and the gate can read a file where torch is not installed.
+subclass of `Train` that reads the table (TASKS in train/plugin.py), and the fields of that class are its keys. The tasks are in
+settings_classification.py, settings_language.py and settings_custom.py. None of them imports torch, so that the linter and the gate can
+read a file where torch is not installed.
+
+A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks a key in which the runs of a
+sweep may differ, `claim` a statement that dpcli does not enforce, and `names_data` the data that are read. `needs` is a setting without
+which the key has no effect. A `Premise` is an assumption of the guarantee, with who ensures it and a test that breaks it on purpose.
 """
 
 from __future__ import annotations
@@ -273,7 +277,7 @@ def read_train(data: bytes, path: str) -> Train:
         InvalidFile: The file has problems, or no [train] table. The error lists every problem with its place.
     """
     train = section(data, path, "train")
-    if not isinstance(train, Train):
+    if not isinstance(train, Train):  # the missing table is reported as any problem of a file is
         text, tables = toml_document(data, path)
         findings = Findings()
         expected = "a [train] table, which names the model and the data"

@@ -4,7 +4,8 @@ A `Feature` is a column that the file declares with its range or its domain ([tr
 inputs of the model. A `View` says how an image is changed at random ([train.augment]); tasks/augmentation.py makes the views. Whatever the
 encoding needs, such as a range or the number of labels, is declared in the file and never computed from the private records.
 
-The fields of a class are keys, and base/fields.py explains `Key`. A `NeededSetting` is a setting without which a key has no effect.
+The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks
+a key in which the runs of a sweep may differ, and `needs` is a `NeededSetting`, without which the key has no effect.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Feature:
         return self.min / 2 + self.max / 2
 
     @property
-    def half(self) -> float:
+    def half_width(self) -> float:
         """Return half of the width of the declared range, which is scaled to 1. It is 0 if min and max are too close."""
         assert self.min is not None and self.max is not None
         return self.max / 2 - self.min / 2
@@ -108,7 +109,7 @@ class Feature:
             has_neither = self.min is None and self.max is None
             actual = "neither" if has_neither else "only one of min and max"
             yield (), "min and max of a number, or the domain of a category", actual
-        elif not self.half > 0:
+        elif not self.half_width > 0:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
         elif self.missing is not None and not self.min <= self.missing <= self.max:
             yield ("missing",), "a number from min to max", f"{self.missing:g}"
@@ -203,6 +204,7 @@ MLP = NeededSetting('model = "mlp"', lambda train: train.model == "mlp")
 class Classification(Images):
     """Classification of records of numbers, such as rows of a table or images."""
 
+    # `Train` in settings.py explains the class variables.
     build: ClassVar[str] = "dpcli.train.tasks.classification:build"
     use: ClassVar[str] = "dpcli.train.trained.classifier:classifier"
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = ("accuracy", "higher")

@@ -1,8 +1,10 @@
 """The keys of [train] whose model and data are the user's own code.
 
 With task = "custom", the table names functions, which `dpcli train` calls (tasks/custom.py). With task = "loop", the user's program passes
-the objects themselves to `dpcli.private` (loop/private.py), so the keys `data` and `model` have a fixed value that says so (`CALLERS`). The
-fields of a class are keys, and base/fields.py explains `Key`.
+the objects themselves to `dpcli.private` (loop/private.py), so the keys `data` and `model` have a fixed value that says so (`CALLERS`).
+
+The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks
+a key in which the runs of a sweep may differ, and `needs` is a `NeededSetting`, without which the key has no effect.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ OPTIMIZER_KEYS = ("learning_rate", "schedule", "optimizer", "momentum", "weight_
 class Custom(Images):
     """Training whose records, model and loss are functions of your own."""
 
+    # `Train` in settings.py explains the class variables.
     build: ClassVar[str] = "dpcli.train.tasks.custom:build"
     use: ClassVar[str] = "dpcli.train.trained.own:own_model"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

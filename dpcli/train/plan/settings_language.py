@@ -1,8 +1,11 @@
 """The keys of [train] with the language tasks: task = "causal-lm" predicts the next token, task = "soft-prompt" classifies texts.
 
-The fields of a class are keys, and base/fields.py explains `Key`. tasks/causal_lm.py and tasks/soft_prompt.py build the learning problems,
-and tasks/lm_texts.py reads the texts that the keys describe. A *soft prompt* consists of trained vectors in front of each text, and an
-*adapter* of low-rank matrices that are added to the weights (`Lora`). A *verbalizer* is the word whose first token stands for a label.
+tasks/causal_lm.py and tasks/soft_prompt.py build the learning problems, and tasks/lm_texts.py reads the texts that the keys describe. A
+*soft prompt* consists of trained vectors in front of each text, and an *adapter* of low-rank matrices that are added to the weights
+(`Lora`). A *verbalizer* is the word whose first token stands for a label.
+
+The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks
+a key in which the runs of a sweep may differ, and `needs` is a `NeededSetting`, without which the key has no effect.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ class Lora:
 class Language(Train):
     """A task of a language model on texts."""
 
+    # `Train` in settings.py explains the class variables.
     own_code: ClassVar[bool] = False
     tables: ClassVar[frozenset[str]] = frozenset({".csv", ".jsonl", ".parquet"})
     adapts: ClassVar[bool] = True

@@ -30,7 +30,7 @@ def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
     def holds(text: str) -> bool:
         return text in words or FUNCTION.holds(text) or os.path.splitext(text)[1] in endings
 
-    # A file named ".csv" has no ending, so the pattern requires a character before the dot.
+    # The pattern is for JSON Schema. A file named ".csv" has no ending, so the pattern requires a character before the dot.
     endings_pattern = "|".join(ending[1:] for ending in endings)
     alternatives = [f"^{CALLED}$", rf"[^./][^/]*\.({endings_pattern})$"]
     if words:
@@ -51,7 +51,7 @@ def require_apart(data: str, public: str | None, path: str) -> None:
         return
     folder = os.path.dirname(os.path.abspath(path))
     data_file, public_file = os.path.join(folder, data), os.path.join(folder, public)
-    both_exist = os.path.isfile(data_file) and os.path.isfile(public_file)
+    both_exist = os.path.isfile(data_file) and os.path.isfile(public_file)  # a source may also be a function
     if data == public or (both_exist and filecmp.cmp(data_file, public_file, shallow=False)):
         raise same_source_error(path, public, data)
 

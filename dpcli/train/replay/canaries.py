@@ -2,9 +2,11 @@
 
 The keys canaries and canary of [audit] declare them. step/prepare.py makes them for a run, which writes a score for each of them at its end
 (`write_scores`). `dpcli audit` guesses from the scores which canaries are *members*, that is, were inserted (dpcli/audit). Its success
-gives a lower bound on epsilon, which holds however the scores are computed: better scores make the bound larger. A canary *record* is one
-record more, and its score is minus its loss, so the run remains private. A canary *gradient* is added to the clipped sums in a direction of
-its own and recognised in the noisy sums: a stronger test, after which the run is not private (`TrainingPlan.open_to_audit`).
+gives a lower bound on epsilon, which holds however the scores are computed: better scores make the bound larger.
+
+A canary *record* is added to the private records, and its score is minus its loss under the final model. The run remains private. A canary
+*gradient* is added to the clipped sums, in a direction of its own, and recognised in the noisy sums. This is a stronger test, but its
+scores reveal the noise, so the run is not private (`TrainingPlan.open_to_audit`).
 
 C is the clipping norm, and a *stage* is a sequence of steps of one mechanism of the file (plan/stages.py).
 
@@ -96,20 +98,20 @@ def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, 
     """
     path = os.path.join(folder, CANARIES)
     if resumed:
-        return _saved_canaries(path)
+        return _load_canaries(path)
     if problem.draw is None:
         raise InputError(
             "audit.canaries: expected a task that can draw synthetic records, found sampled units, or a custom task without train.canary"
         )
     records = problem.draw(count, stream)
-    member = torch.tensor([int(word) >> 63 == 1 for word in stream.words(count)])
+    member = torch.tensor([int(word) >> 63 == 1 for word in stream.words(count)])  # the highest of 64 bits is a fair coin
     buffer = io.BytesIO()
     torch.save({"records": records, "member": member}, buffer)
     replace_file(path, buffer.getvalue())
     return Canaries(records, member)
 
 
-def _saved_canaries(path: str) -> Canaries:
+def _load_canaries(path: str) -> Canaries:
     """Return the canaries in a file. Raises InputError if the file cannot be read."""
     try:
         return Canaries(**torch.load(path, weights_only=True))
@@ -211,7 +213,7 @@ class GradientCanaries(Ranks):
 
 
 def _flat(values: Mapping[str, Tensor]) -> Tensor:
-    """Return all numbers of the tensors as one vector in double precision."""
+    """Return all numbers of the tensors as one vector in double precision, on the CPU."""
     return torch.cat([value.detach().reshape(-1).double().cpu() for value in values.values()])
 
 
@@ -229,7 +231,7 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
         raise InputError("audit.canary: expected one process with gradients, found several")
     for stage in plan.stages:
         _require_independent(plan, stage)
-    most = min(width, MOST_NUMBERS // width)
+    most = min(width, MOST_NUMBERS // width)  # more directions than dimensions cannot be orthogonal
     if plan.canaries > most:
         raise InputError(
             f"audit.canaries: expected at most {most:,} gradients for a model with {width:,} trained numbers, found {plan.canaries:,}"
@@ -283,7 +285,7 @@ def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:
     steps, count = len(products), batch_count(spec)
     if not steps:
         return np.zeros(products.shape[1])
-    source = noise_of(spec, 1.0, insecure_seed(0).noise)
+    source = noise_of(spec, 1.0, insecure_seed(0).noise)  # these draws protect nothing; with a fixed seed, scores are reproducible
     shapes = {"": torch.Size([DRAWS_PER_STEP * spec.iterations])}
     noise = np.stack([source.next(shapes)[""].double().numpy() for _ in range(steps)])
     covariance = noise @ noise.T / noise.shape[1]

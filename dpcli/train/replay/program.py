@@ -2,8 +2,8 @@
 
 A *replay* takes the first steps of training twice, with one record and without it, with the same seed. `dpcli audit` calls `replays` with
 the path of a training file, and gets the claims of the file (step_claims.py) and a function that makes a replay. audit/replay.py then
-compares the two sequences of steps with the claims: the clipped sums may differ by at most C, the clipping norm, up to rounding. A replay
-releases nothing.
+compares the two sequences of steps with the claims. The clipped sums of a step, for example, may differ by at most C, the clipping norm, up
+to rounding. A replay releases nothing.
 
 Differential privacy bounds what a step reveals given all earlier releases. In the run without the record, every step therefore starts from
 the weights that the run with the record released. Random draws of the model belong to records (`OwnDraws` in record_draws.py), so all other
@@ -145,7 +145,7 @@ class _Replay:
         trainer = prepared.trainer
         gradients: Any = trainer.gradients
         gradients.loss = draws.loss(gradients.loss)
-        records = _changed(trainer.records, self.record, self.change)
+        records = _change_record(trainer.records, self.record, self.change)
         batches = self.batches if present else [batch[batch != self.record] for batch in self.batches]
         recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
         with draws:
@@ -221,7 +221,7 @@ class _Recorder(Ranks):
         return self.followed_releases[len(self.released) - 1]  # type: ignore[return-value]
 
 
-def _changed(records: Batch, record: int, change: Change) -> Batch:
+def _change_record(records: Batch, record: int, change: Change) -> Batch:
     """Return the records with the floating-point numbers of one record changed. Integers such as labels are unchanged."""
 
     def changed_leaf(leaf: Tensor) -> Tensor:

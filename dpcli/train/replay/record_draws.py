@@ -71,6 +71,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     In all runs with the same seed, a record has the same draws in a step.
 
     Attributes:
+        step: Number of the current step, from 1; 0 before the first. program.py sets it.
         batch: Records of the current forward pass; None outside of one.
         keys: Keys of these records; None before the first draw.
         draw_count: Number of draws so far in the forward pass.
@@ -89,7 +90,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.rows: dict[tuple[int, int], PossibleRows] = {}
 
     def loss(self, plain: Loss) -> Loss:
-        """Return a loss that computes the given loss with separate draws for each record."""
+        """Return a loss that computes the loss `plain` with separate draws for each record."""
         return OwnDrawsLoss(plain, self)
 
     @contextmanager
@@ -121,7 +122,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         rows = self.record_rows(drawn_shape(args), self.keys)
         if rows is not None:
             parts = [self.draw_part(func, args, options, rows, record) for record in range(len(self.keys.keys))]
-            in_place = func._schema.name.endswith("_")
+            in_place = func._schema.name.endswith("_")  # torch's convention for operators that write into their first argument
             drawn = args[0] if in_place and parts else join(parts, rows)
             if drawn is not None:
                 return drawn
@@ -139,12 +140,13 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def seed_draw(self, key: bytes) -> None:
         """Seed torch's generators from a key and the number of the draw."""
         seed = hashlib.blake2b(key + self.draw_count.to_bytes(4, "little"), digest_size=8, key=self.forward_key).digest()
-        seed_all(int.from_bytes(seed, "little") >> 1)
+        seed_all(int.from_bytes(seed, "little") >> 1)  # 63 bits
 
     def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordDim | None:
         """Return the position of the records in a draw that agrees with all earlier forward passes; None if there is none.
 
-        Several rows for each record, such as attention heads, are accepted only after two different batch sizes agree on them.
+        A position is a dimension and the number of indices that each record has in it. Several indices for each record, such as attention
+        heads, are accepted only after two different batch sizes agree on them.
         """
         count = len(keys.keys)
         if keys.mapped:
@@ -154,6 +156,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         possible.rows &= fitting
         possible.sizes.add(count)
         certain = [rows for rows in possible.rows if rows.per_record == 1 or len(possible.sizes) > 1]
+        # One row for each record is the most likely, and then the first dimension.
         return min(certain, key=lambda rows: (rows.per_record != 1, rows), default=None)
 
 

@@ -1,8 +1,8 @@
 """The claims of a training file about each step, and the steps of a real run that are compared with them.
 
-The claims are about the clipped sums, the noise and the samples. `dpcli audit` compares them, by the checks of audit/replay.py, with one of
-two things: the steps of a *replay*, which takes the first steps with and without one record (replay/program.py), or the steps of a real run
-into whose sums the audit inserted *canary gradients* of its own (replay/canaries.py). `ObservedSteps` keeps the steps of such a run.
+The claims are about the clipped sums, the noise and the samples. `dpcli audit` compares them with steps, by the checks of audit/replay.py.
+The steps are of one of two kinds. A *replay* takes the first steps with and without one record (replay/program.py). Or the steps are those
+of a real run into whose sums the audit inserted *canary gradients* of its own (replay/canaries.py); `ObservedSteps` keeps these.
 
 An *entry* is a mechanism of the file, and a *stage* a sequence of steps of one entry. Entries may declare different noise, but the audit
 knows one standard deviation, that of the first entry. The noise of other entries is scaled to it. Sums and noise are in units of C, the
@@ -42,12 +42,12 @@ def claims_of(plan: TrainingPlan, records: int, significance: float = 0.05) -> D
     """
     rates = {_poisson_rate(plan, stage) for stage in plan.first_stages}
     return Declared(
-        sensitivity=1.0 + ROUNDING_OF_RECORD * plan.train.physical_batch_size,
+        sensitivity=1.0 + ROUNDING_OF_RECORD * plan.train.physical_batch_size,  # as the noise is enlarged (`Prepared.rounding`)
         noise=noise_std(plan, plan.first_stages[0]),
-        exchanged=1,
-        rate=rates.pop() if len(rates) == 1 else None,
+        exchanged=1,  # the batches with and without the record differ in one id
+        rate=rates.pop() if len(rates) == 1 else None,  # the audit knows one rate, or tests none
         records=records,
-        fresh=not is_correlated(plan),
+        fresh=not is_correlated(plan),  # the noise of different steps is independent
         significance=significance,
     )
 
@@ -136,8 +136,9 @@ class ObservedSteps:
         """
         if number not in self.kept:
             return
-        stage = self.plan.stage_at(number)
-        scale = noise_std(self.plan, self.plan.first_stages[0]) / noise_std(self.plan, stage) / bound
+        stage, first_stage = self.plan.stage_at(number), self.plan.first_stages[0]
+        # In units of C, and as if the stage had the noise of the first entry, which the claims state.
+        scale = noise_std(self.plan, first_stage) / noise_std(self.plan, stage) / bound
         most = max(1, MOST_KEPT_NUMBERS // (len(self.kept) * len(sums)))
         noise, largest = {}, 0.0
         for name, value in sums.items():
@@ -145,6 +146,7 @@ class ObservedSteps:
             before, after = (part.reshape(-1)[::stride].double().cpu() for part in (value, noisy[name]))
             noise[name] = ((after - before) * scale).numpy().astype(np.float32)
             largest = max(largest, float(value.abs().max()) * scale)
+        # Of the sums, the audit only needs the largest number: the noise is a difference of sums, and is rounded in proportion to it.
         self.runs.setdefault(stage.start, []).append(Step({"largest": np.array([largest])}, range(batch_size), noise))
 
     def checks(self, records: int, significance: float) -> tuple[ReplayCheck, ...]:

@@ -54,7 +54,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, folder: str, *, res
     """
     state = os.path.join(folder, STATE)
     plan.require_budget()
-    _require_unfinished(folder, state, ledger)
+    _require_not_ended(folder, state, ledger)
     if resume:
         return _resumed_state(plan, ledger, state, private=private)
     if os.path.lexists(state):
@@ -92,9 +92,11 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, state: str, *, pri
     require_same_ledger("--resume", saved.charged, ledger, "run")  # a ledger new to the run would have only the repeated steps
     if ledger is not None:
         require_unfinished("--resume", saved.run, ledger, "run")
-    has_steps_to_repeat = saved.step < plan.steps and not never_started(ledger, saved)
-    if has_steps_to_repeat:
+    may_repeat_steps = saved.step < plan.steps and not never_started(ledger, saved)
+    if may_repeat_steps:
         stage = plan.stage_at(saved.step)
+        # An indivisible stage, such as a pass, cannot continue in its middle: its order and its correlated noise are not saved. The steps
+        # that are left cost as much as a complete stage, even after a clean stop.
         if not saved.clean or (stage.indivisible and saved.step > stage.start):
             saved.resumed.append(saved.step)
     if saved.resumed:
@@ -114,7 +116,7 @@ def never_started(ledger: Ledger | None, initial: Checkpoint) -> bool:
     return run is not None and run.status == "reserved"
 
 
-def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
+def _require_not_ended(folder: str, state: str, ledger: Ledger | None) -> None:
     """Raise InputError if the folder contains both a state and the result of the same run, and remove the state.
 
     The run was then killed after it had ended and before it removed its state. A run that its ledger has not committed has not ended.
@@ -123,7 +125,7 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
         saved, result = load_checkpoint(state), description_in(folder)
     except InputError:  # there is no state, or no result
         return
-    if saved.run != result.run or saved.charged != (ledger is not None):
+    if saved.run != result.run or saved.charged != (ledger is not None):  # another run, or its ledger was not given
         return
     if ledger is not None:
         charged = ledger.state().runs.get(saved.run)
@@ -161,7 +163,7 @@ class RunCharge:
         """Charge the run permanently. Do nothing in a ledger if there is nothing to charge.
 
         Raises:
-            Denied, LedgerError: As in `charge_run`. No record may be read and no noise drawn then.
+            Denied, LedgerError: The ledger refuses the charge, or has voided the run. No record may be read and no noise drawn then.
         """
         if self.ledger is not None and self.key is not None:
             charge_run(self.ledger, self.key, self.cost, self.why)
@@ -207,7 +209,7 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, initial: Checkpoin
     new = not initial.model or never_started(ledger, initial)
     if new:
         key = initial.run
-    elif initial.resumed[-1:] == [initial.step]:
+    elif initial.resumed[-1:] == [initial.step]:  # this resumption may repeat steps
         key = f"{initial.run} resumed {uuid.uuid4().hex}"
         cost = plan.costs([(initial.step, plan.milestone(initial.step))], with_rest=False)
         why = f"steps that may have been done before the run was resumed at {initial.step}"
@@ -243,7 +245,9 @@ def charged_run(
         seed: Seed of reproducible noise; None for secret noise.
 
     Raises:
-        InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
+        InputError: The run that the file declares is impossible, or contradicts an argument.
+        Denied: The budget in the file or the ledger refuses the run.
+        LedgerError: The ledger cannot be read or written, or has voided the run.
     """
     if plan.open_to_audit and (ledger is not None or resume):
         refused = "a ledger" if ledger is not None else "--resume"
@@ -253,8 +257,10 @@ def charged_run(
         )
     private = seed is None and not plan.open_to_audit
     initial = ranks.broadcast(initial_state(plan, ledger, folder, resume=resume, private=private) if ranks.first else None)
+    # A resumed run with a seed begins with other numbers than the first part of the run.
     streams = system_entropy() if seed is None else insecure_seed(seed, initial.step)
-    prepared = prepare(plan, streams, ranks, initial if initial.model else None, folder)
+    restored = initial if initial.model else None  # a new run has no state of a model
+    prepared = prepare(plan, streams, ranks, restored, folder)
     warn_of_loop(prepared, seconds_per_record=prepared.rehearse())
     if not initial.model:
         prepared.measure()  # a metric that fails on every model fails here, before anything is charged
@@ -268,7 +274,7 @@ def charged_run(
 def warn_of_loop(prepared: Prepared, seconds_per_record: float) -> None:
     """Log a warning with the expected duration if the run processes one record at a time."""
     method, stages = prepared.trainer.gradients.describe(), prepared.plan.stages
-    if method.startswith("loop") and first_process():
+    if method.startswith("loop") and first_process():  # the description begins with the name of the method
         per_step = seconds_per_record * max(stage.expected_batch for stage in stages)
         in_all = seconds_per_record * sum(stage.steps * stage.expected_batch for stage in stages)
         logging.getLogger("dpcli").warning(
@@ -364,7 +370,7 @@ class ChargedRun:
         """Write the model and the statement, commit the run, and return the outcome. A run that took no step is charged as well.
 
         Args:
-            unchecked: As in `Outcome`.
+            unchecked: Paragraphs for the statement about the user's own loop; empty if dpcli takes the steps.
 
         Raises:
             InputError: A file cannot be written.

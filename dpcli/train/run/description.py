@@ -53,6 +53,7 @@ class Description:
         guarantee: Guarantee as the function `guarantee` returns it. Its `epsilon` is None if the run was not private.
         repeated: Portions of steps that are counted twice.
         ledger: Head of the ledger when the run ended, and the run's status; None without a ledger.
+        metrics: Metrics on data that the file declares public; empty if there are none.
         origin: Folder of the training file, relative to `folder`.
     """
 
@@ -93,16 +94,16 @@ class Description:
         """Return a shape from the facts about the model. Raises InputError if the fact is no shape."""
         lengths = self.model.get(name)
         if type(lengths) is not list:
-            raise self._malformed(name)
+            raise self._malformed_fact_error(name)
         return tuple(self._checked_count(name, length) for length in lengths)
 
     def _checked_count(self, name: str, count: object) -> int:
         """Return a count unchanged. Raises InputError that names the fact if it is no count."""
         if type(count) is not int or not 0 < count < LARGEST_COUNT:
-            raise self._malformed(name)
+            raise self._malformed_fact_error(name)
         return count
 
-    def _malformed(self, name: str) -> InputError:
+    def _malformed_fact_error(self, name: str) -> InputError:
         """Return the error for a fact that has the wrong form."""
         return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
@@ -139,7 +140,7 @@ def description_in(folder: str) -> Description:
     if not os.path.isdir(folder):
         raise InputError(f"{folder}: no such folder; give the folder of a run, such as runs/NAME")
     if not os.path.lexists(path):
-        raise _undescribed(folder)
+        raise _no_description_error(folder)
     try:
         content = read_json(path, "the description of a run")
         _require_well_formed(content)
@@ -177,7 +178,10 @@ def read_json(path: str, kind: str) -> Any:
 
 
 def _require_well_formed(content: Mapping[str, Any]) -> None:
-    """Raise KeyError, TypeError or ValueError if a description lacks a name, or has a value of the wrong form."""
+    """Raise KeyError, TypeError or ValueError if a description lacks a name, or has a value of the wrong form.
+
+    `description_in` reports all of these by one message.
+    """
     if content["schema"] != SCHEMA or any(type(content[name]) is not kind for name, kind in TYPES.items()):
         raise ValueError("not a description")
     if type(content["ledger"]) not in (dict, type(None)):
@@ -209,7 +213,7 @@ def is_run_file(name: str) -> bool:
     return name in RUN_FILES or ADAPTER_FILE.fullmatch(name) is not None
 
 
-def _undescribed(folder: str) -> InputError:
+def _no_description_error(folder: str) -> InputError:
     """Return the error for a folder without a description.
 
     An earlier version of dpcli may have trained the run, the run may not have ended, or the folder has no run.
@@ -231,7 +235,7 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
         repeated: Portions of steps that may have been taken twice. They are counted twice.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
-    assert account.winner is not None  # every file of a plan has an accountant
+    assert account.winner is not None  # the accountant with the least epsilon; a plan is only made of a file that has one
     return {
         "private": private,
         "epsilon": account.upper if private else None,
@@ -244,6 +248,6 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
         "releases": privacy.releases,
         "accountant": account.winner.accountant.name,
         "tuning": plan.train.covers.tuning,
-        **window_data(privacy),
-        **plan.row_data,
+        **window_data(privacy),  # the blocks of the window, if there is one
+        **plan.row_data,  # the rows of these blocks, if dpcli selected them
     }

@@ -94,7 +94,7 @@ def choose_threads(work: Callable[[], object]) -> None:
         return
     work()  # the first call also loads and compiles code
     torch.set_num_threads(1)
-    seconds = quickest(work)
+    seconds_on_one = quickest(work)
     torch.set_num_threads(all_threads)
-    if seconds < WORTH_ALL_THREADS and seconds <= quickest(work):
+    if seconds_on_one < WORTH_ALL_THREADS and seconds_on_one <= quickest(work):
         torch.set_num_threads(1)

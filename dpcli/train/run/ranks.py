@@ -88,7 +88,7 @@ class TorchrunProcesses(Ranks):
         forms, digest = [(leaf.shape, leaf.dtype) for leaf in leaves], _digest(leaves)
         forms_of_first, digest_of_first = self.broadcast((forms, digest))
         differs = (forms, digest) != (forms_of_first, digest_of_first)
-        if not self.total(float(differs)):
+        if not self.total(float(differs)):  # all processes take the same branch, because they send and receive together
             return batch  # without a copy: the records may be mapped from a file and remain on the disk
         if self.first:
             leaves = [leaf.contiguous() for leaf in leaves]

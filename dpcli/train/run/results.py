@@ -77,9 +77,13 @@ def _adapter_files(folder: str) -> list[str]:
 
 
 def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
-    """Return the present head of the ledger, the status of the run's charge, and the blocks that were charged."""
+    """Return the present head of the ledger, the status of the run's charge, and the blocks that were charged.
+
+    The head is the number and the hash of the ledger's last entry.
+    """
     state = ledger.state()
-    charged, family, head = state.run(run), state.open_terms().family, state.head
+    blocks = state.open_terms().family  # how the dataset is divided into blocks; None if it is not
+    charged, head = state.run(run), state.head
     position: dict[str, Any] = {
         "dataset": ledger.dataset,
         "run": run,
@@ -87,8 +91,8 @@ def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
         "seq": head.seq,
         "head": head.hash,
     }
-    if family is not None:
-        position["window"] = list(window_spelling(family, charged.window))
+    if blocks is not None:
+        position["window"] = list(window_spelling(blocks, charged.window))
     return position
 
 
@@ -96,7 +100,7 @@ def finish_run(prepared: Prepared, folder: str, initial: Checkpoint, ledger: Led
     """Write the files of a run that has ended, commit it in the ledger, and return its outcome. Only the first process writes.
 
     Args:
-        unchecked: As in `Outcome`.
+        unchecked: Paragraphs for the statement about the user's own loop; empty if dpcli took the steps.
 
     Raises:
         InputError: A file cannot be written.
@@ -117,7 +121,7 @@ def finish_run(prepared: Prepared, folder: str, initial: Checkpoint, ledger: Led
         ) from None
     with stoppable():  # without this, Ctrl-C after the commit would leave the state of a run that has ended
         if ledger is not None:
-            outcome = replace(outcome, charged=_charged(ledger.commit(initial.run).state, initial.run))
+            outcome = replace(outcome, charged=_charged_words(ledger.commit(initial.run).state, initial.run))
             write_description(outcome, prepared.problem, ledger)  # again, because the commit has moved the ledger's head
         remove_state(folder)
     return outcome
@@ -130,14 +134,14 @@ def remove_state(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-def _charged(state: LedgerState, key: str) -> str:
+def _charged_words(state: LedgerState, key: str) -> str:
     """Return the charges of a run in words, including those of repeated steps."""
     from dpcli.ledger import amounts
     from dpcli.ledger.denial import cost_words
 
     total: amounts.Amounts = {}
     for run in state.runs.values():
-        if run.key == key or run.key.startswith(f"{key} resumed "):
+        if run.key == key or run.key.startswith(f"{key} resumed "):  # keys of repeated steps (`reserve_charge` in charged_run.py)
             total = amounts.add(total, run.cost)
     return cost_words(total)
 

@@ -25,13 +25,15 @@ class Checkpoint:
     """The state of a run after some of its steps.
 
     Attributes:
+        step: Number of steps taken.
         parts: Digests of the parts of the plan, by name. A run is resumed only if all of them are unchanged.
         run: Key of the run: a random name, under which the ledger charges it.
         resumed: Step numbers at which the run was resumed so far, if it may have repeated steps then.
         bound: Current bound C on the contribution of one record, which adaptive clipping changes.
+        charged: Whether the run has a ledger.
         clean: Whether the run stopped at this state, for example after Ctrl-C. A resumed run then repeats no step.
         private: Whether all noise so far was secret. It is False if some noise came from a seed, or if an audit saw the noisy sums.
-        model: State of the model; empty before the first step.
+        model, optimizer: States of the model and of the optimizer; empty for a new run.
         average: Moving average of the weights; empty if the file does not ask for it.
     """
 
@@ -78,7 +80,7 @@ def matching_checkpoint(path: str, parts: Mapping[str, str]) -> Checkpoint:
         parts: Digests of the parts of the present plan, by name.
 
     Raises:
-        InputError: A part of the plan has changed since the checkpoint was written. Also as in `load_checkpoint`.
+        InputError: A part of the plan has changed since the checkpoint was written, or there is no checkpoint that can be read.
     """
     checkpoint = load_checkpoint(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]

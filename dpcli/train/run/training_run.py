@@ -84,8 +84,8 @@ def _run(
             run.pause()
             ranks.finish()
             raise KeyboardInterrupt from None
-        except BaseException as problem:
-            run.give_back(problem)
+        except BaseException as error:
+            run.give_back(error)
             raise
     return run.end()
 
@@ -121,10 +121,10 @@ def estimate(plan: TrainingPlan) -> Estimate:
     from dpcli.train.tasks.lm_library import cached_only
 
     with cached_only():
-        return _measured(plan)
+        return _measure_trial(plan)
 
 
-def _measured(plan: TrainingPlan) -> Estimate:
+def _measure_trial(plan: TrainingPlan) -> Estimate:
     """Return an estimate. The errors are those of `estimate`."""
     require_posix("measuring a run")
     import torch
@@ -134,7 +134,7 @@ def _measured(plan: TrainingPlan) -> Estimate:
     from dpcli.train.run.ranks import Ranks
     from dpcli.train.step.prepare import prepare_trial
 
-    prepared = prepare_trial(plan, system_entropy(), Ranks())
+    prepared = prepare_trial(plan, system_entropy(), Ranks())  # fresh random numbers, and one process
     trainer = prepared.trainer
     prepared.rehearse()
     records = prepared.synthetic_batch()

@@ -82,7 +82,8 @@ def correlated_sampler(
     the records are divided into min_separation groups instead. The groups take turns, and each turn draws a sample of its group.
 
     Args:
-        dataset_size, stream, records: As in `sampler`.
+        dataset_size: Declared privacy.dataset_size, which is the number of places in a random order.
+        records: Number of records; None if it is `dataset_size`.
         scheme: The `sampling` table of the entry; None if there is none.
 
     Raises:
@@ -185,7 +186,8 @@ def _shuffle(scheme: Batched, population: Population, stream: Stream) -> Iterato
 def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
     """Yield the batches of passes. All passes have the same random order.
 
-    The order of the file is not used, because an absent record would move all records after it to other places.
+    The order of the file is not used, because an absent record would move all records after it to other places. Training refuses this
+    scheme (plan/stages.py), and only federated rounds use it.
     """
     size, length = _declared_size(population, "scheme = cyclic"), pass_length(scheme, population.declared)
     return cycle(_shuffled(population, size, length, stream))
@@ -212,7 +214,7 @@ def _shuffled(population: Population, size: int, count: int, stream: Stream) -> 
         stream: Source of the random order.
     """
     place_of_record = permutation(stream, size)[: population.records]
-    batch_of_record = place_of_record * count // size
+    batch_of_record = place_of_record * count // size  # places 0, 1, ... are cut into `count` nearly equal parts
     return _batches(batch_of_record, 1, count)
 
 
@@ -237,7 +239,7 @@ def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
         repeats: Number of steps of each record.
         steps: Total number of steps.
     """
-    by_step = np.argsort(bins, kind="stable")
+    by_step = np.argsort(bins, kind="stable")  # positions in `bins`, sorted by step; position // repeats is the record
     ends = np.cumsum(np.bincount(bins, minlength=steps))
     return iter(np.split(by_step // repeats, ends[:-1]))
 

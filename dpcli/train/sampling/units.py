@@ -38,7 +38,7 @@ def selected_records(units: NDArray[np.generic], most: int, stream: Stream) -> I
     Args:
         most: Largest number of records of a unit.
     """
-    ordered = np.lexsort((stream.words(len(units)), units))
+    ordered = np.lexsort((stream.words(len(units)), units))  # by unit, and by random number within a unit
     return np.sort(ordered[_rank_in_unit(units[ordered]) < most])
 
 

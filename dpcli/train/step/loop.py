@@ -146,8 +146,8 @@ def gradient_spec(spec: Spec, count_noise: float) -> Spec:
 def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> None:
     """Draw the noise of a step and add it, multiplied by `scale`, to the sums in place.
 
-    Noise is added in double precision, and the result is rounded to a grid. What the sum's own number format rounds further is then a
-    function of the rounded noisy sum.
+    Noise is added in double precision, and the result is rounded to a grid. Without the grid, the last bits of the result could reveal what
+    the noise was added to (Mironov 2012). What the sum's own number format rounds further is a function of the rounded noisy sum.
     """
     drawn = noise.next({name: value.shape for name, value in sums.items()})
     values, noisy = list(sums.values()), [drawn[name].to(value.device) for name, value in sums.items()]
@@ -197,7 +197,7 @@ class Trainer:
     optimizer: torch.optim.Optimizer
     records: Batch
     rate: Callable[[int], float] | None = lambda step: 1.0
-    physical: int = 256
+    physical: int = 256  # the default is for tests; a run has the number in its file
     step: int = 0
     adaptive_norm: AdaptiveNorm | None = None
     ranks: Ranks = field(default_factory=Ranks)
@@ -210,6 +210,7 @@ class Trainer:
     def __post_init__(self) -> None:
         self.shapes = {name: parameter.shape for name, parameter in trained_parameters(self.model).items()}
         groups = self.optimizer.param_groups if self.rate is not None else []
+        # A restored optimizer has the rate of its last step in "lr". The declared rate is therefore stored in the group at the start.
         self.base_rates = [float(group.setdefault("declared_lr", group["lr"])) for group in groups]
 
     def advance(
@@ -279,8 +280,9 @@ class Trainer:
         """Scale the trained weights down to the length `radius` if they are longer."""
         weights = trained_parameters(self.model).values()
         length = float(torch.stack([value.square().sum() for value in weights]).sum().sqrt())
+        factor = min(1.0, radius / length) if length else 1.0
         for value in weights:
-            value.mul_(min(1.0, radius / length) if length else 1.0)
+            value.mul_(factor)
 
     def count(self) -> None:
         """Count a step, and update the moving average of the weights."""
@@ -294,13 +296,13 @@ class Trainer:
         Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
         of a record.
         """
-        first, *rest = torch.split(batch, self.physical)
+        first, *later = torch.split(batch, self.physical)  # micro-batches
         checked_row = secrets.randbelow(max(1, len(batch)))
         sums = self._micro_batch_sums(first, checked_row)
-        if not rest:
+        if not later:
             return sums
         sums = Sums({name: value.double() for name, value in sums.gradients.items()}, sums.norms, sums.finite)
-        for number, rows in enumerate(rest, 1):
+        for number, rows in enumerate(later, 1):
             sums = sums + self._micro_batch_sums(rows, checked_row - number * self.physical)
         return sums
 

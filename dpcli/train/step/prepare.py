@@ -128,13 +128,13 @@ class Prepared:
                 used with correlated noise.
         """
         for stage in self.plan.first_stages:
-            next(self.batches(stage))
+            next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.drawn_records)
-        if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
+        if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):  # the user's own model, as module:function
             self.constants[:] = constant_tensors(self.problem.model, self.problem.loss, self.synthetic_records(2))
         batch = self.synthetic_batch()
-        self.trainer.gradients.checked_sums(batch, 0)  # raises the errors that a step would raise
+        self.trainer.gradients.checked_sums(batch, row=0)  # raises the errors that a step would raise
         self.trainer.gradients.fix_description()
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(batch))
@@ -150,6 +150,7 @@ class Prepared:
         Raises InputError if a buffer has changed.
         """
         for name, buffer in self.problem.model.named_buffers():
+            # NaN differs from itself, so a buffer with NaNs would seem to have changed.
             if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
                 raise InputError(f"model: {name}: expected a buffer that training does not change, found one that it changed")
 
@@ -168,12 +169,13 @@ class Prepared:
     def batches(self, stage: Stage) -> Samples:
         """Return the samples of a stage from its first step. The sampling scheme of the stage's entry draws them."""
         size, stream = self.plan.size, self.streams.sampling
+        # Canary gradients are sampled as if they were further records.
         count = self.problem.count + (0 if self.canaries is None else self.canaries.sampled)
         if isinstance(stage.spec, CorrelatedSpec):
             return correlated_sampler(stage.spec, size, stream, count, stage.entry.sampling)
         if isinstance(stage.spec, LastIterateSpec):
             return descent_sampler(stage.spec, size, stream, count)
-        return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
+        return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)  # "none": all records in every step
 
     def noise(self, stage: Stage) -> Noise:
         """Return the noise of a stage from its first step, as its entry declares it, enlarged by the rounding of sums.
@@ -220,7 +222,7 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoin
         InputError: The data, the model or the state do not fit the plan.
     """
     problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
-    (units,) = ranks.broadcast((problem.units,))
+    (units,) = ranks.broadcast((problem.units,))  # in a tuple, because `broadcast` takes None for a missing value
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
     make_optimizer, rate = partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps)
     return assemble(plan, problem, make_optimizer, rate, streams, ranks, saved, folder)
@@ -248,12 +250,13 @@ def assemble(
 
     Args:
         make_optimizer: Function that returns an optimizer of a model's trained parameters.
-        rate: As in `Trainer`.
+        rate: Function from the number of a step to its learning rate, relative to the declared one; None if the caller sets the rate.
 
     Raises:
         InputError: The problem, the optimizer or the state do not fit the plan.
     """
     train = plan.train
+    # Units come before the comparison of the sizes, because dataset_size counts units if they are sampled.
     problem = _with_units(plan, problem, streams, ranks)
     _require_declared_size(plan, problem)
     if ranks.first:
@@ -261,11 +264,12 @@ def assemble(
     canaries: Canaries | GradientCanaries | None = None
     if plan.canaries and not plan.open_to_audit:
         canaries = _record_canaries(plan, problem, streams, ranks, folder, resumed=saved is not None)
-        problem = problem.extended(canaries.inserted)
+        problem = problem.with_records(canaries.inserted)
     problem = problem.on(_device(train.device))
     model, clip = problem.model, train.clipping.clip()
     if plan.open_to_audit:
         width = sum(parameter.numel() for parameter in trained_parameters(model).values())
+        # The canaries take the place of the processes, through which every sample and every sum of the trainer passes.
         ranks = canaries = gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
     gradients = load(ENGINES[train.engine])(model, problem.loss, clip)
     if isinstance(canaries, GradientCanaries):
@@ -285,7 +289,7 @@ def assemble(
         adaptive_norm=_adaptive_norm(plan, clip, streams, saved),
         ranks=ranks,
         average=_weight_average(plan, model, saved),
-        radius=radius_of(plan.stages[0].spec),
+        radius=radius_of(plan.stages[0].spec),  # of last-iterate, which is the only entry of its plan
     )
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     return Prepared(plan, problem, trainer, streams, canaries, buffers)
@@ -342,8 +346,8 @@ def _weight_average(plan: TrainingPlan, model: nn.Module, saved: Checkpoint | No
 
 def _record_canaries(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool) -> Canaries:
     """Return the canary records of an audit. The first process draws and saves them, and sends them to the other processes."""
-    drawn = record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed=resumed) if ranks.first else None
-    return ranks.broadcast(drawn)
+    canaries = record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed=resumed) if ranks.first else None
+    return ranks.broadcast(canaries)
 
 
 def _device(device: str) -> str:

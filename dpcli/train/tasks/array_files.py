@@ -1,6 +1,6 @@
 """The records of a classification task as arrays: from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
 
-`arrays` returns the private and the public records of a [train] table. It reads each source (`_read`) and checks its records
+`arrays` returns the private and the public records of a [train] table. It reads each source (`_read_source`) and checks its records
 (`_checked_records`). Messages of errors quote no value, because the records are private. `path` is the path of the training file, from
 whose folder relative names start, and `place` is the path of the data file, with which messages begin. A window (`rows`, `only`) restricts
 the records to blocks of a ledger (ledger/blocks/rows.py).
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# Header of a member in a zip file, of which only the lengths of the member's name and of its extra field are read.
+# Header that precedes a member in a zip file: 26 bytes that are not read here, the length of the member's name, and the length of its extra
+# field. Name, extra field and content follow.
 MEMBER_HEADER = struct.Struct("<26xHH")
 CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once; this limits memory. Arbitrary.
 
@@ -58,13 +59,15 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, is_column_major, dtype = header(file)
         start = file.tell()
+    # dtype=object: a product of Python integers, which cannot overflow, whatever shape the header states.
     if dtype.hasobject or member.file_size != start + dtype.itemsize * int(np.prod(shape, dtype=object)):
         raise ValueError("expected plain numbers of the stated shape")
-    if not member.file_size > start:
+    if not member.file_size > start:  # no bytes can be mapped from the disk
         return np.zeros(shape, dtype)
     offset = _content_offset(place, member) + start
     order: Literal["C", "F"] = "F" if is_column_major else "C"
-    array = np.memmap(place, dtype, "c", offset, shape, order).view(np.ndarray)
+    copy_on_write: Literal["c"] = "c"  # changes of the array stay in memory
+    array = np.memmap(place, dtype, copy_on_write, offset, shape, order).view(np.ndarray)
     return np.require(array, requirements="A")  # copies an array that is not aligned
 
 
@@ -100,7 +103,7 @@ class RawRecords(NamedTuple):
         inputs: Inputs of the records, as an array or a list.
         labels: Labels of the records, as an array or a list.
         units: Owners of the records; None if the file does not declare units.
-        names: Names of the input columns in their order; empty unless all other columns are inputs.
+        names: Names of the input columns in their order, if the inputs are all columns without another use; empty otherwise.
         blocks: Block of each record, if a unit is bounded in each block separately; None otherwise.
     """
 
@@ -111,7 +114,7 @@ class RawRecords(NamedTuple):
     blocks: list[str] | None = None
 
 
-def _npz(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
+def _read_npz(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
     """Return the records of a .npz file."""
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
@@ -125,14 +128,13 @@ def _npz(place: str, train: Classification, only: RowWindow | None, block_column
     return RawRecords(*columns)
 
 
-def _columns(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
+def _read_columns(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
     """Return the records of a .csv or .parquet file.
 
     The label is in the declared column, or in the last column if none is declared. The unit is in its declared column. The inputs are in
     the declared columns, or in all other columns if none are declared.
 
     Args:
-        only: Window to which the rows are restricted; None for all rows.
         block_column: Column that determines the block of a record in the ledger. It is an input only if it is declared as one.
     """
     names, rows = column_table(place, only)
@@ -141,6 +143,7 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     label = train.label or (possible_labels[-1] if possible_labels else "label")
     for name in (label, train.units):
         if name and name not in columns:
+            # Without a line of names, the first line is a record. `instead_of` therefore hides fields that may be values.
             columns_of_file = instead_of(name, names, known_columns(train))
             raise InputError(f"{place}: expected a column {name!r}, found {columns_of_file}")
     # Messages number the columns that the training file does not name. In a file without a line of names, the first line is a record.
@@ -179,7 +182,7 @@ def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
 
 # The arguments of a reader are the path, the [train] table, the window of rows (None for all), and the column of the ledger's blocks.
 ArrayReader = Callable[[str, Classification, RowWindow | None, str | None], RawRecords]
-READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _columns, ".parquet": _columns}
+READERS: dict[str, ArrayReader] = {".npz": _read_npz, ".csv": _read_columns, ".parquet": _read_columns}
 
 
 def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -216,7 +219,7 @@ class CheckedRecords:
         inputs: Inputs as float32, of shape (n, ...).
         labels: Labels as int64, of shape (n,).
         units: Owner of each record, of shape (n,); None if the file does not declare units.
-        names: As in `RawRecords`.
+        names: Names of the input columns, if the inputs are all columns without another use; empty otherwise.
     """
 
     inputs: Array
@@ -251,7 +254,7 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
         return Arrays(private, None, classes)
     if train.public == "held-out":
         is_public = held_out(len(private.labels), train.held_out, private.units, path)
-        private, public = (CheckedRecords(private.inputs[rows], private.labels[rows]) for rows in (~is_public, is_public))
+        private, public = (CheckedRecords(private.inputs[part], private.labels[part]) for part in (~is_public, is_public))
         return Arrays(private, public, classes)
     public = _checked_records(RecordSource(train.public, path, f"{path}: train.public", is_private=False), train, classes, rows)
     if public.inputs.shape[1:] != private.inputs.shape[1:]:
@@ -284,7 +287,7 @@ def labelled_records(source: str, train: Classification, classes: int, rows: Row
 
 def _checked_records(source: RecordSource, train: Classification, classes: int, rows: RowWindow | None) -> CheckedRecords:
     """Return the records of a source after all checks. Raises InputError if they cannot be read, or if a check fails."""
-    raw = _read(source, train, rows)
+    raw = _read_source(source, train, rows)
     inputs, labels = inputs_of(raw.inputs, train.shift, source.place), labels_of(raw.labels, classes, source.place, source.path)
     if len(inputs) != len(labels):
         raise InputError(f"{source.place}: expected one label for each record, but their numbers differ")
@@ -304,7 +307,7 @@ def inputs_of(values: Any, shift: float, place: str) -> Array:
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
         raise InputError(f"{place}: expected inputs of shape (n, ...) with numbers in each record, found shape {_shape(numbers)}")
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # a number beyond float32 becomes infinite, and is refused below
         inputs: Array = numbers.astype(np.float32, copy=False)
         inputs = np.subtract(inputs, np.float32(shift)) if shift else inputs
     blocks = (inputs[start : start + CHECKED_TOGETHER] for start in range(0, len(inputs), CHECKED_TOGETHER))
@@ -326,7 +329,10 @@ def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
 
 
 def _numbers(values: Any, noun: str, place: str) -> Array:
-    """Return the values as an array of numbers. Raises InputError without numpy's own message, which may quote values."""
+    """Return the values as an array of numbers, with 0 and 1 for booleans.
+
+    Raises InputError without numpy's own message, which may quote values.
+    """
     try:
         numbers = np.asarray(values)
     except Exception:  # conversion may raise any error: lists of different lengths, tensors on another device
@@ -344,12 +350,8 @@ def _shape(array: Array) -> str:
     return f"({lengths})"
 
 
-def _read(source: RecordSource, train: Classification, rows: RowWindow | None) -> RawRecords:
-    """Return the unchecked records of a source.
-
-    Args:
-        rows: Window to which private records are restricted; None for all records.
-    """
+def _read_source(source: RecordSource, train: Classification, rows: RowWindow | None) -> RawRecords:
+    """Return the unchecked records of a source. The window `rows` restricts private records only."""
     ending = os.path.splitext(source.name)[1]
     if source.name == "digits":
         return digits(source.path)
@@ -358,7 +360,8 @@ def _read(source: RecordSource, train: Classification, rows: RowWindow | None) -
         if not os.path.isfile(file):
             raise InputError(f"{source.place}: no such file: {source.name}")
         only = rows if source.is_private else None
-        return READERS[ending](file, train, only, None if rows is None else rows.column)
+        block_column = None if rows is None else rows.column  # left out of the inputs of public records too
+        return READERS[ending](file, train, only, block_column)
     if ":" in source.name:
         return _records_from_function(source, train)
     raise InputError(f"{source.place}: expected digits, a {', '.join(READERS)} file, or module:function, found {source.name!r}")
@@ -370,13 +373,14 @@ def _records_from_function(source: RecordSource, train: Classification) -> RawRe
     needs_units = train.units is not None and source.is_private
     lengths = {3} if needs_units else {2}
     if train.units is not None:
-        lengths.add(3)
+        lengths.add(3)  # one function may return private and public records in the same form
     if not isinstance(parts, tuple | list) or len(parts) not in lengths:
         # The message omits the number of parts, which may be the number of records.
         actual = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
         expected = "(inputs, labels, units)" if needs_units else "(inputs, labels)"
         raise InputError(f"{source.path}: {source.name}: expected {expected}, found {actual}")
-    return RawRecords(parts[0], parts[1], parts[2] if needs_units else None)
+    inputs, labels, *units = parts
+    return RawRecords(inputs, labels, units[0] if needs_units else None)
 
 
 def digits(path: str) -> RawRecords:

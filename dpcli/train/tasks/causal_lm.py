@@ -59,13 +59,13 @@ def public_records(
 ) -> Tensor:
     """Return the records that the file declares public. Raises InputError if there are none.
 
-    Args:
-        rows: Window of the private records from which public records are held out; None for all records.
+    The window `rows` matters only if public records are held out from the private ones.
     """
     if train.public == "held-out":
         ids, units = records(train.data, train, tokens, vocabulary_size, path, rows)
         return ids[held_out(len(ids), train.held_out, units, path)]
-    return records(train.public or "", replace(train, units=None), tokens, vocabulary_size, path).ids
+    without_units = replace(train, units=None)  # public records need no owners
+    return records(train.public or "", without_units, tokens, vocabulary_size, path).ids
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -83,7 +83,7 @@ def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 def mean_loss(model: nn.Module, batch: Batch) -> Tensor:
     """Return the mean loss of each record over its tokens, of shape (B,)."""
     losses, counts = token_losses(model, batch)
-    return losses.sum(1) / counts.clamp_min(1)
+    return losses.sum(1) / counts.clamp_min(1)  # a record of one token has no next token, and the loss 0
 
 
 def sum_loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -91,7 +91,8 @@ def sum_loss(model: nn.Module, batch: Batch) -> Tensor:
 
     The sum is minus the log-probability of the record given its first token.
     """
-    return token_losses(model, batch)[0].sum(1)
+    losses, _ = token_losses(model, batch)
+    return losses.sum(1)
 
 
 def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:

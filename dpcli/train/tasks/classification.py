@@ -48,14 +48,14 @@ def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: 
     return MODELS[train.model](train, shape, classes)
 
 
-def _size(shape: tuple[int, ...]) -> int:
+def _input_count(shape: tuple[int, ...]) -> int:
     """Return the number of inputs of an example."""
     return int(torch.Size(shape).numel())
 
 
 def _logistic(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return a linear model."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
+    return nn.Sequential(nn.Flatten(), nn.Linear(_input_count(shape), classes))
 
 
 class BoundedLogistic(nn.Module):
@@ -74,12 +74,12 @@ class BoundedLogistic(nn.Module):
 
 def _bounded_logistic(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return the model of last-iterate. dpcli.train.plan.descent proves the bounds on its gradients and curvatures."""
-    return BoundedLogistic(_size(shape), classes, train.clipping.norm / math.sqrt(2.0))
+    return BoundedLogistic(_input_count(shape), classes, train.clipping.norm / math.sqrt(2.0))
 
 
 def _mlp(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return a network with one hidden layer."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), train.hidden), nn.Tanh(), nn.Linear(train.hidden, classes))
+    return nn.Sequential(nn.Flatten(), nn.Linear(_input_count(shape), train.hidden), nn.Tanh(), nn.Linear(train.hidden, classes))
 
 
 def _cnn(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -108,11 +108,7 @@ MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] =
 
 
 def build(train: Classification, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read.
-
-    Args:
-        rows: Window to which the private records are restricted; None for all records.
-    """
+    """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read."""
     data = arrays(train, path, rows)
     shape = data.private.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)

@@ -60,11 +60,12 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         length = " of another length" if isinstance(returned, tuple | list) else ""
         raise InputError(f"{path}: {train.data}: expected a pair (records, units), found {type(returned).__name__}{length}")
-    return as_records(returned[0], train.data, path, model), owners_of(returned[1], path)
+    records, units = returned
+    return as_records(records, train.data, path, model), owners_of(units, path)
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
-    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record."""
+    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record (`call_on_records`)."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         losses = call_on_records(source, function, model, batch)
@@ -92,7 +93,8 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
     source, function = train.canary, own_function(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
-        records_drawn = as_records(call_user_code(source, function, count, stream.bulk()), source, path, model)
+        generator = stream.bulk()  # of numpy
+        records_drawn = as_records(call_user_code(source, function, count, generator), source, path, model)
         if size(records_drawn) != count or _form(records_drawn) != _form(records):
             raise InputError(f"{path}: {source}: expected {count} records with the shapes and types of the data")
         return records_drawn
@@ -155,7 +157,7 @@ def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units
     """Return the learning problem of the arguments of `dpcli.private`. Raises InputError if one has the wrong type.
 
     Args:
-        data: Private records, as in `records_of`.
+        data: Private records, as tensors, arrays or a dataset.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"model: expected a torch module, found {type(model).__name__}")

@@ -3,6 +3,8 @@
 With `min = 0, max = 100` the number 75 becomes the input 0.5. With `domain = ["CA", "NY"]` the text "NY" becomes the inputs 0, 1, 0, of
 which the last is for other texts. The encoding of a record does not depend on other records, not even by the type that they give to a
 column of a file (`cell_text`). No message shows a value.
+
+For messages, `place` is the path of the file with the values, and `only` is the window of its rows that was read, None for all rows.
 """
 
 from __future__ import annotations
@@ -46,13 +48,13 @@ def encode_columns(table: Mapping[str, Values], train: Classification, place: st
 
     Args:
         table: Values of each column, by name.
-        only: Window of rows of the file at `place` that the table contains, for messages; None for all rows.
 
     Raises:
         InputError: A declared column is absent, or the declaration does not cover a value. The message gives the line and not the value.
     """
     absent = [name for name, _ in train.features if name not in table]
     if absent:
+        # Without a line of names, the first line is a record. `instead_of` therefore hides fields that may be values.
         columns = instead_of(absent[0], list(table), known_columns(train))
         raise InputError(f"{place}: expected a column {absent[0]!r}, which train.columns declares, found {columns}")
     counts = {len(table[name]) for name, _ in train.features}
@@ -64,7 +66,7 @@ def encode_columns(table: Mapping[str, Values], train: Classification, place: st
     for name, feature in train.features:
         width = len(list(feature.inputs(name)))
         cells = _Cells(table[name], f"column {name!r}", place, missing, only)
-        encode = _number if feature.domain is None else _category
+        encode = _encode_numbers if feature.domain is None else _encode_categories
         encode(cells, feature, inputs[:, start : start + width])
         start += width
     return inputs
@@ -77,8 +79,6 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
         values: Labels of the rows.
         labels: Declared labels.
         column: Name of the column, for messages.
-        place: Path of the file, for messages.
-        only: Window of rows of the file that the values are from; None for all rows.
     """
     codes = {plain(label): code for code, label in enumerate(labels)}
     cells = _Cells(values, column, place, MISSING, only)
@@ -95,9 +95,7 @@ class _Cells:
 
     Attributes:
         column: Name of the column, for messages.
-        place: Path of the file, for messages.
         missing: Texts of missing values.
-        only: Window of rows of the file that the values are from; None for all rows.
     """
 
     values: Values
@@ -115,7 +113,7 @@ class _Cells:
         return InputError(f"{row_place(self.place, row, self.only)}: {self.column}: expected {expected}, found {problem}")
 
 
-def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
+def _encode_numbers(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
     """Encode a column of numbers into `inputs`. Missing values are replaced before the numbers are clamped, because a clamp keeps NaN."""
     assert feature.min is not None and feature.max is not None
     numbers = _numbers(cells)
@@ -125,14 +123,15 @@ def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
             row = int(absent.argmax())
             raise cells.refusal(row, "a number", "a missing value: declare missing or indicator in train.columns")
         numbers[absent] = feature.fill
-    scaled = (np.clip(numbers, feature.min, feature.max) - feature.middle) / feature.half
-    inputs[:, 0] = np.clip(scaled, -1.0, 1.0)
+    scaled = (np.clip(numbers, feature.min, feature.max) - feature.middle) / feature.half_width
+    inputs[:, 0] = np.clip(scaled, -1.0, 1.0)  # by rounding, the quotient may exceed 1
     if feature.indicator:
         inputs[:, 1] = absent
 
 
 def _numbers(cells: _Cells) -> NDArray[np.float64]:
     """Return the numbers of a column, with NaN for missing values."""
+    # `_plain_numbers` knows no texts of missing values that the file adds.
     plain_numbers = _plain_numbers(cells.values) if cells.missing == MISSING else None
     if plain_numbers is not None:
         return plain_numbers
@@ -167,14 +166,14 @@ def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
     return numbers.copy() if numbers.ndim == 1 else None
 
 
-def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
+def _encode_categories(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
     """Encode a column of categories into `inputs`. Each declared value has an input."""
     assert feature.domain is not None
     codes = {plain(value): code for code, value in enumerate(feature.domain)}
     code_of_others = len(codes) if feature.other == "code" else None
     for row, text in enumerate(cells.texts()):
-        if text not in codes and feature.indicator and text in cells.missing:
-            inputs[row, -1] = 1.0
+        if text not in codes and feature.indicator and text in cells.missing:  # a domain may declare a word such as "nan"
+            inputs[row, -1] = 1.0  # the indicator is the last input of a column
             continue
         code = codes.get(text, code_of_others)
         if code is None:

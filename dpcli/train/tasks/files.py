@@ -59,9 +59,6 @@ def read_text(place: str) -> str:
 def csv_table(place: str, only: RowWindow | None = None) -> ColumnTable:
     """Return the columns and rows of a .csv file. Empty lines are skipped.
 
-    Args:
-        only: Window to which the rows are restricted; None for all rows.
-
     Raises:
         InputError: The file has no line of names, two equal names, or lines of different lengths. It is not in UTF-8, or not in the csv
             format. Or the window contains no row.
@@ -127,10 +124,7 @@ def require_distinct(names: list[str], place: str) -> None:
 
 
 def parquet_table(place: str, only: RowWindow | None = None) -> ColumnTable:
-    """Return the columns and rows of a .parquet file.
-
-    Args:
-        only: Window to which the rows are restricted; None for all rows. Values of other rows are not converted.
+    """Return the columns and rows of a .parquet file. Values of rows outside of the window are not converted.
 
     Raises:
         InputError: The file cannot be read, has two columns of the same name, or has no rows in the window.
@@ -170,6 +164,7 @@ def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
     types = pyarrow.types
     arrow_type = column.type.value_type if types.is_dictionary(column.type) else column.type
     by_date = only.type == "date"
+    # Dates may also be written as texts, which are compared as those of a .csv file are: below, by `RowWindow.holds`.
     if by_date and (types.is_date(arrow_type) or (types.is_timestamp(arrow_type) and arrow_type.tz is None)):
         in_window = cache(lambda day: contains_day(day, only))
         return [in_window(day) for day in days(column, arrow_type)]
@@ -194,7 +189,7 @@ def contains_day(day: int | None, only: RowWindow) -> bool:
 
     None and years outside of Python's calendar are in no window.
     """
-    number = 0 if day is None else day + EPOCH
+    number = 0 if day is None else day + EPOCH  # the first day of Python's calendar has the number 1
     return 1 <= number <= date.max.toordinal() and only.holds(date.fromordinal(number))
 
 
@@ -275,7 +270,7 @@ def owners_of(units: Any, path: str, key: str = "train.units") -> NDArray[np.gen
 
 
 def _is_missing(owner: Any) -> bool:
-    """Return whether an owner is None, NaN, or an empty text."""
+    """Return whether an owner is None, NaN, or an empty text. NaN is the only value that differs from itself."""
     return owner is None or (type(owner) in (float, str, bytes) and (owner != owner or owner in ("", b"")))
 
 
@@ -289,18 +284,17 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
         blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.
 
     Raises:
-        InputError: As in `owners_of`, or the numbers of owners and blocks differ.
+        InputError: `owners_of` refuses an owner, or the numbers of owners and blocks differ.
     """
     owners = owners_of(units, path)
     if blocks is None:
         return owners
     if owners.shape != (len(blocks),):
         raise InputError(f"{path}: train.units: expected an owner for each record, but their numbers differ")
-    owner_codes, block_codes = (
-        np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (owners, np.asarray(blocks))
-    )
+    _, owner_codes = np.unique(owners, return_inverse=True)
+    _, block_codes = np.unique(np.asarray(blocks), return_inverse=True)
     block_count = int(block_codes.max(initial=0)) + 1
-    return owner_codes * block_count + block_codes
+    return owner_codes.astype(np.int64) * block_count + block_codes.astype(np.int64)
 
 
 def _as_list(units: Any, place: str) -> list[Any]:
@@ -318,7 +312,7 @@ def _refusal(place: str, problem: str) -> InputError:
 
 
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
-    """Return for each of `count` records whether it is held out as public, which every k-th is.
+    """Return for each of `count` records whether it is held out as public. Every k-th is, with k = 1 / share, rounded up.
 
     Raises InputError if the records have owners, or the share is more than one half.
     """
@@ -326,4 +320,5 @@ def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.b
         raise InputError(
             f"{path}: train.public: expected a separate file with units, found held-out, which would split a unit's records"
         )
-    return np.arange(count) % held_out_interval(share, f"{path}: train.held_out") == 0  # type: ignore[no-any-return]
+    interval = held_out_interval(share, f"{path}: train.held_out")
+    return np.arange(count) % interval == 0  # type: ignore[no-any-return]

@@ -61,7 +61,7 @@ class Learning:
         """Return the number of private records."""
         return size(self.records)
 
-    def extended(self, more: Batch) -> Learning:
+    def with_records(self, more: Batch) -> Learning:
         """Return the problem with `more` appended to its private records."""
         return replace(self, records=tree_map(lambda a, b: torch.cat([a, b]), self.records, more))
 
@@ -113,7 +113,7 @@ def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = N
         rows: Window to which the private records are restricted; None for all records.
     """
     require_apart(train.data, train.public, path)
-    # Initial weights are independent of the data, so torch's generator may draw them.
+    # Initial weights are independent of the data, so torch's generator may draw them. The seed is the upper half of a word of 64 bits.
     torch.manual_seed(int(stream.words(1)[0]) >> 32)
     build: Callable[..., Learning] = load(train.build)
     problem = build(train, path) if rows is None else build(train, path, rows)

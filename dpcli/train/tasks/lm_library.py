@@ -47,24 +47,24 @@ def load_pretrained(source: str, key: str, path: str, load: Callable[..., Any], 
     """
     place, key_place = relative_to_file(source, path), f"{path}: {table}.{key}"
     local = os.path.isdir(place)
-    if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):
+    if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):  # NAME or OWNER/NAME
         raise InputError(f"{key_place}: no such folder: {source}")
     try:
         with quiet(), offline():
             return load(place if local else source, local_files_only=True, trust_remote_code=False)
     except UNREADABLE as problem:
         if local:
-            raise _unread(source, key_place, "a folder that transformers cannot load", problem) from None
+            raise _loading_error(source, key_place, "a folder that transformers cannot load", problem) from None
         if CACHED_ONLY.get():
-            raise Unavailable(str(_unread(source, key_place, "a name that is not cached here", problem))) from None
+            raise Unavailable(str(_loading_error(source, key_place, "a name that is not cached here", problem))) from None
     try:
         with quiet():
             return load(source, trust_remote_code=False)  # code in the model's repository is never run
     except UNREADABLE as problem:
-        raise _unread(source, key_place, "a name that is not cached here and cannot be downloaded", problem) from None
+        raise _loading_error(source, key_place, "a name that is not cached here and cannot be downloaded", problem) from None
 
 
-def _unread(source: str, key_place: str, actual: str, problem: Exception) -> InputError:
+def _loading_error(source: str, key_place: str, actual: str, problem: Exception) -> InputError:
     """Return the error for a source that cannot be loaded, with the first line of the library's message."""
     message = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
     return InputError(f"{key_place}: expected a folder, or a name that transformers knows, found {source!r}, {actual} ({message})")

@@ -22,7 +22,8 @@ from dpcli.train.tasks.user_code import build_model, code_of
 
 MOST_NAMED = 3  # largest number of missing weights that a message names; arbitrary
 
-FLAGS: dict[str, Any] = {"use_cache": False}  # additional arguments of every call of a model of transformers
+# Additional arguments of every call of a model of transformers. Its cache would only serve the generation of text.
+FLAGS: dict[str, Any] = {"use_cache": False}
 
 
 class Prompted(nn.Module):
@@ -61,7 +62,7 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
     Raises:
         InputError: The model cannot be loaded, or does not fit the file.
     """
-    model = _base(train, path)
+    model = _base_model(train, path)
     longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if longest is not None and train.context + (train.soft_prompt or 0) > longest:
         raise InputError(f"{path}: train.context: expected at most the model's {longest} tokens, including the prompt, found more")
@@ -74,7 +75,7 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
     return Prompted(model, train.soft_prompt).eval()
 
 
-def _base(train: Language, path: str) -> nn.Module:
+def _base_model(train: Language, path: str) -> nn.Module:
     """Return the model that [train] names, before parameters are frozen or added."""
     if ":" not in train.model:
         return causal_model(train.model, path)
@@ -89,7 +90,7 @@ def causal_model(name: str, path: str, table: str = "train") -> nn.Module:
     """
     load = library("transformers").AutoModelForCausalLM.from_pretrained
     loaded, report = load_pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
-    if report["missing_keys"]:
+    if report["missing_keys"]:  # weights that the model needs and the files lack; transformers would draw them at random
         absent = ", ".join(sorted(report["missing_keys"])[:MOST_NAMED])
         raise InputError(f"{path}: {table}.model: expected the weights of a causal language model; {absent} have none")
     model: nn.Module = loaded

@@ -84,7 +84,7 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
 
 def _require_equal_counts(texts: Texts, source: str, path: str) -> Texts:
     """Return the texts unchanged. Raises InputError if there are none, or if the numbers of labels, units and texts differ."""
-    for name, values in (("labels", texts.labels), ("units", texts.units)):
+    for name, values in (("labels", texts.labels), ("units", texts.units)):  # a function of the user's own may return any number
         if values is not None and len(values) != len(texts.texts):
             raise InputError(f"{path}: {source}: expected as many {name} as texts, but their numbers differ")
     if not texts.texts:
@@ -120,37 +120,39 @@ def _as_list(part: Any, place: str) -> list[Any]:
     return list(values)
 
 
-def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
+def _read_txt(place: str, train: Language, only: RowWindow | None) -> Texts:
     """Return the texts of a .txt file.
 
-    The texts are the lines or paragraphs, as [train] declares. If records are windows, the text is the whole file, or each line or
-    paragraph if units are declared.
+    The texts are the lines or paragraphs, as [train] declares. If records are windows (`cut` makes them), the text is the whole file, or
+    each line or paragraph if units are declared. Each text is then a unit of its own.
+
+    Raises InputError if the task needs labels, or `units` is not "line" or "paragraph" with windows.
     """
     cuts = {"line": r"\n", "paragraph": r"\n\s*\n"}
-    if train.cut_by is None:
+    if train.cut_by is None:  # the task needs labels
         raise InputError(f"{place}: expected a .csv, .jsonl or .parquet file with labels, found plain text")
     if train.units is not None and (train.cut_by != "window" or train.units not in cuts):
         raise InputError(f'{place}: train.units: expected line or paragraph with record = "window", found {train.units!r}')
     content = read_text(place)
-    pattern = cuts.get(train.units or train.cut_by)
+    pattern = cuts.get(train.units or train.cut_by)  # None for windows of the whole file
     texts: list[Text] = [content]
     if pattern is not None:
         texts = [part for part in re.split(pattern, content) if part.strip()]
     return Texts(texts, units=list(range(len(texts))) if train.units is not None else None)
 
 
-def _jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
+def _read_jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
     """Return the texts of a .jsonl file."""
-    return _rows(place, train, json_lines(place, only), only)
+    return _texts_of_rows(place, train, json_lines(place, only), only)
 
 
-def _columns(place: str, train: Language, only: RowWindow | None) -> Texts:
+def _read_columns(place: str, train: Language, only: RowWindow | None) -> Texts:
     """Return the texts of a .csv or .parquet file."""
     names, rows = column_table(place, only)
-    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
+    return _texts_of_rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
 
 
-def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
+def _texts_of_rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
     """Return the texts, labels and owners in the declared columns. Raises InputError if a row lacks a declared column.
 
     Args:
@@ -174,10 +176,10 @@ def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) 
 
 
 READERS: dict[str, Callable[[str, Language, RowWindow | None], Texts]] = {
-    ".txt": _txt,
-    ".jsonl": _jsonl,
-    ".csv": _columns,
-    ".parquet": _columns,
+    ".txt": _read_txt,
+    ".jsonl": _read_jsonl,
+    ".csv": _read_columns,
+    ".parquet": _read_columns,
 }
 
 

@@ -1,9 +1,11 @@
 """The task "soft-prompt": a frozen language model with a trained prompt classifies texts. Its next token is the word of a label.
 
-With labels ["1", "2"], verbalizers ["bad", "good"] and template "{text} It was", the model reads the prompt (trained vectors, `Prompted` in
-lm_models.py) and "great soup It was", and the label is "2" if the score of the first token of "good" is higher than that of "bad". A
-*verbalizer* is the word of a label. `build` makes the learning problem (tasks/learning.py) of the [train] table. A *window* (`rows`)
-restricts the private texts to some blocks of a ledger. `path` is the path of the training file, with which messages begin.
+A *verbalizer* is the word of a label. As an example, take the labels ["1", "2"] with the verbalizers ["bad", "good"], and the template
+"{text} It was". For the text "great soup", the model reads the prompt, which consists of trained vectors (`Prompted` in lm_models.py), and
+then "great soup It was". The label is "2" if the first token of "good" has a higher score than that of "bad".
+
+`build` makes the learning problem (tasks/learning.py) of the [train] table. A *window* (`rows`) restricts the private texts to some blocks
+of a ledger. `path` is the path of the training file, with which messages begin.
 
 Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
 """
@@ -43,13 +45,14 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
     records = tokenize_with_labels(private, train, tokens, vocabulary_size, path)
     public = None
     if train.public == "held-out":
-        is_public = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
+        is_public = torch.from_numpy(held_out(len(private.texts), train.held_out, private.units, path))
         records, public = select(records, ~is_public), select(records, is_public)
     elif train.public is not None:
         public = public_records(train, tokens, vocabulary_size, path)
     measure = dict if public is None else partial(accuracy, model, label_tokens, public, train.physical_batch_size)
     units = None if private.units is None else owners_of(private.units, path)
-    draw = partial(synthetic_labelled, records[0].shape[1], vocabulary_size, len(label_tokens))
+    ids, _ = records
+    draw = partial(synthetic_labelled, ids.shape[1], vocabulary_size, len(label_tokens))
     model_facts = {**facts(train, vocabulary_size, path), "labels": list(train.labels)}
     return Learning(
         model=model,
@@ -67,15 +70,14 @@ def public_records(
 ) -> tuple[Tensor, Tensor]:
     """Return the labelled texts that the file declares public. Raises InputError if there are none.
 
-    Args:
-        rows: Window of the private texts from which public texts are held out; None for all texts.
+    The window `rows` matters only if public texts are held out from the private ones.
     """
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
         records = tokenize_with_labels(private, train, tokens, vocabulary_size, path)
-        is_public = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
+        is_public = torch.from_numpy(held_out(len(private.texts), train.held_out, private.units, path))
         return select(records, is_public)
-    public = texts_of(train.public or "", replace(train, units=None), path)
+    public = texts_of(train.public or "", replace(train, units=None), path)  # public texts need no owners
     return tokenize_with_labels(public, train, tokens, vocabulary_size, path)
 
 
@@ -114,11 +116,11 @@ def label_indices(labels: list[Any], declared: tuple[str, ...], path: str) -> li
 
     An integer counts as an index, unless a declared label is itself a number. Raises InputError for a label that is not declared.
     """
-    places = {name.strip(): number for number, name in enumerate(declared)}
-    if not any(name.isdecimal() for name in places):
-        places |= {str(number): number for number in range(len(declared))}
+    indices = {name.strip(): number for number, name in enumerate(declared)}
+    if not any(name.isdecimal() for name in indices):
+        indices |= {str(number): number for number in range(len(declared))}
     try:
-        return [places[str(label).strip()] for label in labels]
+        return [indices[str(label).strip()] for label in labels]
     except KeyError:
         raise InputError(f"{path}: train.labels: a label in the data is not declared") from None
 
@@ -129,7 +131,8 @@ def select(batch: tuple[Tensor, Tensor], selected: Tensor) -> tuple[Tensor, Tens
     Args:
         selected: Whether each text is selected, of shape (n,).
     """
-    return batch[0][selected], batch[1][selected]
+    ids, labels = batch
+    return ids[selected], labels[selected]
 
 
 def scores(model: nn.Module, label_tokens: Tensor, ids: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def private_result(target: str, path: str) -> Any:
     except DpcliError:
         raise
     except FAILURES as error:
-        raise InputError(f"{target}: raised {raised_at(error)}") from error
+        raise InputError(f"{target}: raised {raised_at(error)}") from error  # `raised_at`: the type and the line only
 
 
 def call_on_records(target: str, function: Callable[..., Any], *arguments: Any) -> Any:

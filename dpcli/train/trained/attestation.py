@@ -121,6 +121,7 @@ def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan
     Raises InputError if the guarantee and the ledger's entry name different windows.
     """
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
+    # The file states the window, or the run had none.
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
         return plan
     if not charged or stated != charged:
@@ -164,7 +165,7 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
     Raises:
         InputError: The file is no attestation by dpcli, or the folder has no run with a description.
     """
-    stated, is_signed = _read(file)
+    stated, is_signed = _read_statement(file)
     description_in(folder)
     proof = stated["predicate"].get("certificate")
     try:
@@ -187,7 +188,7 @@ class SavedStatement(NamedTuple):
     is_signed: bool
 
 
-def _read(file: str) -> SavedStatement:
+def _read_statement(file: str) -> SavedStatement:
     """Return the statement in a file. The statement may be in an envelope, and the envelope in a Sigstore bundle.
 
     Raises InputError if the file contains no statement by dpcli.

@@ -2,7 +2,8 @@
 
 The readers differ from those of training (tasks/array_files.py): here the records have no labels or owners, or they are ignored. `place` is
 the source of the records, with which messages begin; `shape` is the shape of one record's inputs. `rows` is the window, some blocks of a
-ledger, to which the training records were restricted; the column that decides the block is not an input.
+ledger, to which the training records were restricted; the column that decides the block is not an input. `place_of` gives the path that a
+training file would have in the folder where the code of the model lies now.
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
 
     Args:
         source: "digits", the path of a file, or module:function.
-        shape: Shape of the inputs of one record in training.
-        rows: Window of rows that the model was trained on; None for all rows.
 
     Raises:
         InputError: The records cannot be read.
@@ -61,7 +60,7 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
     raise InputError(f"DATA: expected {DIGITS}, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
-def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
+def _read_npz(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
     """Return the array `inputs` of a .npz file."""
     try:
         arrays_read = arrays_in(place, ["inputs"])
@@ -72,7 +71,7 @@ def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column
     return arrays_read[0]
 
 
-def _columns(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
+def _read_columns(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
     """Return the input columns of a .csv or .parquet file, as `inputs_in` describes them."""
     names, rows = column_table(place)
     if train.columns is not None:
@@ -92,9 +91,9 @@ def _columns(place: str, train: Classification, shape: tuple[int, ...], block_co
 
 
 READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], Any]] = {
-    ".npz": _npz,
-    ".csv": _columns,
-    ".parquet": _columns,
+    ".npz": _read_npz,
+    ".csv": _read_columns,
+    ".parquet": _read_columns,
 }
 
 
@@ -119,14 +118,14 @@ class Classifier(TrainedModel):
             InputError: The inputs have another shape, a number that is not finite, or a value that the columns do not declare.
         """
         if hasattr(inputs, "keys"):
-            inputs = self._encoded(inputs, place)
+            inputs = self._encode_table(inputs, place)
         checked = inputs_of(inputs, self.train.shift, place)
         self._require_as_trained(checked, place)
         scores = scores_of(self.module, torch.from_numpy(checked))
         probabilities: NDArray[np.float64] = torch.softmax(scores.double(), 1).numpy()
         return probabilities
 
-    def _encoded(self, table: Any, place: str) -> NDArray[np.float32]:
+    def _encode_table(self, table: Any, place: str) -> NDArray[np.float32]:
         """Return the inputs of a table of raw values, encoded as in training."""
         if self.train.columns is None:
             raise InputError(f"{place}: expected an array, because the run declares no columns, found a table")
@@ -147,7 +146,7 @@ class Classifier(TrainedModel):
         return label_predictions(self.probabilities(inputs, source).tolist(), labels)
 
     def measured(self, source: str, path: str) -> Metrics:
-        if path:
+        if path:  # the file declares the data public, perhaps as a held-out part of the private data
             return measure_of(self.module, arrays(self.train, path, self.description.rows).public)()
         records = labelled_records(source, self.train, self.classes, self.description.rows)
         self._require_as_trained(records.inputs, source)

@@ -68,15 +68,15 @@ def write_hub_folder(run: str, folder: str) -> HubFolder:
     if not os.path.isdir(above):
         raise InputError(f"{above}: no such folder")
     with tempfile.TemporaryDirectory(prefix=".publishing-", dir=above) as scratch:
-        new = os.path.join(scratch, "made")
-        os.mkdir(new)
-        written = _write_weights(description, new)
-        _copy(description, STATEMENT, new)
-        with open(os.path.join(new, ATTESTATION), "xb") as file:
+        draft = os.path.join(scratch, "made")  # renamed at the end, so that the new folder appears at once or not at all
+        os.mkdir(draft)
+        written = _write_weights(description, draft)
+        _copy(description, STATEMENT, draft)
+        with open(os.path.join(draft, ATTESTATION), "xb") as file:
             file.write(attestation_bytes(statement))
-        with open(os.path.join(new, CARD), "x", encoding="utf-8") as text:
+        with open(os.path.join(draft, CARD), "x", encoding="utf-8") as text:
             text.write(model_card(description, written))
-        os.rename(new, folder)
+        os.rename(draft, folder)
     return written
 
 
@@ -85,7 +85,7 @@ def _write_weights(description: Description, folder: str) -> HubFolder:
     plan = plan_of(description.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
     names = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
-    if names and ":" not in base:
+    if names and ":" not in base:  # a base of the user's own (module:function) cannot be loaded by its name
         for name in names:
             _copy(description, name, folder)
         return HubFolder("peft", title, tuple(map(os.path.basename, names)), base)
@@ -139,39 +139,40 @@ def model_card(description: Description, written: HubFolder) -> str:
     stated = description.guarantee
     with open(description.path(STATEMENT), encoding="utf-8") as file:
         statement = file.read()
-    front: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
+    front_matter: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
     if written.base is not None:
-        front["base_model"] = written.base
-    front["differential_privacy"] = {
+        front_matter["base_model"] = written.base
+    front_matter["differential_privacy"] = {
         **{name: stated[name] for name in ("epsilon", "delta", "unit", "adjacency", "accountant")},
         "statement": STATEMENT,
         "statement_sha256": digest_of(description.path(STATEMENT)),
         "dpcli": description.version,
     }
     return (
-        f"---\n{_yaml(front)}---\n\n# {_line(written.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[written.library]}`.\n\n"
+        f"---\n{_yaml(front_matter)}---\n\n# {_one_line(written.title)}\n\n{_guarantee_words(stated)}\n\n"
+        f"To load it: `{USE[written.library]}`.\n\n"
         "Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n"
         f"{_one_level_deeper(statement)}"
     )
 
 
-def _guarantee(stated: Mapping[str, Any]) -> str:
+def _guarantee_words(stated: Mapping[str, Any]) -> str:
     """Return the guarantee in sentences."""
     return (
         f"Trained with differential privacy: {epsilon_at_delta(stated['epsilon'], stated['delta'])}, per {stated['unit']}, "
-        f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
+        f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window_words(stated)}. "
         f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has digests of the run's files, and is not signed."
     )
 
 
-def _window(stated: Mapping[str, Any]) -> str:
+def _window_words(stated: Mapping[str, Any]) -> str:
     """Return the blocks on which the model was trained, in words; "" if there are none."""
     blocks = stated.get("window")
     if not isinstance(blocks, list):
         return ""
     rows = rows_from_content(stated.get("rows"), blocks)
-    words = UNCHECKED if rows is None else _line(rows.words)
-    return f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {words}"
+    words = UNCHECKED if rows is None else _one_line(rows.words)
+    return f", on the blocks {_one_line(blocks_words([str(block) for block in blocks]))}: {words}"
 
 
 def _yaml(values: Mapping[str, object], indent: str = "") -> str:
@@ -181,19 +182,19 @@ def _yaml(values: Mapping[str, object], indent: str = "") -> str:
         if isinstance(value, Mapping):
             lines.append(f"{indent}{name}:\n{_yaml(value, indent + '  ')}")
         elif isinstance(value, float):
-            lines.append(f"{indent}{name}: {_number(value)}\n")
+            lines.append(f"{indent}{name}: {_yaml_number(value)}\n")
         else:
             lines.append(f"{indent}{name}: {json.dumps(value)}\n")
     return "".join(lines)
 
 
-def _number(value: float) -> str:
+def _yaml_number(value: float) -> str:
     """Return a number with a decimal point, such as 1.0e-05. YAML 1.1 would read 1e-05 as text."""
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return the text in one line, with the special characters of Markdown and HTML escaped."""
     printable = (character for character in text if character.isprintable())
     return "".join(f"\\{character}" if character in SPECIAL else character for character in printable)

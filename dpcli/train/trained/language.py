@@ -2,7 +2,8 @@
 
 If the run was private (`description.guarantee["private"]`), whatever the model writes is post-processing. An *adapter* holds the trained
 weights on top of the public model; a *soft prompt* holds trained vectors in front of the text (tasks/lm_models.py). The random numbers here
-draw tokens, protect nobody, and may have a seed.
+draw tokens, protect nobody, and may have a seed. `place_of` gives the path that a training file would have in the folder where a source of
+the run lies now.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
     if question.source is None:
         return list(question.prompts)
     source = _absolute(question.source)
+    # A [train] table of texts without labels and owners, to read DATA.
     unlabelled = CausalLm(
         task="causal-lm",
         data=source,
@@ -112,6 +114,7 @@ class TrainedLanguageModel(TrainedModel):
         return Predictions(("row", "prompt", "text"), tuple(rows))
 
     def measured(self, source: str, path: str) -> Metrics:
+        # With a path, the file names the source. Otherwise a source from the command line takes its place.
         train = self.train if path else replace(self.train, public=_absolute(source))
         public = public_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return perplexity(self.module, public, self.train.physical_batch_size)

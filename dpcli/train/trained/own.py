@@ -1,7 +1,7 @@
 """The trained model of a custom task, which is the user's own torch module.
 
 dpcli can only measure it, by the user's own metric. The module of a run of `dpcli.private` (task = "loop") is refused, because no file says
-how to build it.
+how to build it. `place_of` gives the path that a training file would have in the folder where the user's code lies now.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OwnModel(TrainedModel):
         if self.train.metric is None:
             raise InputError(f"{self.description.folder}: train.metric: the file names no function that computes metrics")
         place = place_of(self.description, self.train.metric)
-        if path:
+        if path:  # the file names the data
             return measure_of(self.train, path, self.module)()
         if ":" not in source:
             raise InputError(f"{source}: expected module:function, which returns records for {self.train.metric}")

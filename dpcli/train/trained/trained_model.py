@@ -97,7 +97,7 @@ class TrainedModel(Displayed, ABC):
     train: Train
     description: Description
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         guarantee = self.description.guarantee
         epsilon = guarantee.get("epsilon")
         words = "NOT PRIVATE" if epsilon is None else epsilon_at_delta(float(epsilon), guarantee["delta"])

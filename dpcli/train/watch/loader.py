@@ -4,9 +4,10 @@ A *loader* is the object that yields the batches of a training loop. `report_bat
 `batches_of` returns the test of a scheme. `DrawnBatches.add` gives a batch to the test. It returns a description of how the batches so far
 contradict the scheme, or None if they do not.
 
-The tests refuse a correct sampler with probability at most 10^-9, however long the run is: batch n is tested at a level in proportion to
-1 / (n (n + 1)), and these add up to 1. Each test bounds the probability of what it saw from above, so that the level holds. Passing the
-tests does not prove that a loader is correct.
+The tests refuse a correct sampler with probability at most 10^-9, however long the run is. The *level* of a test bounds the probability
+with which it refuses a correct sampler. It is in proportion to 1 / (n (n + 1)) for batch n, and these add up to 1. A test bounds from above
+the probability that a correct sampler draws such batches (`log_chance`), and refuses if the bound is below its level. Passing the tests
+does not prove that a loader is correct.
 """
 
 from __future__ import annotations
@@ -133,6 +134,9 @@ class DrawnBatches(ABC):
 
     Attributes:
         any_order: Whether a sampler that goes through the data in passes may be correct.
+        records: Number of records of the loader.
+        rate: Declared probability with which a record is in a batch.
+        count: Number of batches so far.
         size: Number of records in the last batch.
         times: Number of draws of each record, shape (records,). PassBatches counts the draws in the current pass only.
         may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data. Only
@@ -192,7 +196,7 @@ class DrawnBatches(ABC):
         digest = hashlib.blake2b(np.sort(batch).tobytes(), digest_size=16).digest()
         is_repeated = digest in self.digests
         self.digests.add(digest)
-        log_chance = math.log(max(1, self.count - 1)) + log_chance_of_equality
+        log_chance = math.log(max(1, self.count - 1)) + log_chance_of_equality  # a union bound over the earlier batches
         return "the records of an earlier batch again" if is_repeated and log_chance < self.log_level else None
 
     def find_passes(self, batch: Indices) -> str | None:
@@ -227,6 +231,7 @@ class DrawnBatches(ABC):
 
     def _largest_pair_probability(self) -> float:
         """Return the largest probability with which a record's number of draws is one of two consecutive numbers."""
+        # Binomial probabilities fall on both sides of the mode, so the likeliest pair is near it.
         mode = int((self.count + 1) * self.rate)
         near_mode = range(max(0, mode - 2), min(self.count, mode + 2) + 1)
         chances = [math.exp(log_binomial(self.count, self.rate, k)) for k in near_mode]
@@ -252,10 +257,12 @@ class PoissonBatches(DrawnBatches):
         mean = self.records * self.rate
         if self._log_chance_of_total(mean) < self.log_level:
             return f"{self.total / self.count:.4g} records in a batch on average, where the rate makes it {mean:.4g}"
+        # Each batch after the first has the size of the first with at most the probability of the likeliest size.
         likeliest_size = int((self.records + 1) * self.rate)
         log_chance = (self.count - 1) * log_binomial(self.records, self.rate, likeliest_size)
         if len(self.sizes) == 1 and log_chance < self.log_level:
             return f"{self.count} batches of exactly {len(batch)} records, although sizes vary in Poisson sampling"
+        # Two batches are equal if each record is in both or in neither.
         log_chance_of_equality = self.records * math.log1p(-2.0 * self.rate * (1.0 - self.rate))
         return self.find_repetition(batch, log_chance_of_equality) or self.find_frequent() or self.find_passes(batch)
 
@@ -265,6 +272,7 @@ class PoissonBatches(DrawnBatches):
         # The distance at which Bernstein's bound equals the level.
         distance = log_ratio / 3.0 + math.sqrt(log_ratio**2 / 9.0 + 2.0 * log_ratio * variance)
         times = 1.0 + (distance + DEVIATIONS * math.sqrt(variance)) / mean
+        # A record cannot be drawn more often than in every batch, which is 1 / rate times the declared number.
         return f"records drawn {up(times, 2)} times as often" if times < 1.0 / self.rate else None
 
     def _log_chance_of_total(self, mean: float) -> float:
@@ -292,8 +300,9 @@ class FixedSizeBatches(DrawnBatches):
         repetition = self.find_repetition(batch, -log_ways(self.records, len(batch)))
         if repetition:
             return repetition
-        if self.times.max() > 1:
+        if self.times.max() > 1:  # some record was drawn twice, so the batches are no pass
             return self.find_frequent()
+        # The probability that one record is drawn at most once.
         at_most_once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)
         # The counts of the records are negatively associated, so their joint probability is at most the product.
         if self.records * math.log(max(at_most_once, LEAST_PROBABILITY)) < self.log_level:
@@ -313,7 +322,7 @@ class PassBatches(DrawnBatches):
     length: int = field(kw_only=True)
 
     def contradiction(self, batch: Indices) -> str | None:
-        if (self.count - 1) % self.length == 0:
+        if (self.count - 1) % self.length == 0:  # the batch begins a pass, and `add` has counted it with the last pass
             self.times[:] = 0
             self.times[batch] = 1
         if len(batch) and self.times[batch].max() > 1:

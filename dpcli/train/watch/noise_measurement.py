@@ -161,8 +161,15 @@ class MeasuredNoise:
         for position, numbers in self.numbers.items():
             log_level = _log_level(self.steps[position], position)
             # The largest mean square that the test still refuses, rounded down, so that the factor is an upper bound.
-            ratio, _ = bracket_root(lambda r, n=numbers, level=log_level: level - _log_chance(n, r), 1e-300, 1.0, 1e-9)  # type: ignore[misc]
-            factors.append(math.sqrt(float(special.gammaincinv(0.5 * numbers, DETECTION_PROBABILITY)) / (0.5 * numbers) / ratio))
+            ratio, _ = bracket_root(
+                lambda r, n=numbers, level=log_level: level - _log_chance(n, r),  # type: ignore[misc]
+                low=1e-300,
+                high=1.0,
+                rtol=1e-9,
+            )
+            # The quantile of the mean square: half of the sum of n squares of normal variables has the gamma distribution of shape n / 2.
+            mean_square = float(special.gammaincinv(0.5 * numbers, DETECTION_PROBABILITY)) / (0.5 * numbers)
+            factors.append(math.sqrt(mean_square / ratio))
         return max(factors)
 
     @torch.no_grad()

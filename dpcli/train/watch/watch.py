@@ -87,7 +87,7 @@ class Watch(Displayed):
 
     __repr__ = Displayed.__repr__
 
-    def _line(self) -> str:
+    def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         ending = "; contradicts the file: no guarantee" if self.wrong else ""
         return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{ending}"
 
@@ -178,11 +178,12 @@ class Watch(Displayed):
         if count > self.plan.size:
             self.refuse("sampling", f"{count:,} records, where the file declares {self.plan.size:,}")
         scheme = self.plan.stages[0].entry.sampling
-        takes_turns = scheme is not None and self.plan.stages[0].spec.takes_turns  # batches of groups have no test
+        # With correlated noise, Poisson samples are drawn from groups of the records that take turns. Such batches have no test.
+        takes_turns = scheme is not None and self.plan.stages[0].spec.takes_turns
         self.drawn = None if takes_turns else batches_of(scheme, self.plan.size, count)
-        any_order = not takes_turns and (self.drawn is None or self.drawn.any_order)
+        may_be_passes = not takes_turns and (self.drawn is None or self.drawn.any_order)
         torch_sampler = torch_sampler_name(loader)
-        if torch_sampler is not None and scheme is not None and not any_order:
+        if torch_sampler is not None and scheme is not None and not may_be_passes:
             self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")
         rate = opacus_rate(loader)
         if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
@@ -193,7 +194,7 @@ class Watch(Displayed):
         """Observe an optimizer. The arguments are those of `follow`. Raises InputError if the optimizer contradicts the file."""
         from dpcli.train.watch.noise_measurement import MeasuredNoise, contradiction, layers_of, opacus_in, steps_of
 
-        layers = layers_of(optimizer)
+        layers = layers_of(optimizer)  # the wrappers, and as the last one the optimizer that changes the weights
         earlier_steps = max(0, max(taken, steps_of(layers[-1])) - self.steps)
         self.unwatched += earlier_steps
         self.batches += earlier_steps

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.denial import cost_words
 from dpcli.sessions.folder import exclusive
-from dpcli.train.documents.training import outcome
+from dpcli.train.documents.training import outcome_document
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.processes import stoppable
 from dpcli.train.run.saved_state import Checkpoint, matching_checkpoint, save
@@ -421,10 +421,10 @@ def test_what_was_charged_is_printed_and_no_ledger_is_advised(file: Path, tmp_pa
     for run in (1, 2):
         found = train(plan_of(str(file)), books)
         (cost,) = {cost_words(one.cost) for one in books.state().runs.values()}
-        said = outcome(found).details
+        said = outcome_document(found).details
         assert f"charged to the ledger: {cost}" in said, run
         assert not any("--ledger" in words for words in said)
-    assert any("--ledger" in words for words in outcome(train(plan_of(str(file)))).details)
+    assert any("--ledger" in words for words in outcome_document(train(plan_of(str(file)))).details)
 
 
 OWN = """

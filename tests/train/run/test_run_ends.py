@@ -12,7 +12,7 @@ import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
-from dpcli.train.documents.training import outcome as outcome_document
+from dpcli.train.documents.training import outcome_document
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.run import charged_run, results
 from dpcli.train.run import saved_state as checkpoint

@@ -31,16 +31,14 @@ from dpcli.mechanisms.noise.correlated import (
     square_root,
 )
 from dpcli.random.streams import SeededStream, SystemStream, grid_of
+from dpcli.train.banded_encoder import best_toeplitz, optimise_banded, prefix_error
 from dpcli.train.noise import (
     Banded,
     BufferedToeplitz,
     Correlated,
     Noise,
     Tree,
-    best_toeplitz,
     noise_of,
-    optimise_banded,
-    prefix_error,
 )
 from dpcli.train.step.loop import add_noise
 from tests.cases import fresh_random, require_each

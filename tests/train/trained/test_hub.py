@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpcli as package
-from dpcli.train.trained.hub import _line
+from dpcli.train.trained.hub import _one_line
 from tests.command import dpcli
 from tests.train.tasks.language import FILE
 
@@ -71,7 +71,7 @@ def test_what_is_there_stays_and_what_is_not_private_is_not_published(run: Path,
 
 
 def test_a_title_is_one_line_and_no_markup() -> None:
-    assert _line("a\n---\n<b>[x](y)") == "a\\-\\-\\-\\<b\\>\\[x\\]\\(y\\)"
+    assert _one_line("a\n---\n<b>[x](y)") == "a\\-\\-\\-\\<b\\>\\[x\\]\\(y\\)"
 
 
 @pytest.mark.sampled(0, 1)
