@@ -68,7 +68,7 @@ class Fact:
     advice: str = ""
 
     @classmethod
-    def judged(cls, name: str, value: str, is_right: bool, advice: str, otherwise: Verdict = "fail") -> Fact:
+    def of_test(cls, name: str, value: str, is_right: bool, advice: str, otherwise: Verdict = "fail") -> Fact:
         """Return a fact with the verdict "ok" if the value is right; else with the verdict `otherwise` and the advice."""
         return cls(name, value, "ok") if is_right else cls(name, value, otherwise, advice)
 
@@ -158,7 +158,7 @@ def _versions() -> Iterator[Fact]:
         advice = f"pip install it again: versions are compared with the requirements of {installed}"
         yield Fact("dpcli", f"{__version__}, installed as {installed}", "warn", advice)
     value = f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})"
-    yield Fact.judged("python", value, python.met(platform.python_version()), f"install Python {python.conditions}")
+    yield Fact.of_test("python", value, python.met(platform.python_version()), f"install Python {python.conditions}")
     yield from map(_package, requirements)
 
 
@@ -177,7 +177,7 @@ def _package(requirement: Requirement) -> Fact:
         return Fact(name, "not installed", "fail", f"pip install '{requirement}'")
     reason = ": with other versions, commands of the extra may fail" if extra else ""
     advice = f"pip install '{requirement}'{reason}"
-    return Fact.judged(name, version, requirement.met(version), advice, "warn" if extra else "fail")
+    return Fact.of_test(name, version, requirement.met(version), advice, "warn" if extra else "fail")
 
 
 def _randomness() -> Iterator[Fact]:
@@ -193,7 +193,7 @@ def _randomness() -> Iterator[Fact]:
     source = "getrandom(2)" if hasattr(os, "getrandom") else "the operating system"
     stuck = first == second
     value = f"{source}, by os.urandom" + (": the same bytes twice" if stuck else "")
-    yield Fact.judged("random numbers", value, not stuck, "draw no noise on this machine")
+    yield Fact.of_test("random numbers", value, not stuck, "draw no noise on this machine")
 
 
 def _clock() -> Iterator[Fact]:
@@ -202,7 +202,7 @@ def _clock() -> Iterator[Fact]:
 
     now = datetime.datetime.now(datetime.UTC)
     is_plausible = EARLIEST <= now.timestamp() < LATEST
-    yield Fact.judged("clock", now.isoformat(timespec="seconds"), is_plausible, "set the clock: it determines when waivers expire")
+    yield Fact.of_test("clock", now.isoformat(timespec="seconds"), is_plausible, "set the clock: it determines when waivers expire")
     yield Fact("time zone", f"{now.astimezone().tzname()} (dates are compared in UTC)", "ok")
 
 
@@ -231,7 +231,7 @@ def database() -> Iterator[Fact]:
         return
     yield Fact("SQLite", sqlite3.sqlite_version, "ok")
     threads = sqlite3.threadsafety
-    yield Fact.judged("SQLite threads", THREADS[threads], threads > 0, "use a ledger from one thread only", "warn")
+    yield Fact.of_test("SQLite threads", THREADS[threads], threads > 0, "use a ledger from one thread only", "warn")
     yield _durability(sqlite3.sqlite_version_info)
 
 
@@ -277,7 +277,7 @@ def storage(ledger: str | None) -> Iterator[Fact]:
     free = shutil.disk_usage(folder).free
     size = f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
     advice = "free some space: a ledger that cannot write refuses every charge"
-    yield Fact.judged(f"free space, {where}", size, free >= LEAST_FREE, advice, "warn")
+    yield Fact.of_test(f"free space, {where}", size, free >= LEAST_FREE, advice, "warn")
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
-# Length of the secret of the hash that draws which rows count. 16 bytes cannot be guessed, and short names then fit into one block of
-# SHA-256.
+# Length of the secret of the hash that draws which rows count. 16 bytes cannot be guessed. With them, the text that is hashed for a short
+# name fits into one block of SHA-256, which takes half the time of two.
 KEY_BYTES = 16
 Progress = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
@@ -62,17 +62,18 @@ def release(
         InternalError: A library raised an error of its own; its message is not shown, because it may quote the data.
     """
     plan.require_budget()
-    plan = plan.reading(ledger)
+    plan = plan.with_window(ledger)
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
         stored = stored_answers(plan.folder)
         if stored is not None:
             _require_stored_by(stored, session, plan)
             _require_charged_to(ledger, session)
+            # An earlier call may have ended between these steps. Each of them does nothing if it was done before.
             _write_documents(plan, stored.answers)
             commit(session, ledger)
             return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
-        if session.counted:
+        if session.counted:  # the folder records that an earlier call charged the run, yet there are no answers
             _require_unstarted(session, plan, ledger)
         call_quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
@@ -110,7 +111,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
             f"{place}: expected {of_release} with which this release began, found a change, or a version of dpcli that adds different "
             f"noise: without the change, the stored answers are given; {NEW_RELEASE}"
         )
-    if session.charged != (ledger is not None):
+    if session.charged != (ledger is not None):  # `charged`: whether the release began with a ledger
         if session.charged:
             expected, given = "the --ledger that was charged for this release", "none"
         else:
@@ -122,7 +123,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
 
 
 def _own_key(ledger: Ledger | None, key: str) -> str:
-    """Return the key of the run in the ledger for a key that the user gave."""
+    """Return the key of the run for a key that the user gave. A ledger in a database puts the user's login before it."""
     return key if ledger is None else ledger.own_key(key)
 
 
@@ -161,7 +162,7 @@ def _write_documents(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Non
 def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     """Raise LedgerError unless the ledger states that the charge was made and the release was not started.
 
-    A release that was started may have read the data.
+    A release that was started may have read the data, and its answers are lost. Without a ledger, nothing tells whether it was started.
     """
     _require_charged_to(ledger, session)
     if ledger is None or ledger.state().runs[session.run].status != "reserved":
@@ -187,7 +188,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         InputError, CannotCertify, NotRepresentable: The ledger refuses the file.
         LedgerError: The ledger or the folder is not reliable, or another process started this release.
     """
-    if ledger is None:
+    if ledger is None:  # there is nothing to charge, but a second call must not draw noise again
         session.write()
         replace(session, counted=True).write()
         return
@@ -205,7 +206,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
             os.remove(os.path.join(plan.folder, RUN))
         raise
     replace(session, counted=True).write()  # `counted`: the folder records that the run was charged
-    # A start is granted once: `Ledger.start` raises LedgerError for a run that was started. A `repeated` receipt would mean the same.
+    # `Ledger.start` raises LedgerError for a run that was started. A receipt that says `repeated`, granted before, would mean the same.
     if ledger.start(session.run).repeated:
         raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process, which answers in its own folder')
 

@@ -20,7 +20,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
 
 # Probabilities that are left out, and added to the probability of failure. Smaller values cost time, and intervals hardly get narrower.
-OMITTED = 1e-12  # of numbers outside the blocks of a law
+OMITTED = 1e-12  # largest probability of all numbers outside the blocks of a law
 NEGLIGIBLE = 1e-16  # largest probability of a block that a table leaves out
 
 # Grids. A coarser one gives wider intervals in less time, and none that is too narrow. The values are choices.
@@ -50,7 +50,10 @@ def tail_of(law: NoiseLaw) -> Tail:
 
 
 def sum_exceeds_probability(tail: Tail, law: NoiseLaw, weight: float, distance: float) -> float:
-    """Return an upper bound on P(|X + weight M| >= distance), where X has this symmetric tail and M this law."""
+    """Return an upper bound on P(|X + weight M| >= distance), where X has this symmetric tail and M this law.
+
+    By symmetry it is twice P(X >= distance + |weight| M), which is averaged over the blocks of M.
+    """
     if distance <= 0.0:
         return 1.0
     nodes, masses, _ = blocks(law, FINE)
@@ -73,7 +76,10 @@ def sum_quantile(tail: Tail, law: NoiseLaw, weight: float, failure: float) -> fl
 
 
 def require_resolvable(failure: float) -> None:
-    """Raise InputError for a probability of failure that is not well above OMITTED, since no distance could be certified for it."""
+    """Raise InputError for a probability of failure that is not well above OMITTED, since no distance could be certified for it.
+
+    The factor of 10 is arbitrary.
+    """
     if failure < 10.0 * OMITTED:
         raise InputError(f"expected a confidence of at most 1 - {10.0 * OMITTED:g}, found 1 - {failure:g}")
 

@@ -99,7 +99,7 @@ def _dry_run_document(plan: ReleasePlan, ledger: str | None, dataset: str | None
     with opened_or_none(ledger, dataset) as opened:
         plan = over_window(plan, opened, window)
         if opened is not None or plan.pipeline.privacy.window is None:
-            plan = plan.reading(opened)
+            plan = plan.with_window(opened)
     return with_quote(plan_document(plan), ledger, dataset, plan.pipeline, charged_before(plan))
 
 

@@ -41,12 +41,15 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
 
 
 def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the column name of each key: the name of the key, with the prefix `key.` if another column has this name up to case."""
+    """Return the column name of each key: the name of the key, with the prefix `key.` if another column has this name up to case.
+
+    DuckDB, which writes the parquet file, ignores case in names of columns.
+    """
     taken = {*QUERY_COLUMNS, *VALUE_COLUMNS, CHOSEN}
     column_names = {}
     for name in names:
         column = name
-        while column.lower() in taken:
+        while column.lower() in taken:  # repeated, as a key may be named "key.value"
             column = f"key.{column}"
         taken.add(column.lower())
         column_names[name] = column
@@ -64,10 +67,10 @@ def parquet_of(sheet: Sheet) -> bytes:
 
     import duckdb
 
-    place = sheet.columns.index("value")
-    columns = [*sheet.columns[: place + 1], CHOSEN, *sheet.columns[place + 1 :]]
+    value_place = sheet.columns.index("value")
+    columns = [*sheet.columns[: value_place + 1], CHOSEN, *sheet.columns[value_place + 1 :]]
     declared = [f"{quoted(name)} {'DOUBLE' if name in VALUE_COLUMNS else 'VARCHAR'}" for name in columns]
-    rows = [(*row[:place], *_number_and_text(row[place]), *row[place + 1 :]) for row in sheet.rows]
+    rows = [(*row[:value_place], *_number_and_text(row[value_place]), *row[value_place + 1 :]) for row in sheet.rows]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE answers ({', '.join(declared)})")
         if rows:

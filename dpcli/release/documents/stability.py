@@ -13,6 +13,8 @@ from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, MECHANISMS, PTR, STABILITY, Comparison, ModeRelease, RightCurve
 
+# PTR is propose-test-release, GUMBEL the exponential mechanism (a noisy maximum), and STABILITY the stability histogram.
+
 # Choices of what is shown. None of them changes a probability.
 LARGE = 10**15  # larger domains are written as powers of ten, as their digits would fill a cell
 DECADES = 13  # the axis of domain sizes ends at 10^(DECADES - 1)
@@ -30,9 +32,10 @@ NOTES = (
 def document(comparison: Comparison) -> Document:
     """Return the document of a comparison: tables, pictures, and the probabilities as data."""
     crossings = {mechanism: comparison.crossing(PTR, mechanism) for mechanism in MECHANISMS if mechanism.needs_domain}
+    needed_gap = comparison.needed(PTR, size=2)  # the same for every size
     headline = (
-        f"propose-test-release is right with probability {comparison.confidence:g} for gaps of at least {comparison.needed(PTR, 2)}, for "
-        f"any domain; the noisy maximum needs a larger gap in domains of {_size(crossings[GUMBEL])} values or more"
+        f"propose-test-release is right with probability {comparison.confidence:g} for gaps of at least {needed_gap}, for any domain; the "
+        f"noisy maximum needs a larger gap in domains of {_size(crossings[GUMBEL])} values or more"
     )
     return Document(
         headline=headline,
@@ -45,11 +48,14 @@ def document(comparison: Comparison) -> Document:
 
 
 def picture(comparison: Comparison) -> Chart:
-    """Return the chart of the probability of the right answer as a function of the gap."""
+    """Return the chart of the probability of the right answer as a function of the gap, for three of the mechanisms.
+
+    Curves beyond the number of colours (SERIES) are left out.
+    """
     drawn = []
     for mechanism in (PTR, STABILITY, GUMBEL):
         drawn += [curve for curve in comparison.curves if curve.mechanism is mechanism]
-    labelled = [(_label(curve), _points(comparison, curve)) for curve in drawn[: len(SERIES)]]  # a colour for each
+    labelled = [(_label(curve), _points(comparison, curve)) for curve in drawn[: len(SERIES)]]
     return Chart(
         kind="stability",
         title="probability of the right most common value, by its lead",
@@ -155,7 +161,7 @@ def _data(comparison: Comparison, crossings: dict[ModeRelease, int]) -> dict[str
         "adjacency": setting.adjacency.value,
         "max_groups": setting.groups,
         "max_rows": setting.rows,
-        "others": 0,
+        "others": 0,  # count of every other value in the compared data
         "confidence": comparison.confidence,
         "gaps": list(comparison.gaps),
         "ways": ways,

@@ -54,7 +54,7 @@ def _whole_of_text(raw: Term, layers: Layers) -> Term:
 def _number_of_text(raw: Term, layers: Layers) -> Term:
     text, dialect = _trimmed(raw, layers), layers.dialect
     fits = f"length({text.sql}) <= {MOST_DIGITS} AND {dialect.matches(text.sql, NUMBER)}"
-    return _bounded(Term(f"CASE WHEN {fits} THEN {dialect.number_of_text(text.sql)} END", text.depth), layers)
+    return _finite_double(Term(f"CASE WHEN {fits} THEN {dialect.number_of_text(text.sql)} END", text.depth), layers)
 
 
 def _truth_of_text(raw: Term, layers: Layers) -> Term:
@@ -72,7 +72,7 @@ def _date_of_text(raw: Term, layers: Layers) -> Term:
     day = layers.bind(fill_template("substring({0}, 1, 10)", text))
     ends = ", ".join(map(dialect.text, ("", "T", " ")))  # what may follow the date: nothing, or the time of day
     fits = f"{dialect.matches(day.sql, DAY)} AND substring({text.sql}, 11, 1) IN ({ends})"
-    return _dated(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
+    return _with_four_digit_year(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
 
 
 def _whole_of_real(raw: Term, layers: Layers) -> Term:
@@ -83,11 +83,11 @@ def _whole_of_real(raw: Term, layers: Layers) -> Term:
 
 
 def _number(raw: Term, layers: Layers) -> Term:
-    return _bounded(_cast("decimal")(raw, layers), layers)
+    return _finite_double(_cast("decimal")(raw, layers), layers)
 
 
 def _number_of_exact(raw: Term, layers: Layers) -> Term:
-    return _bounded(Term(layers.dialect.number_of_exact(raw.sql), raw.depth), layers)
+    return _finite_double(Term(layers.dialect.number_of_exact(raw.sql), raw.depth), layers)
 
 
 def _trimmed(raw: Term, layers: Layers) -> Term:
@@ -95,7 +95,7 @@ def _trimmed(raw: Term, layers: Layers) -> Term:
     return layers.bind(Term(layers.dialect.trimmed(raw.sql), raw.depth))
 
 
-def _bounded(number: Term, layers: Layers) -> Term:
+def _finite_double(number: Term, layers: Layers) -> Term:
     """Return a number as a finite double: null if its absolute value exceeds LARGEST or it is NaN, and 0 if it is below SMALLEST.
 
     Engines disagree beyond these ends (dialects.py).
@@ -105,7 +105,7 @@ def _bounded(number: Term, layers: Layers) -> Term:
     return fill_template(template, layers.bind(number), *bounds)
 
 
-def _dated(day: Term, layers: Layers) -> Term:
+def _with_four_digit_year(day: Term, layers: Layers) -> Term:
     """Return a date if it is in the years 1 to 9999; null otherwise."""
     ends = (literal(end, "date").write(layers) for end in (FIRST_DAY, LAST_DAY))
     return fill_template("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", layers.bind(day), *ends)
@@ -125,6 +125,6 @@ CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {
     ("boolean", "text"): _truth_of_text,
     ("boolean", "boolean"): lambda raw, layers: raw,
     ("date", "text"): _date_of_text,
-    ("date", "date"): _dated,
-    ("date", "timestamp"): lambda raw, layers: _dated(_cast("date")(raw, layers), layers),
+    ("date", "date"): _with_four_digit_year,
+    ("date", "timestamp"): lambda raw, layers: _with_four_digit_year(_cast("date")(raw, layers), layers),
 }

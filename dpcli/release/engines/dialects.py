@@ -29,12 +29,12 @@ class Dialect:
 
     Arguments are SQL expressions. The result may contain an argument more than once, unless the docstring of the method excludes this.
 
-    again: hint for a subquery of a WITH clause that should be computed at each use.
+    with_hint: hint for a subquery of a WITH clause that should be computed at each use.
     types: the engine's names of the types.
     widest: the engine's widest integer type, with 128 bits or 38 digits.
     """
 
-    again = "NOT MATERIALIZED"
+    with_hint = "NOT MATERIALIZED"
     types: ClassVar[Mapping[ScalarType, str]]
     widest: ClassVar[str]
 
@@ -218,7 +218,7 @@ class PostgresSql(Dialect):
 class SparkSql(Dialect):
     """The SQL of Spark 4, ANSI mode off."""
 
-    again = ""
+    with_hint = ""
     types: ClassVar = {"text": "STRING", "integer": "BIGINT", "decimal": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE"}
     widest: ClassVar = "DECIMAL(38, 0)"
 

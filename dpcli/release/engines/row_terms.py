@@ -70,8 +70,8 @@ def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> R
     unit = None if aggregation.unit is None else writer.unit(aggregation.unit)
     if aggregation.where is not None:
         writer.conditions.append(writer.expressions.condition(aggregation.where, "where").write(layers).sql)
-    if aggregation.filled:
-        writer.conditions.append(writer.any_value(aggregation.filled))
+    if aggregation.filled_columns:
+        writer.conditions.append(writer.any_value(aggregation.filled_columns))
     keys = tuple(map(writer.part, aggregation.parts))
     values = tuple(map(writer.value, aggregation.values))
     return RowTerms(unit, keys, values, tuple(dict.fromkeys(writer.conditions)))

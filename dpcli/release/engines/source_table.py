@@ -116,7 +116,7 @@ class Values:
                 return self._joined(number, join, name, layers)
         if self.table.columns[name].rows_of_unit:
             return layers.compute(name, Scalar("integer", self._rows_of_unit))
-        return self.typed(name, self.table.columns[name].type, layers)
+        return self.as_type(name, self.table.columns[name].type, layers)
 
     def _rows_of_unit(self, layers: Layers) -> Term:
         """Return the number of rows of a row's unit that may be read, in the block in which the unit is bounded if there are blocks."""
@@ -172,9 +172,9 @@ class Values:
 
     def _block_value(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""
-        return layers.bind(self.typed(window.column, window.type, layers))
+        return layers.bind(self.as_type(window.column, window.type, layers))
 
-    def typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
+    def as_type(self, name: str, to: ScalarType, layers: Layers) -> Term:
         """Return a column converted to a type. Raises InputError if the table has no such column, or one of another type."""
         column = self.actual.fields.get(name)
         if column is None:
@@ -209,7 +209,7 @@ def public_rows(table: SourceTable, actual: ActualTable, number: int, dialect: D
     join = table.joins[number]
     values = Values(replace(table, joins=()), actual.joined[number])
     layers = Layers(dialect, values)
-    key, *added = (values.typed(name, table.columns[name].type, layers).sql for name in (join.on, *join.columns))
+    key, *added = (values.as_type(name, table.columns[name].type, layers).sql for name in (join.on, *join.columns))
     named = zip((key, *added), (key_name(number), *_added_names(number, join)), strict=True)
     columns = ", ".join(f"{sql} AS {name}" for sql, name in named)
     return f"SELECT {columns} FROM {layers.over(values.base())} WHERE {key} IS NOT NULL"

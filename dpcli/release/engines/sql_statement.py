@@ -56,8 +56,8 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
         sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)
         return f"SELECT {comma_separated((different, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
     totals = comma_separated((*names.keys, "count(*)", "sum(n)", *map(dialect.total, names.sums)))
-    subqueries = (Subquery("kept", kept), *_bounded(aggregation, terms.keys, names, dialect, secret))
-    definitions = comma_separated(f"{subquery.name} AS {dialect.again} ({subquery.sql})" for subquery in subqueries)
+    subqueries = (Subquery("kept", kept), *_bounding_subqueries(aggregation, terms.keys, names, dialect, secret))
+    definitions = comma_separated(f"{subquery.name} AS {dialect.with_hint} ({subquery.sql})" for subquery in subqueries)
     if aggregation.distinct is not None:
         values_of_key = f"SELECT DISTINCT {comma_separated(names.keys)} FROM bounded"
         return f"WITH {definitions} SELECT {different} FROM ({values_of_key}) AS different{group_by_clause(keys)}"
@@ -120,7 +120,7 @@ class Subquery:
     sql: str
 
 
-def _bounded(
+def _bounding_subqueries(
     aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Dialect, secret: bytes
 ) -> Iterator[Subquery]:
     """Yield the subqueries that lead from the rows that count, `kept`, to the bounded contributions of each unit, `bounded`.
@@ -161,7 +161,7 @@ def _bounded(
         limited = f"SELECT {group}, n{sums} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
         yield Subquery(chosen, limited)
 
-    hash_number = _hashed(names.group, dialect, secret)
+    hash_number = _hash_of(names.group, dialect, secret)
     if not names.inner:
         values = zip(names.sums, aggregation.values, strict=True)
         bounded_sums = (f"{_bounded_sum(name, steps, aggregation, dialect, hash_number)} AS {name}" for name, steps in values)
@@ -193,13 +193,13 @@ def _random_rank(columns: Sequence[str], most: str, dialect: Dialect, secret: by
     The keys are ordered as if they were drawn one after another with probabilities proportional to w = n / least(n, most). The number is
     log(U) / w with U uniform. It is minus an exponential time with rate w, so it is the highest with a probability proportional to w.
     """
-    hash_number = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
+    hash_number = f"({dialect.cast(_hash_of(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
     uniform = f"{hash_number} / {dialect.cast(str(2**DIGEST_BITS), 'decimal')}"
     inverse_weight = f"({dialect.cast(f'least(n, {most})', 'decimal')} / {dialect.cast('n', 'decimal')})"
     return f"ln({uniform}) * {inverse_weight}"
 
 
-def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
+def _hash_of(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
     """Return the hash of a row's columns as text, each preceded by its length, so that different rows have independent hashes."""
     parts = [dialect.text(secret.hex())]
     for column in columns:
@@ -209,7 +209,7 @@ def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
 
 
 def _bounded_sum(name: str, steps: Steps, aggregation: Aggregation, dialect: Dialect, hash_number: str) -> str:
-    """Return the bounded sum of a unit, as `_bounded` and `Aggregation` define it."""
+    """Return the bounded sum of a unit, as `_bounding_subqueries` and `Aggregation` define it."""
     if aggregation.clip is not None:
         return _clipped(name, aggregation, dialect)
     count, rows, furthest = (dialect.wide(number) for number in ("n", str(aggregation.max_rows), str(steps.furthest)))

@@ -216,7 +216,7 @@ def first_true(conditions: Sequence[Scalar], values: Sequence[Scalar]) -> Scalar
     return Scalar(type_, write)
 
 
-def reusing(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scalar]) -> Scalar:
+def apply_to_named(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scalar]) -> Scalar:
     """Return a function that uses its argument several times. The argument is written once and named, as repetition would multiply."""
 
     def write(layers: Layers) -> Term:
@@ -228,7 +228,7 @@ def reusing(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scala
 
 def choice_by_truth(condition: Scalar, if_true: Scalar, if_false: Scalar) -> Scalar:
     """Return `if_true` where a condition is true, and `if_false` where it is false; null where it is unknown. Both have one type."""
-    return reusing(if_true.type, condition, lambda known: first_true([known, negation(known)], [if_true, if_false]))
+    return apply_to_named(if_true.type, condition, lambda known: first_true([known, negation(known)], [if_true, if_false]))
 
 
 def change_case(value: Scalar, upper: bool) -> Scalar:
@@ -259,7 +259,7 @@ def without_spaces(value: Scalar) -> Scalar:
     return _by_dialect("text", lambda dialect, sql: dialect.trimmed(sql), value)
 
 
-def joined(left: Scalar, right: Scalar) -> Scalar:
+def concatenate(left: Scalar, right: Scalar) -> Scalar:
     """Return a text followed by another. It is null if one of them is, or if it is longer than LONGEST_JOINED."""
 
     def write(layers: Layers) -> Term:
@@ -281,7 +281,7 @@ def absolute(value: Scalar) -> Scalar:
         is_negative = compose("boolean", "({0} < {1})", number, integer(0))
         return first_true([is_negative], [whole_arithmetic("-", integer(0), number), number])
 
-    return reusing("integer", value, absolute_integer)
+    return apply_to_named("integer", value, absolute_integer)
 
 
 def whole_number(value: Scalar, function: Literal["floor", "ceil"]) -> Scalar:
@@ -304,14 +304,14 @@ def nearest_whole(value: Scalar) -> Scalar:
 
     def with_sign(number: Scalar) -> Scalar:
         is_negative = compose("boolean", "({0} < {1})", number, decimal(0.0))
-        size = reusing("integer", absolute(number), _half_up)
-        return reusing(
+        size = apply_to_named("integer", absolute(number), _half_up)
+        return apply_to_named(
             "integer",
             size,
             lambda rounded: first_true([is_negative, negation(is_negative)], [whole_arithmetic("-", integer(0), rounded), rounded]),
         )
 
-    return reusing("integer", value, with_sign)
+    return apply_to_named("integer", value, with_sign)
 
 
 def _half_up(size: Scalar) -> Scalar:
@@ -324,7 +324,7 @@ def _half_up(size: Scalar) -> Scalar:
         is_high = compose("boolean", "({0} - {1} >= {2})", size, floor, decimal(0.5))
         return first_true([is_high, negation(is_high)], [whole_arithmetic("+", floor, integer(1)), floor])
 
-    return reusing("integer", whole_number(size, "floor"), raised)
+    return apply_to_named("integer", whole_number(size, "floor"), raised)
 
 
 def first_day(period: Period, value: Scalar) -> Scalar:

@@ -31,13 +31,13 @@ from dpcli.release.expressions.scalars import (
     choice_by_truth,
     common_type,
     compose,
+    concatenate,
     date_part,
     decimal,
     decimal_arithmetic,
     first_day,
     first_true,
     integer,
-    joined,
     literal,
     matches_pattern,
     nearest_whole,
@@ -347,7 +347,7 @@ def _translate_substring(translator: NodeTranslator, node: exp.Expr) -> Scalar:
 
 
 def _translate_joined(translator: NodeTranslator, node: exp.Expr) -> Scalar:
-    return joined(*(translator.of_type(side, "text") for side in (node.this, node.expression)))
+    return concatenate(*(translator.of_type(side, "text") for side in (node.this, node.expression)))
 
 
 def _translate_concat(translator: NodeTranslator, node: exp.Expr) -> Scalar:
@@ -355,7 +355,7 @@ def _translate_concat(translator: NodeTranslator, node: exp.Expr) -> Scalar:
     texts = [
         compose("text", "coalesce({0}, {1})", translator.of_type(part, "text"), literal("", "text")) for part in node.expressions
     ]
-    return reduce(joined, texts)
+    return reduce(concatenate, texts)
 
 
 def _literal_count(translator: NodeTranslator, node: exp.Expr, count: exp.Expr | None, least: int) -> int:

@@ -30,10 +30,18 @@ from dpcli.release.column_values import SteppedRange, number_problems, stepped_r
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
-from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
+from dpcli.release.noisy_answers import (
+    NumbersByKey,
+    add_noise,
+    additive_answer,
+    answer_of,
+    coverage_words,
+    law_of,
+    postprocessed_row,
+)
 from dpcli.release.query import MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
-from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity, shown_keys
+from dpcli.release.vectors import Contribution, is_laplace, key_selection, noisy_vector, sensitivity
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
@@ -44,10 +52,12 @@ COLUMN = Key("column of numbers; its [source.columns] entry has min, max and ste
 OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None)
 
 # Shares of a query's cost for its mechanisms. Each mechanism is priced with the noise that it gets, so the shares affect accuracy alone.
-KEYS_SHARE = 0.3  # for the choice of keys that are not declared; their sums use the rest. A choice without a proof that it is best
+# They are chosen by hand, without a proof that they are best.
+KEYS_SHARE = 0.3  # of a sum, for the selection of keys that are not declared; the noise on the sums uses the rest
 SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of a variance. The squares get most, as they have the largest range
 
-MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares or to a total is below it, so that the sensitivity fits into 64 bits
+# What one unit adds to a sum of squares or to a total is below this number of steps, so that the sensitivity fits into 64 bits.
+MOST_OF_UNIT = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +106,7 @@ class ColumnQuery(OpenKeysQuery):
     def count_mechanism(self, setting: QuerySetting, share: float) -> QueryMechanism:
         """Return the mechanism that adds noise to the numbers of rows. If the keys are not declared, it chooses those that are shown."""
         if self.shows_keys:
-            return shown_keys(self, setting, self.count_contribution(), self.delta or 0.0, "count", share)
+            return key_selection(self, setting, self.count_contribution(), self.delta or 0.0, "count", share)
         return noisy_vector(self, setting, self.count_contribution(), "count", share)
 
 
@@ -123,7 +133,7 @@ class SumQuery(ColumnQuery):
         },
     )
 
-    independent_choice: ClassVar[bool] = True  # the keys are chosen by noisy numbers of units
+    independent_choice: ClassVar[bool] = True  # the keys are chosen by noisy numbers of units, and not by the noise on the sums
 
     measure: Annotated[str, MEASURE] = "sum"
     max_total: Annotated[
@@ -167,35 +177,40 @@ class SumQuery(ColumnQuery):
 
     def contribution(self, setting: QuerySetting) -> Contribution:
         """Return the bound on what one unit adds to the sums: its rows, or one clipped total for each key."""
-        clip, values, fixed = self.clip(setting), self.values(setting), has_one_row_per_unit(self, setting.source)
-        if clip is None:
-            return Contribution(self.groups, self.rows, values.least, values.most, fixed=fixed, one_key=not self.by)
-        least_total, most_total = clip
-        return Contribution(self.groups, 1, least_total, most_total, fixed=fixed, one_key=not self.by, noun="clipped total")
+        clip, values = self.clip(setting), self.values(setting)
+        rows, least, most, noun = self.rows, values.least, values.most, "row"
+        if clip is not None:
+            rows, (least, most), noun = 1, clip, "clipped total"
+        one_row_always = has_one_row_per_unit(self, setting.source)
+        return Contribution(self.groups, rows, least, most, one_row_always=one_row_always, one_key=not self.by, noun=noun)
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         values, contribution = self.values(setting), self.contribution(setting)
         if not self.shows_keys:
-            return (noisy_vector(self, setting, contribution, unit=values.step),)
+            return (noisy_vector(self, setting, contribution, step_size=values.step),)
         return (
             noisy_vector(self, setting, contribution, "sum", 1.0 - KEYS_SHARE, values.step),
-            shown_keys(self, setting, Contribution(self.groups, 1), self.delta or 0.0, "keys", KEYS_SHARE),
+            key_selection(self, setting, Contribution(self.groups, 1), self.delta or 0.0, "keys", KEYS_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return replace(aggregation_of(self, setting, (steps_of(setting.source, self.column),)), clip=self.clip(setting))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        sum_noise, *key_noise = self.mechanisms(setting)
-        covers = noise_alone(self) if self.max_total is None else f"{noise_alone(self)}, nor totals of units that were clipped"
+        sum_noise, *selections = self.mechanisms(setting)
+        covers = (
+            coverage_words(self) if self.max_total is None else f"{coverage_words(self)}, nor totals of units that were clipped"
+        )
         sums = add_noise({key: total.sums[0] for key, total in totals.items()}, sum_noise)
-        if not key_noise:
+        if not selections:  # the keys are declared
             return additive_answer(self, sum_noise, sums, covers)
-        units = self.shown(add_noise({key: total.units for key, total in totals.items()}, key_noise[0]), key_noise[0])
-        return additive_answer(self, sum_noise, {key: sums[key] for key in units}, f"{covers}; {HIDDEN}")
+        (selection,) = selections
+        shown_units = self.shown(add_noise({key: total.units for key, total in totals.items()}, selection), selection)
+        return additive_answer(self, sum_noise, {key: sums[key] for key in shown_units}, f"{covers}; {HIDDEN}")
 
     def expected_error(self, setting: QuerySetting) -> str:
-        return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(self.mechanisms(setting)[-1], 'units')}"
+        selection = self.mechanisms(setting)[-1]  # not used if the keys are declared
+        return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(selection, 'units')}"
 
 
 def has_one_row_per_unit(query: Query, source: Source) -> bool:
@@ -242,11 +257,11 @@ class MeanQuery(ColumnQuery):
         )
 
     def _mechanism_over_public_count(self, setting: QuerySetting, count: int) -> QueryMechanism:
-        """Return the mechanism that adds noise to the sum. A step of the sum, divided by the count, is its unit."""
+        """Return the mechanism that adds noise to the sum. The size of its steps is that of the column, divided by the count."""
         values = self.values(setting)
-        fixed = has_one_row_per_unit(self, setting.source)
-        contribution = Contribution(1, self.rows, values.least, values.most, fixed=fixed, one_key=True)
-        mechanism = noisy_vector(self, setting, contribution, unit=values.step / count)
+        one_row_always = has_one_row_per_unit(self, setting.source)
+        contribution = Contribution(1, self.rows, values.least, values.most, one_row_always=one_row_always, one_key=True)
+        mechanism = noisy_vector(self, setting, contribution, step_size=values.step / count)
         sum_change = sensitivity(setting.adjacency, contribution).l1 * values.step
         mean_change = (
             f"the sum changes by at most {figures(sum_change, 6, ROUND_CEILING)}; divided by the public count of {count:,}, the mean "
@@ -283,16 +298,17 @@ class MeanQuery(ColumnQuery):
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange, confidence: float) -> AnswerRow:
         """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
         interval = mean.interval(confidence)
+        # In floating point, as a mean is no whole number of steps.
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), interval.low, interval.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, confidence))
 
     def _over_public_count(self, mechanism: QueryMechanism, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
-        """Return the noisy sum divided by the public count. `exact` is the sum in whole steps."""
+        """Return the noisy sum divided by the public count. `exact` is the sum in whole steps, under the only key ()."""
         rows = []
         for key, number in add_noise(exact, mechanism).items():
             interval = public_mean_interval(number, law_of(mechanism), self.confidence, count, step)
             rows.append(postprocessed_row(self, key, on_grid(number, step) / count, interval))
-        return answer_of(self, tuple(rows), f"{noise_alone(self)}; rows without a value count as 0")
+        return answer_of(self, tuple(rows), f"{coverage_words(self)}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
         mechanisms = self.mechanisms(setting)
@@ -373,6 +389,6 @@ class VarianceQuery(ColumnQuery):
         square_noise, _, count_noise = self.mechanisms(setting)
         rows, row_words = self.assumed_rows(setting)
         answers = self.joint_count(setting)
-        error = expected_error(law_of(square_noise), self.interval_confidence(answers), square_noise.unit) / rows
+        error = expected_error(law_of(square_noise), self.interval_confidence(answers), square_noise.step_size) / rows
         distance = f"at least {figures(error, 3)} {row_words}"
         return f"{distance}, {self.probability_words(answers)}; the noise of the mean adds to this{self.shown_words(count_noise)}"

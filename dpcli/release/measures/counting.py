@@ -33,16 +33,25 @@ from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
+from dpcli.release.noisy_answers import (
+    NumbersByKey,
+    add_noise,
+    additive_answer,
+    answer_of,
+    coverage_words,
+    law_of,
+    postprocessed_row,
+)
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryMechanism, QuerySetting, error_text, key_type_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
-from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
+from dpcli.release.vectors import Contribution, key_selection, noisy_vector
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-# Share of the cost for the noise of the total; the noise of the keys uses the rest. The value is a choice, and affects accuracy alone.
+# Share of a count's cost for the noise on the total of all keys (`totals = true`); the noise on the keys uses the rest. It is chosen by
+# hand, and affects accuracy alone.
 TOTAL_SHARE = 0.3
 
 
@@ -76,7 +85,7 @@ class CountQuery(OpenKeysQuery):
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         if self.shows_keys:
-            return (shown_keys(self, setting, self.contribution(), self.delta or 0.0),)
+            return (key_selection(self, setting, self.contribution(), self.delta or 0.0),)
         if self.totals:
             return (
                 noisy_vector(self, setting, self.contribution(), "keys", 1.0 - TOTAL_SHARE),
@@ -132,14 +141,14 @@ class CountQuery(OpenKeysQuery):
         0 for a count that was left out.
         """
         keys = list(counts)
-        while True:  # each further round has fewer keys
+        while True:  # ends, as each further round has fewer keys
             adjusted = make_consistent(total, [counts[key] for key in keys], total_variance, count_variance)
             if "non-negative" not in self.postprocess or all(value >= 0 for value in adjusted):
                 return dict(zip(keys, adjusted, strict=True))
             keys = [key for key, value in zip(keys, adjusted, strict=True) if value >= 0]
 
     def total_contribution(self) -> Contribution:
-        """Return the bound on what one unit adds to the total of all keys."""
+        """Return the bound on what one unit adds to the total of all keys: the most rows of all its keys together."""
         to_keys = self.contribution()
         return Contribution(1, to_keys.groups * to_keys.rows, one_key=True)
 
@@ -189,7 +198,7 @@ class DistinctQuery(NoisyQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (mechanism,) = self.mechanisms(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
-        return additive_answer(self, mechanism, numbers, f"{noise_alone(self)}; {self.left_out}")
+        return additive_answer(self, mechanism, numbers, f"{coverage_words(self)}; {self.left_out}")
 
     @property
     def left_out(self) -> str:
@@ -234,7 +243,7 @@ class HistogramQuery(NoisyQuery):
             yield ("column",), "a column of numbers", f'"{self.column}", which is {column.type}'
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
-        one_key = len(self.bins) == 2 and not self.by
+        one_key = len(self.bins) == 2 and not self.by  # two edges make one bin
         return (noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=one_key)),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -244,7 +253,7 @@ class HistogramQuery(NoisyQuery):
         (mechanism,) = self.mechanisms(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
         by_bin = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
-        return additive_answer(self, mechanism, by_bin, noise_alone(self), (*self.by, self.column))
+        return additive_answer(self, mechanism, by_bin, coverage_words(self), (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:
         """Return a bin as an interval, such as [0, 18). Bins are numbered from 0."""

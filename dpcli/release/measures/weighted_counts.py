@@ -83,18 +83,19 @@ class LinearQuery(NoisyQuery):
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         on_counts, on_sums = self._noise_on_counts(setting), self._noise_on_sums(setting)
         squared_weights = sum(weight * weight for row in self.matrix for weight in row)
-        variance_on_counts = law_of(on_counts).variance * squared_weights  # totals of the variances of all sums
-        variance_on_sums = law_of(on_sums).variance * len(self.matrix)
-        return (on_counts,) if variance_on_counts <= variance_on_sums else (on_sums,)
+        # For each strategy, the variances of all sums, added up.
+        total_with_noisy_counts = law_of(on_counts).variance * squared_weights
+        total_with_noisy_sums = law_of(on_sums).variance * len(self.matrix)
+        return (on_counts,) if total_with_noisy_counts <= total_with_noisy_sums else (on_sums,)
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
         columns = [(name, source.columns[name]) for name in self.by if name in source.columns]
         if any(column.domain_file for _, column in columns):
             return  # the number of values in the file is checked when the query is answered
-        keys = math.prod(len(declared_keys_of(column, name, "") or ()) for name, column in columns)
-        if self.by and keys != len(self.matrix[0]):
-            yield ("matrix",), f"{keys:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
+        key_count = math.prod(len(declared_keys_of(column, name, folder="") or ()) for name, column in columns)
+        if self.by and key_count != len(self.matrix[0]):
+            yield ("matrix",), f"{key_count:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting)
@@ -149,13 +150,15 @@ class LinearQuery(NoisyQuery):
         A row of a unit adds one column of the matrix to the sums, so the norms of the columns bound the sensitivity.
         """
         columns = list(zip(*self.matrix, strict=True))
-        largest = max(sum(map(abs, column)) for column in columns)
-        squared = max(sum(weight * weight for weight in column) for column in columns)
+        largest_l1 = max(sum(map(abs, column)) for column in columns)
+        largest_squared_l2 = max(sum(weight * weight for weight in column) for column in columns)
         replaced = setting.adjacency is Adjacency.REPLACE_ONE
         versions, version_words = (2, ", in either version") if replaced else (1, "")
-        rows = versions * self.groups * self.rows
+        rows = versions * self.groups * self.rows  # the most rows that differ between neighbouring datasets
+        l2_words = f"{math.sqrt(largest_squared_l2):.6g}"
         why = (
             f"one unit adds to at most {self.groups:,} of the keys, {counted(self.rows, 'row')} to each{version_words}",
-            f"a row changes the sums by a column of the matrix: at most {largest:,} in L1 norm, {math.sqrt(squared):.6g} in L2 norm",
+            f"a row changes the sums by a column of the matrix: at most {largest_l1:,} in L1 norm, {l2_words} in L2 norm",
         )
-        return noisy_vector_of(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
+        norms = Sensitivity(rows * largest_l1, rows * rows * largest_squared_l2, len(self.matrix), why)
+        return noisy_vector_of(self, setting, norms)
