@@ -4,9 +4,9 @@ source_table.py calls it for each column that an engine reads, and sql_nodes.py 
 in a database and a double in parquet, and must then have the same values in every engine. A value that has no conversion becomes null, and
 counts as missing: it never fails, as an error would tell that there is such a value.
 
-A *term* is a piece of SQL, and *layers* are nested SELECTs that give names to terms, so that none is repeated (scalars.py). A conversion is
-a function that returns the converted term, given the stored column as a term and the layers. A *family* is a group of stored types that
-are converted alike.
+A *term* is a piece of SQL, and *layers* are nested SELECTs that give names to terms, so that none is repeated (scalars.py): `layers.bind`
+returns the name of a term, and the `depth` of a term is the layer in which its names exist. A conversion is a function that returns the
+converted term, given the stored column as a term and the layers. A *family* is a group of stored types that are converted alike.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def _number_of_text(raw: Term, layers: Layers) -> Term:
 
 def _truth_of_text(raw: Term, layers: Layers) -> Term:
     dialect = layers.dialect
+    # In lower case by `translate`, since engines disagree about the case of letters other than these.
     letters = (Term(dialect.text(alphabet)) for alphabet in (UPPER, LOWER))
     text = layers.bind(fill_template("translate({0}, {1}, {2})", _trimmed(raw, layers), *letters))
     true_words, false_words = (", ".join(map(dialect.text, words)) for words in (TRUE, FALSE))
@@ -111,6 +112,7 @@ def _with_four_digit_year(day: Term, layers: Layers) -> Term:
     return fill_template("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", layers.bind(day), *ends)
 
 
+# The conversions by the declared type and the family of the stored type. Other pairs are refused.
 CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {
     ("text", "text"): _cast("text"),
     ("text", "whole"): _cast("text"),

@@ -34,7 +34,7 @@ class GivenDuckDB(DuckDB):
     """A table in memory that DuckDB copies.
 
     given: the table of the program.
-    types: DuckDB's types of the columns that are copied, by their places in the table.
+    types: DuckDB's types of the columns that are copied, by their places in the table (numbers from 0).
     copied: whether the copy was made.
     """
 
@@ -131,7 +131,7 @@ class GivenSpark(Spark):
     def _find(self) -> ActualTable:
         names = tuple(self.given.frame.columns)
         require_once(self.table.stored, names, PLACE)
-        kinds = [each.dataType.simpleString() for each in self.given.frame.schema.fields]
+        kinds = [frame_field.dataType.simpleString() for frame_field in self.given.frame.schema.fields]
         columns = [self._column(f"f{place}", kind) for place, kind in enumerate(kinds)]
         fields = {name: column for name, column in zip(names, columns, strict=True) if name in self.table.stored}
         self.places = [place for place, name in enumerate(names) if name in fields and columns[place].family != "other"]
@@ -141,9 +141,11 @@ class GivenSpark(Spark):
 
     def _copy(self) -> None:
         """Copy all rows of the columns in `places` to files of Spark, and create the view of the copy."""
-        own = numbered_names(len(self.given.frame.columns))
-        declared = self.given.frame.toDF(*own).select([own[place] for place in self.places])
-        declared.localCheckpoint(eager=True).createGlobalTempView(self.view)  # a cache would be computed again where it was lost
+        sql_names = numbered_names(len(self.given.frame.columns))
+        copied_columns = self.given.frame.toDF(*sql_names).select([sql_names[place] for place in self.places])
+        copied_columns.localCheckpoint(eager=True).createGlobalTempView(
+            self.view
+        )  # a cache would be computed again where it was lost
 
 
 def _used_places(places: Sequence[int], names: Sequence[str], unused: Collection[str]) -> list[int]:

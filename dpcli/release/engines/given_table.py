@@ -28,7 +28,8 @@ PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look
 # Types of pandas whose columns have a mask of missing values. DuckDB reads them as the numbers and booleans that they hold.
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})
 WIDE = frozenset({"HUGEINT", "UHUGEINT"})  # types of DuckDB that Arrow lacks; they are read as digits
-NESTED = frozenset({"STRUCT", "MAP", "UNION"})  # types of DuckDB whose names may hold values, as those of an ENUM inside
+# Types of DuckDB whose full names a message must not show, as they may hold values: an ENUM inside lists its texts.
+NESTED = frozenset({"STRUCT", "MAP", "UNION"})
 EXPECTED = "table: expected a DataFrame of pandas, polars or Spark, a pyarrow Table, or a DuckDB relation"
 
 
@@ -293,6 +294,6 @@ def given_table(table: object) -> GivenTable | SparkFrame:
         if (package, kind.__name__) in CLASSES:
             given: GivenTable | SparkFrame = CLASSES[package, kind.__name__](table)
             return given
-    own = type(table)
-    lazy = "; call collect() first" if own.__name__ == "LazyFrame" else ""
-    raise InputError(f"{EXPECTED}, found {own.__module__.partition('.')[0]}.{own.__name__}{lazy}")
+    table_class = type(table)
+    advice = "; call collect() first" if table_class.__name__ == "LazyFrame" else ""  # of polars
+    raise InputError(f"{EXPECTED}, found {table_class.__module__.partition('.')[0]}.{table_class.__name__}{advice}")

@@ -89,9 +89,9 @@ def _require_bounds(aggregation: Aggregation) -> None:
         raise InputError(
             "min, max: expected sums of at most 38 digits for 2^40 rows, found a larger range: use larger steps or a smaller range"
         )
-    declared = math.prod(len(key.declared or (0,)) for key in aggregation.keys)
-    if declared > MOST_KEYS:
-        raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {declared:,}")
+    key_count = math.prod(len(key.declared or (0,)) for key in aggregation.keys)  # a part without declared values counts as one
+    if key_count > MOST_KEYS:
+        raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {key_count:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class RowWriter:
             raise InputError(
                 f"by: expected a domain of different values of type {type_}, found {len(domain):,} values that repeat or have another type"
             )
-        numbers = [value for value in domain if type(value) is int]
+        numbers = [value for value in domain if type(value) is int]  # not isinstance: a boolean is no integer here
         if numbers and max(numbers) - min(numbers) == len(numbers) - 1:  # consecutive numbers need only their two ends in the SQL
             return f"{sql} BETWEEN {self._constant(min(numbers), type_)} AND {self._constant(max(numbers), type_)}"
         return f"{sql} IN ({', '.join(self._constant(value, type_) for value in domain)})"

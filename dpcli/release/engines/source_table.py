@@ -83,8 +83,9 @@ class ActualTable:
     item: SQL of the table in a FROM clause.
     fields: columns by name.
     place: place of the table, for messages.
-    named: whether a schema names the columns. The columns of a csv are named by its header instead.
-    others: names of columns that are not declared.
+    named: whether a schema names the columns, so that a message may list them. The columns of a csv are named by its first line, which
+        may be a private row.
+    others: names of columns that are not in `fields`, as they are not declared.
     joined: the public tables that are joined with it.
     """
 
@@ -101,7 +102,7 @@ class Values:
     """The columns of a table as values of their declared types. A column is read only if an expression uses it.
 
     selected: names of columns in the innermost SELECT, by the SQL of the column in the table.
-    joining: numbers of the joins whose keys are being written. They detect a key that is computed from a column that its join adds.
+    joining: numbers of the joins whose keys are being written. They detect a key that is computed from a column that its own join adds.
     """
 
     table: SourceTable
@@ -166,7 +167,7 @@ class Values:
         if window is None or window.block_part is None:
             return None
         value = self._block_value(window, layers)
-        if window.block_part == "value":
+        if window.block_part == "value":  # each value of the column is a block of its own; otherwise each week is
             return value.sql
         return layers.bind(Term(layers.dialect.first_day("week", value.sql), value.depth)).sql
 

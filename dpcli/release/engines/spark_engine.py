@@ -70,7 +70,7 @@ class Spark(SqlEngine):
 
     def _in_files(self, files: Files, wanted: frozenset[str], view: str) -> ActualTable:
         """Return the table of files, as a view with this name."""
-        paths, place = list(map(_literal, files.paths)), files.place
+        paths, place = list(map(_exact_pattern, files.paths)), files.place
         if files.kind == "duckdb":
             raise InputError(f'{place}: expected .csv or .parquet for engine = "spark", found .duckdb')
         if files.kind == "parquet":
@@ -150,6 +150,6 @@ def _csv(session: Any, paths: list[str], columns: int, delimiter: str) -> Any:
     )
 
 
-def _literal(path: str) -> str:
+def _exact_pattern(path: str) -> str:
     """Return a pattern that matches only this path of the local machine."""
     return "file:" + "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

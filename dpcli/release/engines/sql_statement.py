@@ -49,18 +49,18 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
     columns = _named_columns(terms, block, names) or "1 AS c0"
     select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"
     kept = f"{select} {columns} FROM {layers.over(values.base())}{where}"
-    keys = names.keys[: len(aggregation.keys)]
-    # The numbers of different values, as units and as rows: rows are then distinct, and differ in the part whose values are counted.
-    different = comma_separated((*keys, "count(*)", "count(*)"))
-    if terms.unit is None:
+    keys = names.keys[: len(aggregation.keys)]  # without the part whose different values are counted
+    # One number as that of units and of rows: each row is a unit, or the rows are the different values.
+    counts_by_key = comma_separated((*keys, "count(*)", "count(*)"))
+    if terms.unit is None:  # a unit has one row, so there is nothing to bound but its sum
         sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)
-        return f"SELECT {comma_separated((different, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
+        return f"SELECT {comma_separated((counts_by_key, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
     totals = comma_separated((*names.keys, "count(*)", "sum(n)", *map(dialect.total, names.sums)))
     subqueries = (Subquery("kept", kept), *_bounding_subqueries(aggregation, terms.keys, names, dialect, secret))
     definitions = comma_separated(f"{subquery.name} AS {dialect.with_hint} ({subquery.sql})" for subquery in subqueries)
     if aggregation.distinct is not None:
-        values_of_key = f"SELECT DISTINCT {comma_separated(names.keys)} FROM bounded"
-        return f"WITH {definitions} SELECT {different} FROM ({values_of_key}) AS different{group_by_clause(keys)}"
+        values_of_key = f"SELECT DISTINCT {comma_separated(names.keys)} FROM bounded"  # several units may have one value
+        return f"WITH {definitions} SELECT {counts_by_key} FROM ({values_of_key}) AS different{group_by_clause(keys)}"
     return f"WITH {definitions} SELECT {totals} FROM bounded{group_by_clause(names.keys)}"
 
 
@@ -152,7 +152,7 @@ def _bounding_subqueries(
     yield Subquery("added", f"SELECT {group}, count(*) AS n{new_sums} FROM kept GROUP BY {group}")
     chosen = "added"
     bounded_parts = (part for part, name in zip(keys, names.keys, strict=True) if name not in names.inner)
-    if aggregation.max_groups < _most_groups(bounded_parts):
+    if aggregation.max_groups < _most_groups(bounded_parts):  # otherwise no unit can have too many keys
         chosen = "chosen"
         keys_of_unit = names.group[len(names.unit) :]
         order = comma_separated((f"{_random_rank(names.group, max_rows, dialect, secret)} DESC", *keys_of_unit))
@@ -209,7 +209,10 @@ def _hash_of(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
 
 
 def _bounded_sum(name: str, steps: Steps, aggregation: Aggregation, dialect: Dialect, hash_number: str) -> str:
-    """Return the bounded sum of a unit, as `_bounding_subqueries` and `Aggregation` define it."""
+    """Return the bounded sum of a unit: clipped to its range if there is one, and otherwise floor((m s + h) / n), for n > m rows.
+
+    `_bounding_subqueries` defines these letters and has the proof.
+    """
     if aggregation.clip is not None:
         return _clipped(name, aggregation, dialect)
     count, rows, furthest = (dialect.wide(number) for number in ("n", str(aggregation.max_rows), str(steps.furthest)))

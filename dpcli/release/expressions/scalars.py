@@ -105,7 +105,11 @@ def fill_template(template: str, *terms: Term) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A typed expression. Its value may be null, which is SQL's unknown for a condition."""
+    """A typed expression. Its value may be null, which is SQL's unknown for a condition.
+
+    write: function that writes it as SQL over the layers.
+    literal: whether it is a constant, which the list of `in` must consist of.
+    """
 
     type: ScalarType
     write: Callable[[Layers], Term]
@@ -217,7 +221,10 @@ def first_true(conditions: Sequence[Scalar], values: Sequence[Scalar]) -> Scalar
 
 
 def apply_to_named(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scalar]) -> Scalar:
-    """Return a function that uses its argument several times. The argument is written once and named, as repetition would multiply."""
+    """Return a function of a value, which the function may use several times.
+
+    The value is written once and gets a name. If it were repeated, the length of the SQL would multiply in nested expressions.
+    """
 
     def write(layers: Layers) -> Term:
         name = layers.bind(value.write(layers))
@@ -227,7 +234,10 @@ def apply_to_named(type_: ScalarType, value: Scalar, function: Callable[[Scalar]
 
 
 def choice_by_truth(condition: Scalar, if_true: Scalar, if_false: Scalar) -> Scalar:
-    """Return `if_true` where a condition is true, and `if_false` where it is false; null where it is unknown. Both have one type."""
+    """Return `if_true` where a condition is true, and `if_false` where it is false; null where it is unknown. Both have one type.
+
+    SQL's ELSE would also apply where the condition is unknown.
+    """
     return apply_to_named(if_true.type, condition, lambda known: first_true([known, negation(known)], [if_true, if_false]))
 
 

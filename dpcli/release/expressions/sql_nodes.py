@@ -326,6 +326,7 @@ def _whole_division(operator: str) -> Translate:
 
 
 def _translate_minus(translator: NodeTranslator, node: exp.Expr) -> Scalar:
+    """Return a number with the other sign. A negative literal is read as a whole, as the digits of -2^63 alone exceed 64 bits."""
     operand = node.this
     if _is_number(operand) and not operand.this.startswith("-"):
         return _number(translator, node, f"-{operand.this}")
