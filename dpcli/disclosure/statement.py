@@ -82,7 +82,7 @@ class Statement:
 
     @property
     def silent(self) -> tuple[Answer, ...]:
-        """Return the answers without a text, as the file says nothing about their items."""
+        """The answers without a text, as the file says nothing about their items."""
         return tuple(answer for answer in self.answers if not answer.stated)
 
 
@@ -170,7 +170,8 @@ def _budget_sentence(facts: Facts) -> str:
 def _attack(facts: Facts, meaning: Meaning) -> Passage:
     question = QUESTIONS[facts.privacy.adjacency]
     secret, hit, miss = (words.format(unit=facts.unit) for words in (question.secret, question.hit, question.miss))
-    hit_rate = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
+    (missed,) = trade_off(meaning.curve, [ALARM])  # a lower bound on the false negative rate
+    hit_rate = 1.0 - float(missed)
     alarm = f"{few(100.0 * ALARM)} %"
     rates = (
         f"If they accept false alarms in {alarm} of the cases where {miss}, they recognise at most {short_percent_up(hit_rate)} of the "
@@ -184,7 +185,7 @@ def _attack(facts: Facts, meaning: Meaning) -> Passage:
             f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
             rates,
             *(_posterior_sentence(belief, meaning) for belief in meaning.beliefs),
-            _guess_sentence(min(meaning.beliefs, key=lambda belief: belief.blind)),
+            _guess_sentence(min(meaning.beliefs, key=lambda belief: belief.blind)),  # the observer who knows least beforehand
         ),
     )
 

@@ -44,9 +44,11 @@ COMPARISONS = {
     ">": operator.gt,
     "<": operator.lt,
 }
-# A requirement in the metadata: name, conditions and extra, such as `torch>=2.4; extra == "train"`. A condition is like `>=2.4`.
-_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;()]*)\)?\s*(?:;\s*extra\s*==\s*['\"]([\w.-]+)['\"]\s*)?")
-_CONDITION = re.compile(r"\s*([<>=!]=|[<>])\s*(\d[\w.+-]*)\s*")
+# A requirement in the metadata, such as `torch>=2.4; extra == "train"`: name, conditions and extra. A condition is like `>=2.4`.
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<conditions>[^;()]*)\)?\s*(?:;\s*extra\s*==\s*['\"](?P<extra>[\w.-]+)['\"]\s*)?"
+)
+_CONDITION = re.compile(r"\s*(?P<comparison>[<>=!]=|[<>])\s*(?P<limit>\d[\w.+-]*)\s*")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -99,8 +101,8 @@ class Requirement:
             condition = _CONDITION.fullmatch(text)
             if condition is None:
                 return False
-            comparison, limit = COMPARISONS[condition[1]], condition[2]
-            if not comparison(_numbers(version), _numbers(limit)):
+            compare = COMPARISONS[condition["comparison"]]
+            if not compare(_numbers(version), _numbers(condition["limit"])):
                 return False
         return True
 
@@ -115,8 +117,9 @@ def requirements_of_dpcli() -> Iterator[Requirement]:
     """
     for text in importlib.metadata.requires("dpcli") or ():
         match = _REQUIREMENT.fullmatch(text)
-        if match and match[1] != "dpcli" and match[3] not in DEVELOPER_EXTRAS:
-            yield Requirement(match[1], match[2].strip(), match[3] or "")
+        # An extra that contains other extras requires dpcli itself.
+        if match and match["name"] != "dpcli" and match["extra"] not in DEVELOPER_EXTRAS:
+            yield Requirement(match["name"], match["conditions"].strip(), match["extra"] or "")
 
 
 def python_needed() -> Requirement:
@@ -240,6 +243,7 @@ def _durability(version: tuple[int, ...]) -> Fact:
     import sqlite3
 
     name = "ledger durability"
+    # Ledgers do not use the write-ahead log (WAL); the note is for those who would.
     wal_note = "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -252,8 +256,8 @@ def _durability(version: tuple[int, ...]) -> Fact:
                 connection.close()
     except (OSError, sqlite3.Error) as error:
         return Fact(name, f"could not be tested: {error}", "fail", "make the folder for temporary files writable")
-    extra = 3  # value of PRAGMA synchronous = EXTRA
-    if (mode, level) != ("delete", extra):
+    synchronous_extra = 3  # SQLite's number for PRAGMA synchronous = EXTRA
+    if (mode, level) != ("delete", synchronous_extra):
         return Fact(
             name,
             f"journal_mode {mode}, synchronous {level}",

@@ -43,7 +43,7 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
         env={**environment, "LC_ALL": "C", "LANGUAGE": "C"},
         capture_output=True,
         check=False,
-        timeout=60,  # seconds, after which a gate in CI should fail and not hang
+        timeout=60,  # seconds, after which a gate in CI should fail and not hang; arbitrary
     )
 
 
@@ -54,6 +54,7 @@ def refuse_ambiguous(folder: str, revision: str, what: str) -> None:
     message begins with `what`. Raises the errors of `run_git`.
     """
     name = re.split(r"[~^:]|@\{", revision, maxsplit=1)[0]
+    # The references that git may mean by this name.
     places = [*(f"refs/{kind}{name}" for kind in ("", "tags/", "heads/", "remotes/")), f"refs/remotes/{name}/HEAD"]
     if not name or re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", name):  # a full object name cannot be ambiguous
         return
@@ -227,5 +228,5 @@ def commit_of(folder: str, ref: str) -> str:
     if answer.returncode == 0:
         return os.fsdecode(answer.stdout).strip()
     if ref == "HEAD" and git(folder, "rev-parse", "--verify", "--quiet", ref).returncode != 0:
-        return os.fsdecode(git(folder, "hash-object", "-t", "tree", "--stdin").stdout).strip()
+        return os.fsdecode(git(folder, "hash-object", "-t", "tree", "--stdin").stdout).strip()  # of no input: the empty tree
     raise InputError(f"--base-ref: git knows no commit {ref!r} in {folder}{shallow_hint(folder)}")

@@ -208,10 +208,13 @@ def _renamed_file(tree: str, path: str, top: str, removed: RemovedFiles) -> Past
         parts, is_pipeline_now = parts_of(data), is_pipeline_file(data)
     except InputError:  # the verdict on the current file states this error
         return None
+    # Only deleted files whose names end as the present one does, or in .toml, are compared with it.
     key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1].lower()} - {""})))
     if key not in removed:
         removed[key] = [RemovedFile(name, content, parts_of(content)) for name, content in removed_files(*key)]
-    candidates = [file for file in removed[key] if is_pipeline_file(file.data) or not is_pipeline_now]
+    candidates = [
+        file for file in removed[key] if is_pipeline_file(file.data) or not is_pipeline_now
+    ]  # a pipeline was a pipeline before
     if not candidates:
         return None
     # Of several files with one share, the last by path is taken.
@@ -256,6 +259,7 @@ def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[
         is_common = common is None or entry.path in common
         if not ((entry.is_file or entry.is_link) and is_common and place.lower().endswith(endings)):
             continue
+        # A file that is reached only through a link among its folders is another file now.
         is_present = os.path.isfile(place) and (entry.is_link or os.path.realpath(place) == place)
         if not is_present or entry.path in changed:
             # The object of a link is a path. The name COMMIT:PATH leads to the target.
@@ -283,7 +287,10 @@ def is_pipeline_file(data: bytes) -> bool:
 
 
 def _common_files(top: str, tree: str) -> frozenset[str] | None:
-    """Return the files at the merge bases of the work tree and the commit; None if there is no merge base, or if the commit is one."""
+    """Return the files at the merge bases of the work tree and the commit; None if there is no merge base, or if the commit is one.
+
+    If the commit is a merge base, all of its files are common to both histories.
+    """
     merge_bases = _merge_bases(top, tree)
     if not merge_bases or tree in merge_bases:
         return None

@@ -4,6 +4,10 @@ A *document* is what a command prints, before a format such as text or JSON is c
 analysis/meaning.py: the best rates of a membership attack, how far a belief may move, and the epsilon of several units together. A *unit*
 is what the guarantee protects, such as a user. Each number is an upper bound on what an attacker can do and is rounded up; what an attacker
 misses is rounded down. Readers take these sentences for the guarantee, so what it does not cover is part of the document.
+
+Attributes of `Meaning`: the logarithm of the odds grows by at most `pointwise`, except with probability `exception`. `gaussian` is the mu
+of a Gaussian release that leaks at least as much as the pipeline at every epsilon up to `reach`. In a `Belief`, `success` bounds the
+probability that the best guess is right, and `blind` is the same probability without the release.
 """
 
 from __future__ import annotations
@@ -93,7 +97,10 @@ def _meaning_data(meaning: Meaning) -> dict[str, Any]:
             "beliefs": list(map(_belief_data, meaning.beliefs)),
         },
         "gaussian": {"mu_upper": meaning.gaussian, "epsilon_range": [0.0, meaning.reach]},
-        "groups": [{"size": g.size, "epsilon_upper": None if g.reason else g.epsilon, "reason": g.reason} for g in meaning.groups],
+        "groups": [
+            {"size": group.size, "epsilon_upper": None if group.reason else group.epsilon, "reason": group.reason}
+            for group in meaning.groups
+        ],
         "profile": [{"epsilon": epsilon, "delta_upper": upper, "delta_lower": lower} for epsilon, upper, lower in bounds],
     }
 
@@ -135,6 +142,7 @@ def _beliefs(meaning: Meaning) -> Table:
 
 
 def _odds(meaning: Meaning) -> str:
+    """Return the footnote on the growth of the odds, with the probability of the exception."""
     probability = "[1] always" if meaning.exception == 0.0 else f"[1] except with probability {meaning.exception!r}"
     if math.isinf(meaning.pointwise):
         return f"{probability}: nothing follows from this guarantee"
@@ -148,12 +156,13 @@ def _odds(meaning: Meaning) -> str:
 
 
 def _groups(meaning: Meaning) -> Table:
+    """Return the table of the epsilon of groups. For a group without an epsilon, a footnote gives the reason."""
     rows = tuple((f"{group.size}", "-" if group.reason else up(group.epsilon)) for group in meaning.groups)
-    sizes: dict[str, list[str]] = {}
+    sizes_by_reason: dict[str, list[str]] = {}
     for group in meaning.groups:
         if group.reason:
-            sizes.setdefault(group.reason, []).append(str(group.size))
-    footnotes = tuple(f"{', '.join(group_sizes)}: {reason}" for reason, group_sizes in sizes.items())
+            sizes_by_reason.setdefault(group.reason, []).append(str(group.size))
+    footnotes = tuple(f"{', '.join(sizes)}: {reason}" for reason, sizes in sizes_by_reason.items())
     return Table("groups", (f"{_unit(meaning.account)}s together", "epsilon"), rows, frozenset({0, 1}), footnotes)
 
 
