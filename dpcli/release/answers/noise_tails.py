@@ -29,7 +29,8 @@ COARSE = 16  # blocks per scale where a table is computed for each answer
 CELLS = 1024  # cells in a table of tails
 ROWS = 256  # points of the table that are computed at a time, to bound the memory
 
-# Bound on the errors of the tail of a convolved law, for each noise in it. A law's own tail is at most 1e-8 too high (`NoiseLaw.at_least`).
+# Bound on the errors of the tail of a convolved law, for each noise in it. A law's own tail is at most 1e-8 too high (`NoiseLaw.at_least`),
+# and a sum of its probabilities is the difference of two such tails.
 TAIL_ERROR = 3e-8
 LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law, to bound time and memory
 

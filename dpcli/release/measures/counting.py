@@ -1,8 +1,10 @@
 """The measures count, distinct, histogram and threshold: numbers of rows, units or values, and comparisons of counts with a threshold.
 
-Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `problems` and
-`needs` check the table, `mechanisms` returns the noise to price, `aggregation` the exact counts to ask an engine for, and `answer` the
-noisy answer. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
+the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the noise to price, `aggregation` the exact
+counts to ask an engine for, and `answer` the noisy answer. `setting` is what they depend on outside of the table: [source], the adjacency
+and the query's cost.
 
 A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`, with an answer of
 its own. A unit counts with at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); the engine leaves out the rest. A
@@ -59,7 +61,6 @@ TOTAL_SHARE = 0.3
 class CountQuery(OpenKeysQuery):
     """The number of rows, or of units, for each key."""
 
-    # Example tables, which tests read. Together they state every setting of the measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"by": ["state"], "where": "age >= 18", "rho": 0.02, "max_groups": 3, "max_rows": 2, "postprocess": ["non-negative"]},
         {"by": ["visitor"], "of": "units", "weight": 1, "noise": "laplace", "keys": "threshold", "delta": 1e-9, "max_groups": 1},

@@ -1,8 +1,10 @@
 """The measures top-k and mode: the most common values of a column. A mode by propose-test-release needs no declared values.
 
-Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `problems` and
-`needs` check the table, `mechanisms` returns the choices to price, `aggregation` the exact counts to ask an engine for, and `answer` the
-chosen values. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
+the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the choices to price, `aggregation` the
+exact counts to ask an engine for, and `answer` the chosen values. `setting` is what they depend on outside of the table: [source], the
+adjacency and the query's cost.
 
 A *unit* is whom the release protects, with all of its rows; it counts with at most `rows` rows (max_rows) in each of at most `groups` keys
 (max_groups), where a *key* is a combination of values of `by` and the column. A *choice* releases a value and not its count: it compares

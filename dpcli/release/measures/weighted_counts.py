@@ -5,9 +5,11 @@ each key. Either the counts get noise and the sums are computed from them, or th
 from the largest L1 and L2 norms of a column. Both cost the same. The strategy with the smaller sum of variances is used, which is known
 without the data (a choice between two cases of the matrix mechanism; Li, Hay, Rastogi, Miklau, McGregor 2010).
 
-The class reads a [[query]] table with this measure, and `dpcli release` calls its methods (their order is in query.py). A *unit*, whom the
-release protects with all of its rows, counts with at most `rows` rows in each of at most `groups` keys, which the engine enforces.
-Intervals cover the noise, and are not too narrow.
+The class is a [[query]] table with this measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
+the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the noise to price, `aggregation` the exact
+counts to ask an engine for, and `answer` the noisy sums. A *unit*, whom the release protects with all of its rows, counts with at most
+`rows` rows in each of at most `groups` keys, which the engine enforces. Intervals cover the noise, and are not too narrow.
 """
 
 from __future__ import annotations
