@@ -40,8 +40,15 @@ def aggregation_of(query: NoisyQuery, setting: QuerySetting, values: tuple[Steps
 
 def aggregation_by(query: Query, setting: QuerySetting, keys: tuple[GroupKey, ...]) -> Aggregation:
     """Return the aggregation of a query that counts rows by these keys, within the query's bounds on a unit."""
-    unit, required = setting.source.unit, filled_columns(setting)
-    return Aggregation(unit, query.where, keys, (), query.groups, query.rows, filled_columns=required)
+    return Aggregation(
+        setting.source.unit,
+        query.where,
+        keys,
+        values=(),
+        max_groups=query.groups,
+        max_rows=query.rows,
+        filled_columns=filled_columns(setting),
+    )
 
 
 def filled_columns(setting: QuerySetting) -> tuple[str, ...]:

@@ -286,9 +286,9 @@ class NoisyQuery(Query):
         return False
 
     def joint_count(self, setting: QuerySetting) -> int:
-        """Return how many intervals must hold together, which is known before the answer is: 1, or all of the answer if they are joint.
+        """Return how many intervals hold together, for an expected error: 1, or all of the answer if they are joint.
 
-        How many keys from the data will be shown is not known, so SOME_KEYS is assumed for them.
+        Before the answer is known, nobody knows how many keys from the data will be shown, so SOME_KEYS is assumed for them.
         """
         if self.intervals == "each":
             return 1

@@ -124,9 +124,8 @@ def _read_entry(query: str, table: Mapping[str, Any]) -> Entry:
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))  # None if a key has a value of the wrong type or range
     problems = [(fault.key, fault.expected, fault.actual) for fault in findings.items]
     if entry is not None:
-        problems += [
-            ((key,), expected, wrong) for key, expected, wrong in entry.spec.problems()
-        ]  # of keys that contradict each other
+        # The spec, which holds the keys of the type, finds those that contradict each other.
+        problems += [((key,), expected, wrong) for key, expected, wrong in entry.spec.problems()]
     if problems:
         key, expected, wrong = problems[0]
         raise InputError(f'query "{query}": {table["type"]}: {".".join(map(str, key))}: expected {expected}, found {wrong}')

@@ -123,7 +123,7 @@ def _attacks(meaning: Meaning) -> Table:
         f'attacks: claims that "{_claim(meaning.account)}"',
         ("false positives", "true positives: at most", "missed: at least"),
         rows,
-        frozenset({0, 1, 2}),
+        numeric=frozenset({0, 1, 2}),
     )
 
 
@@ -136,8 +136,8 @@ def _beliefs(meaning: Meaning) -> Table:
         f'belief that "{_claim(meaning.account)}"',
         ("before the release", "after it: at most [1]", "best guess right: at most", "right without the release"),
         rows,
-        frozenset({0, 1, 2, 3}),
-        (_odds(meaning),),
+        numeric=frozenset({0, 1, 2, 3}),
+        footnotes=(_odds(meaning),),
     )
 
 
@@ -163,7 +163,7 @@ def _groups(meaning: Meaning) -> Table:
         if group.reason:
             sizes_by_reason.setdefault(group.reason, []).append(str(group.size))
     footnotes = tuple(f"{', '.join(sizes)}: {reason}" for reason, sizes in sizes_by_reason.items())
-    return Table("groups", (f"{_unit(meaning.account)}s together", "epsilon"), rows, frozenset({0, 1}), footnotes)
+    return Table("groups", (f"{_unit(meaning.account)}s together", "epsilon"), rows, numeric=frozenset({0, 1}), footnotes=footnotes)
 
 
 def _summary(meaning: Meaning) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def _gaps_table(comparison: Comparison, crossings: dict[ModeRelease, int]) -> Ta
         rows.append((mechanism.label, *gaps, better_from))
     columns = ("mechanism", *(f"{_size(size)} values" for size in comparison.sizes), "test better from")
     title = f"gap needed to be right with probability {comparison.confidence:g}, by the size of the domain"
-    return Table(title, columns, tuple(rows), frozenset(range(1, len(columns))))
+    return Table(title, columns, tuple(rows), numeric=frozenset(range(1, len(columns))))
 
 
 def _sensitivity_table(comparison: Comparison) -> Table:
@@ -129,7 +129,7 @@ def _sensitivity_table(comparison: Comparison) -> Table:
     rows = [(f"{_size(width)} bins", f"{comparison.clamped_sensitivity(width):,.10g}", around) for width in DOMAINS]
     title = "sensitivity of a centred sum, in bins: clamped to the domain, or around the fullest bin after a test"
     rows.append(("the real line", "inf", around))
-    return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), frozenset({1, 2}))
+    return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), numeric=frozenset({1, 2}))
 
 
 def _setting(comparison: Comparison) -> str:

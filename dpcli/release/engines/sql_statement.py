@@ -47,7 +47,7 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
     names = _row_names(aggregation, terms, block)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     columns = _named_columns(terms, block, names) or "1 AS c0"
-    select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"
+    select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"  # equal rows of a unit are one row
     kept = f"{select} {columns} FROM {layers.over(values.base())}{where}"
     keys = names.keys[: len(aggregation.keys)]  # without the part whose different values are counted
     # One number as that of units and of rows: each row is a unit, or the rows are the different values.
@@ -55,12 +55,13 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
     if terms.unit is None:  # a unit has one row, so there is nothing to bound but its sum
         sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)
         return f"SELECT {comma_separated((counts_by_key, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
-    totals = comma_separated((*names.keys, "count(*)", "sum(n)", *map(dialect.total, names.sums)))
     subqueries = (Subquery("kept", kept), *_bounding_subqueries(aggregation, terms.keys, names, dialect, secret))
     definitions = comma_separated(f"{subquery.name} AS {dialect.with_hint} ({subquery.sql})" for subquery in subqueries)
     if aggregation.distinct is not None:
         values_of_key = f"SELECT DISTINCT {comma_separated(names.keys)} FROM bounded"  # several units may have one value
         return f"WITH {definitions} SELECT {counts_by_key} FROM ({values_of_key}) AS different{group_by_clause(keys)}"
+    # `bounded` has a row for each unit and key, with the number n of the unit's rows that count.
+    totals = comma_separated((*names.keys, "count(*)", "sum(n)", *map(dialect.total, names.sums)))
     return f"WITH {definitions} SELECT {totals} FROM bounded{group_by_clause(names.keys)}"
 
 
@@ -96,6 +97,7 @@ class RowNames:
 
 
 def _row_names(aggregation: Aggregation, terms: RowTerms, block: str | None) -> RowNames:
+    """Return names that are made up here, so that no name of the data is special in SQL."""
     keys = tuple(f"k{number}" for number in range(len(terms.keys)))
     parts = zip(keys, aggregation.parts, strict=True)
     inner = tuple(name for name, part in parts if part.steps is not None or part is aggregation.distinct)

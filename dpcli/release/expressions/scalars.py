@@ -25,7 +25,7 @@ UPPER, LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 # infinite, NaN or too small for a double. One of the three engines would raise an error for such results.
 FARTHEST, NEAREST = 1e150, 1e-150
 LARGEST_WHOLE = 9.2e18  # just below 2^63, so that a whole-number double below it fits into 64 bits
-# Characters of a text made of others. A bound is needed, as an engine could fail; its value is arbitrary
+# Largest number of characters of a concatenation. A bound is needed, as an engine could fail; its value is arbitrary.
 LONGEST_JOINED = 1_000_000
 ESCAPE = "!"  # character that makes the next one of a pattern stand for itself, in every engine
 
@@ -67,17 +67,18 @@ class Layers:
 
     def bind(self, term: Term) -> Term:
         """Return a name for a term, so that it can be used several times and is computed once. Equal terms get one name."""
-        self._require_layer(term.depth)
+        self._add_layers(term.depth)
         name = self.names[term.depth].setdefault(term.sql, f"t{sum(map(len, self.names))}")
         return Term(name, term.depth + 1)
 
     def join(self, sql: str, depth: int) -> None:
         """Join a table to a layer, whose names are then also those of the table. Equal SQL is joined once."""
-        self._require_layer(depth)
+        self._add_layers(depth)
         if sql not in self.joins[depth]:
             self.joins[depth].append(sql)
 
-    def _require_layer(self, depth: int) -> None:
+    def _add_layers(self, depth: int) -> None:
+        """Add empty layers until there is one with the number `depth`."""
         while len(self.names) <= depth:
             self.names.append({})
             self.joins.append([])

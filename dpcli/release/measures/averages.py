@@ -107,9 +107,10 @@ class ColumnQuery(OpenKeysQuery):
 
     def count_mechanism(self, setting: QuerySetting, share: float) -> QueryMechanism:
         """Return the mechanism that adds noise to the numbers of rows. If the keys are not declared, it chooses those that are shown."""
+        contribution = self.count_contribution()
         if self.shows_keys:
-            return key_selection(self, setting, self.count_contribution(), self.delta or 0.0, "count", share)
-        return noisy_vector(self, setting, self.count_contribution(), "count", share)
+            return key_selection(self, setting, contribution, self.delta or 0.0, suffix="count", cost_share=share)
+        return noisy_vector(self, setting, contribution, suffix="count", cost_share=share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +156,7 @@ class SumQuery(ColumnQuery):
             yield from ColumnQuery.needs(self, source)
             return
         yield from OpenKeysQuery.needs(self, source)
+        # The column needs no min and max, as the totals are clipped.
         problems = tuple(number_problems(source, "column", self.column))
         yield from problems
         column = source.columns.get(self.column)
@@ -190,9 +192,10 @@ class SumQuery(ColumnQuery):
         values, contribution = self.values(setting), self.contribution(setting)
         if not self.shows_keys:
             return (noisy_vector(self, setting, contribution, step_size=values.step),)
+        units_in_key = Contribution(self.groups, rows=1)  # what one unit adds to the numbers of units
         return (
-            noisy_vector(self, setting, contribution, "sum", 1.0 - KEYS_SHARE, values.step),
-            key_selection(self, setting, Contribution(self.groups, 1), self.delta or 0.0, "keys", KEYS_SHARE),
+            noisy_vector(self, setting, contribution, suffix="sum", cost_share=1.0 - KEYS_SHARE, step_size=values.step),
+            key_selection(self, setting, units_in_key, self.delta or 0.0, suffix="keys", cost_share=KEYS_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -200,9 +203,9 @@ class SumQuery(ColumnQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         sum_noise, *selections = self.mechanisms(setting)
-        covers = (
-            coverage_words(self) if self.max_total is None else f"{coverage_words(self)}, nor totals of units that were clipped"
-        )
+        covers = coverage_words(self)
+        if self.max_total is not None:
+            covers += ", nor totals of units that were clipped"
         sums = add_noise({key: total.sums[0] for key, total in totals.items()}, sum_noise)
         if not selections:  # the keys are declared
             return additive_answer(self, sum_noise, sums, covers)
@@ -253,8 +256,9 @@ class MeanQuery(ColumnQuery):
         if self.count is not None:
             return (self._mechanism_over_public_count(setting, self.count),)
         values, share = self.values(setting), self.sum_share(setting)
+        contribution = self.centred_contribution(values)
         return (
-            noisy_vector(self, setting, self.centred_contribution(values), "sum", share, values.step),
+            noisy_vector(self, setting, contribution, suffix="sum", cost_share=share, step_size=values.step),
             self.count_mechanism(setting, 1.0 - share),
         )
 
@@ -361,10 +365,11 @@ class VarianceQuery(ColumnQuery):
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         values = self.values(setting)
-        squares = Contribution(self.groups, self.rows, 0, values.furthest**2, one_key=not self.by)
+        squares = Contribution(self.groups, self.rows, least=0, most=values.furthest**2, one_key=not self.by)
+        distances = self.centred_contribution(values)
         return (
-            noisy_vector(self, setting, squares, "squares", SQUARES_SHARE, values.step**2),
-            noisy_vector(self, setting, self.centred_contribution(values), "sum", SUM_SHARE, values.step),
+            noisy_vector(self, setting, squares, suffix="squares", cost_share=SQUARES_SHARE, step_size=values.step**2),
+            noisy_vector(self, setting, distances, suffix="sum", cost_share=SUM_SHARE, step_size=values.step),
             self.count_mechanism(setting, COUNT_SHARE),
         )
 

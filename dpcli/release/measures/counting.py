@@ -89,8 +89,8 @@ class CountQuery(OpenKeysQuery):
             return (key_selection(self, setting, self.contribution(), self.delta or 0.0),)
         if self.totals:
             return (
-                noisy_vector(self, setting, self.contribution(), "keys", 1.0 - TOTAL_SHARE),
-                noisy_vector(self, setting, self.total_contribution(), "total", TOTAL_SHARE),
+                noisy_vector(self, setting, self.contribution(), suffix="keys", cost_share=1.0 - TOTAL_SHARE),
+                noisy_vector(self, setting, self.total_contribution(), suffix="total", cost_share=TOTAL_SHARE),
             )
         return (noisy_vector(self, setting, self.contribution()),)
 
