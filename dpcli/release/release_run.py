@@ -104,12 +104,14 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         session = open_session(plan.folder, plan.fingerprint(), resume=False, ledger=ledger)
         return session if key is None else replace(session, run=_own_key(ledger, key))
     if session.fingerprint != plan.fingerprint():
-        of_release = " and ".join(
-            ("the file", *["the joined tables"] * bool(plan.joined), *["the window"] * (plan.window is not None))
-        )
+        unchanged = ["the file"]
+        if plan.joined:
+            unchanged.append("the joined tables")
+        if plan.window is not None:
+            unchanged.append("the window")
         raise InputError(
-            f"{place}: expected {of_release} with which this release began, found a change, or a version of dpcli that adds different "
-            f"noise: without the change, the stored answers are given; {NEW_RELEASE}"
+            f"{place}: expected {' and '.join(unchanged)} with which this release began, found a change, or a version of dpcli that adds "
+            f"different noise: without the change, the stored answers are given; {NEW_RELEASE}"
         )
     if session.charged != (ledger is not None):  # `charged`: whether the release began with a ledger
         if session.charged:
@@ -200,6 +202,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         )
     session.write()
     try:
+        # A run that an earlier call reserved is not charged again.
         ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
     except REFUSALS:
         if recorded is None and not session.counted:  # nothing was charged, so another release may use the folder
@@ -219,7 +222,8 @@ def _compute_answers(plan: ReleasePlan, progress: Progress) -> tuple[QueryAnswer
     with open_source(plan.source, plan.path, plan.window, plan.given) as engine:
         _readable(lambda: engine.limit_columns(aggregations), plan.path)
         for number, (priced, aggregation) in enumerate(zip(plan.queries, aggregations, strict=True), start=1):
-            totals = _readable(partial(engine.totals, aggregation, secrets.token_bytes(KEY_BYTES)), plan.path)
+            secret = secrets.token_bytes(KEY_BYTES)  # a new one for each query, so that the rows that count are drawn anew
+            totals = _readable(partial(engine.totals, aggregation, secret), plan.path)
             answer = priced.query.answer(priced.setting, totals)
             answers.append(in_declared_order(answer, aggregation.keys, priced.query.by))
             progress(number, len(plan.queries))

@@ -42,7 +42,12 @@ def converted_text(value: Scalar, to: ScalarType) -> Scalar:
     return Scalar(to, lambda layers: layers.bind(convert(layers.bind(value.write(layers)), layers)))
 
 
+# The following functions are the conversions, each named by the type to which and the family from which it converts. A CASE tests a value
+# before it is converted: so all engines agree on the values that have a conversion, and PostgreSQL, whose casts fail for others, meets none.
+
+
 def _cast(to: ScalarType) -> Convert:
+    """Return the conversion by a cast, for families whose values PostgreSQL can all cast."""
     return lambda raw, layers: Term(layers.dialect.cast(raw.sql, to), raw.depth)
 
 

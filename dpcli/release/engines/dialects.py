@@ -32,7 +32,7 @@ class Dialect:
 
     with_hint: hint for a subquery of a WITH clause that should be computed at each use.
     types: the engine's names of the types.
-    widest: the engine's widest integer type, with 128 bits or 38 digits.
+    widest: a type of the engine for integers of at least 38 digits, its widest one.
     """
 
     with_hint = "NOT MATERIALIZED"

@@ -74,7 +74,7 @@ def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> R
         writer.conditions.append(writer.any_value(aggregation.filled_columns))
     keys = tuple(map(writer.part, aggregation.parts))
     values = tuple(map(writer.value, aggregation.values))
-    return RowTerms(unit, keys, values, tuple(dict.fromkeys(writer.conditions)))
+    return RowTerms(unit, keys, values, tuple(dict.fromkeys(writer.conditions)))  # each condition once
 
 
 def _require_bounds(aggregation: Aggregation) -> None:
@@ -98,6 +98,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
 class RowWriter:
     """A writer of SQL expressions over the columns of a row.
 
+    expressions: the expressions that a file may state. A second argument such as "unit" or "by" is the setting that messages name.
     conditions: conditions on a row, to which each written expression adds those that it needs.
     """
 
