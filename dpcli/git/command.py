@@ -212,7 +212,8 @@ def link_of(tree: str, top: str, inner: str) -> str | None:
     entries = list_entries(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top))
     if not entries:
         return None
-    mode, _, linked_commit = entries[0].partition(b"\t")[0].split(b" ")
+    about, _, _ = entries[0].partition(b"\t")  # "MODE commit COMMIT" before the path
+    mode, _, linked_commit = about.split(b" ")
     return commit_of(inner, os.fsdecode(linked_commit)) if mode == SUBMODULE else None
 
 

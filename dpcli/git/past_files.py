@@ -188,7 +188,7 @@ def _blobs_in(text: bytes, count: int) -> Iterator[bytes | None]:
     start = 0
     for _ in range(count):
         line_end = text.index(b"\n", start)
-        words = text[start:line_end].split(b" ")
+        words = text[start:line_end].split(b" ")  # of a file: the name of the object, "blob", and the length of the content
         if not words[-1].isdigit():  # an answer "... missing", without content after it
             yield None
             start = line_end + 1

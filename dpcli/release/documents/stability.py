@@ -94,7 +94,8 @@ def _lines(curves: list[tuple[str, Points]]) -> tuple[Line, ...]:
         if equal is None:
             drawn.append((label, points))
         else:
-            drawn[equal] = (f"{drawn[equal][0]} and {label}", points)
+            earlier_label, _ = drawn[equal]
+            drawn[equal] = (f"{earlier_label} and {label}", points)
     return tuple(Line(label, points, tone) for (label, points), tone in zip(drawn, SERIES, strict=False))
 
 

@@ -43,7 +43,8 @@ def converted_text(value: Scalar, to: ScalarType) -> Scalar:
 
 
 # The following functions are the conversions, each named by the type to which and the family from which it converts. A CASE tests a value
-# before it is converted: so all engines agree on the values that have a conversion, and PostgreSQL, whose casts fail for others, meets none.
+# before it is converted: so all engines agree on the values that have a conversion, and PostgreSQL, whose casts fail for the others, meets
+# none of those.
 
 
 def _cast(to: ScalarType) -> Convert:

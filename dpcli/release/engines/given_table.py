@@ -287,12 +287,12 @@ def given_table(table: object) -> GivenTable | SparkFrame:
 
     Raises InputError if the object is no table that dpcli can read. The message does not show it.
     """
-    for kind in type(table).__mro__:
-        package = kind.__module__.partition(".")[0]
+    for base_class in type(table).__mro__:  # the class of a table may be a subclass of the library's
+        package = base_class.__module__.partition(".")[0]
         if package == "pyspark":  # its other packages have a DataFrame as well
-            package = kind.__module__.rpartition(".")[0]
-        if (package, kind.__name__) in CLASSES:
-            given: GivenTable | SparkFrame = CLASSES[package, kind.__name__](table)
+            package = base_class.__module__.rpartition(".")[0]
+        if (package, base_class.__name__) in CLASSES:
+            given: GivenTable | SparkFrame = CLASSES[package, base_class.__name__](table)
             return given
     table_class = type(table)
     advice = "; call collect() first" if table_class.__name__ == "LazyFrame" else ""  # of polars

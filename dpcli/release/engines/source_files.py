@@ -152,7 +152,8 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
     """
     lines = [_first_line(path) for path in files.paths]
     names_by_delimiter = {delimiter: _cells(lines[0], delimiter) for delimiter in DELIMITERS}
-    delimiter, names = max(names_by_delimiter.items(), key=lambda item: len(wanted.intersection(item[1])))
+    delimiter = max(DELIMITERS, key=lambda delimiter: len(wanted.intersection(names_by_delimiter[delimiter])))
+    names = names_by_delimiter[delimiter]
     if not all(map(_is_text, names)):
         raise _unreadable(files.paths[0])
     for path, line in zip(files.paths, lines, strict=True):

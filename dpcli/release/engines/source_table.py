@@ -154,7 +154,7 @@ class Values:
         single_values, alternatives = [], []
         for span in window.spans:  # the smallest and largest value of the block column in a stretch of blocks
             least, most = (literal(end, window.type).write(layers).sql for end in span)
-            if least == most:
+            if least == most:  # all such values go into one IN, which is shorter
                 single_values.append(least)
             else:
                 alternatives.append(f"{value} BETWEEN {least} AND {most}")

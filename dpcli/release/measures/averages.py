@@ -291,8 +291,9 @@ class MeanQuery(ColumnQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         values, mechanisms = self.values(setting), self.mechanisms(setting)
         if self.count is not None:
+            (sum_noise,) = mechanisms
             exact = {key: total.sums[0] for key, total in totals.items()}
-            return self._over_public_count(mechanisms[0], exact, values.step, self.count)
+            return self._over_public_count(sum_noise, exact, values.step, self.count)
         sum_noise, count_noise = mechanisms
         # A sum minus the middle of the range for each row is the centred sum.
         sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, sum_noise)
@@ -317,16 +318,16 @@ class MeanQuery(ColumnQuery):
         return answer_of(self, tuple(rows), f"{coverage_words(self)}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
-        mechanisms = self.mechanisms(setting)
         if self.count is not None:
             return ColumnQuery.expected_error(self, setting)
-        values, (sum_law, count_law) = self.values(setting), map(law_of, mechanisms)
+        values, (sum_noise, count_noise) = self.values(setting), self.mechanisms(setting)
+        sum_law, count_law = law_of(sum_noise), law_of(count_noise)
         rows, row_words = self.assumed_rows(setting)
         answers = self.joint_count(setting)
         confidence = self.interval_confidence(answers)
         error = expected_mean_error(sum_law, count_law, confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
         distance = figures(error, 3, ROUND_CEILING)
-        shown = self.shown_words(mechanisms[1])
+        shown = self.shown_words(count_noise)
         return f"within about {distance} {row_words}, {self.probability_words(answers)}; proportional to 1 / rows{shown}"
 
 
@@ -379,6 +380,7 @@ class VarianceQuery(ColumnQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         values, (square_noise, sum_noise, count_noise) = self.values(setting), self.mechanisms(setting)
+        # The sums of a total are those of `aggregation`: squared distances from the middle, then values.
         squares = add_noise({key: total.sums[0] for key, total in totals.items()}, square_noise)
         sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, sum_noise)
         counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, count_noise), count_noise)

@@ -109,10 +109,11 @@ class CountQuery(OpenKeysQuery):
         return aggregation_of(self, setting)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        key_noise, *total_noise = self.mechanisms(setting)
         exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
-        if total_noise:
-            return self._answer_with_total(exact, key_noise, total_noise[0])
+        if self.totals:
+            key_noise, total_noise = self.mechanisms(setting)
+            return self._answer_with_total(exact, key_noise, total_noise)
+        (key_noise,) = self.mechanisms(setting)
         return additive_answer(self, key_noise, self.shown(add_noise(exact, key_noise), key_noise), self.covers(key_noise))
 
     def _answer_with_total(self, exact: NumbersByKey, key_noise: QueryMechanism, total_noise: QueryMechanism) -> QueryAnswer:
@@ -253,7 +254,7 @@ class HistogramQuery(NoisyQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (mechanism,) = self.mechanisms(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
-        by_bin = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
+        by_bin = {(*values, self.bin_text(int(index))): number for (*values, index), number in numbers.items()}
         return additive_answer(self, mechanism, by_bin, coverage_words(self), (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:

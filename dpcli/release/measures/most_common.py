@@ -222,7 +222,7 @@ class ModeQuery(ChoiceQuery):
         rows = []
         for key, value_totals in totals_by_key(self, setting, totals).items():
             chosen = choose(setting, {value: value_totals[value].rows for value in sorted(value_totals, key=sort_key)})
-            rows.append(AnswerRow(key, None if chosen is None else chosen[0]))
+            rows.append(AnswerRow(key, None if chosen is None else chosen[0]))  # `chosen` is a key with one part, the value
         return QueryAnswer(self.name, self.measure, self.by, tuple(rows), self.confidence, self.expected_error(setting))
 
     def _noisy_most_common(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...]:

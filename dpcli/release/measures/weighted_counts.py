@@ -96,8 +96,13 @@ class LinearQuery(NoisyQuery):
         if any(column.domain_file for _, column in columns):
             return  # the number of values in the file is checked when the query is answered
         key_count = math.prod(len(declared_keys_of(column, name, folder="") or ()) for name, column in columns)
-        if self.by and key_count != len(self.matrix[0]):
-            yield ("matrix",), f"{key_count:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
+        if self.by and key_count != self.width:
+            yield ("matrix",), f"{key_count:,} weights in each row, one for each key", f"{self.width:,}"
+
+    @property
+    def width(self) -> int:
+        """The number of columns of the matrix, which should be the number of keys."""
+        return len(self.matrix[0])
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting)
@@ -106,9 +111,8 @@ class LinearQuery(NoisyQuery):
         (mechanism,) = self.mechanisms(setting)
         law = law_of(mechanism)
         keys = list(product(*(key.domain or () for key in group_keys(self, setting))))
-        width = len(self.matrix[0])
-        if len(keys) != width:
-            raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {width:,}')
+        if len(keys) != self.width:  # with a domain file, `needs` could not check it
+            raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {self.width:,}')
         counts = [totals[key].rows if key in totals else 0 for key in keys]
         confidence = self._confidence_of_sum(mechanism, setting)
         if mechanism == self._noise_on_counts(setting):
@@ -144,7 +148,7 @@ class LinearQuery(NoisyQuery):
 
     def _noise_on_counts(self, setting: QuerySetting) -> QueryMechanism:
         """Return the mechanism that adds noise to the count of each key."""
-        return noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=len(self.matrix[0]) == 1))
+        return noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=self.width == 1))
 
     def _noise_on_sums(self, setting: QuerySetting) -> QueryMechanism:
         """Return the mechanism that adds noise to all sums as one vector.
