@@ -327,7 +327,7 @@ def _section(pipeline: Pipeline, name: str) -> Mapping[str, Any]:
 
 def _noise_source(federated: Mapping[str, Any]) -> str:
     """Return in words who adds the noise of federated training, and what the server sees."""
-    # Only the words for secure aggregation have places for these two keys, which the file may leave out.
+    # Only the words for secure aggregation have places for these two keys, which other files may lack.
     return NOISE_SOURCES[federated["noise"]].format_map({"min_clients": 0, "dishonest": 0, **federated})
 
 

@@ -118,8 +118,8 @@ def _contribution_words(contribution: Contribution) -> tuple[str, str]:
 def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta: float) -> int:
     """Return the smallest threshold >= 1 for which the stability histogram has at most this delta. The threshold of `spec` is ignored.
 
-    `delta_floor` of the mechanism is the delta below which it has no finite epsilon: a bound on the probability of showing a key that only
-    one unit has.
+    `delta_floor` is the delta up to which the mechanism may have no finite epsilon: here a bound on the probability of showing a key that
+    only one unit has.
     """
     return smallest_whole(lambda threshold: replace(spec, threshold=threshold).resolve(neighbours).delta_floor() <= delta, 1)
 

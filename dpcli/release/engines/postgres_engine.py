@@ -145,7 +145,7 @@ def open_postgres(table: SourceTable) -> Postgres:
     try:
         connection = psycopg.connect(
             table.url,
-            prepare_threshold=None,
+            prepare_threshold=None,  # no prepared statements, since a connection pooler may run a transaction in another process
             client_encoding="utf8",
             application_name="dpcli",
             connect_timeout=CONNECT_SECONDS,

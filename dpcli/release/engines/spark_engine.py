@@ -58,7 +58,7 @@ class Spark(SqlEngine):
     def _find(self) -> ActualTable:
         path = self.table.path or ""
         if "://" in path:
-            if not path.endswith(".parquet"):
+            if not path.endswith(".parquet"):  # `header_of` can read the header of a csv on this machine only
                 raise InputError(f"{path}: expected .parquet where the data are at an address")
             return self._parquet([path], path, self.table.stored, VIEW)
         return self._in_files(files_of(path, self.table.folder), self.table.stored, VIEW)
