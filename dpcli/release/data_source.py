@@ -7,7 +7,7 @@ domain are left out.
 
 The fields of the classes are the settings of the file. A `Key` in an annotation holds a setting's line in the manual and the constraint on
 its value. `needs` is another setting without which it has no effect, `names_data` marks a setting that names the data, and `claim` one
-that dpcli takes at its word. A `Premise` is a fact on which the guarantee rests, with who ensures it and the test that breaks it on purpose;
+that dpcli takes at its word. A `Premise` is a fact on which the guarantee rests, with who ensures it and the test that breaks it;
 `dpcli explain threats` prints them.
 """
 

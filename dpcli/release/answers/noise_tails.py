@@ -99,15 +99,15 @@ class Blocks(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def blocks(law: NoiseLaw, fine: int) -> Blocks:
-    """Return the blocks of a law, about `fine` of them per scale. Both ends together omit a probability of at most OMITTED.
+def blocks(law: NoiseLaw, per_scale: int) -> Blocks:
+    """Return the blocks of a law, about `per_scale` of them per scale. Both ends together omit a probability of at most OMITTED.
 
-    If the scale is less than 2 `fine`, each integer is a block. An upper bound on the mean of a decreasing function uses its value at the
-    lowest number of each block, where the function is largest.
+    If the scale is less than 2 `per_scale`, each integer is a block. An upper bound on the mean of a decreasing function uses its value at
+    the lowest number of each block, where the function is largest.
     """
-    reach, block = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / fine))
-    edges = np.arange(-reach, reach + block + 1.0, block)
-    return Blocks(edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0), block)
+    reach, width = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / per_scale))
+    edges = np.arange(-reach, reach + width + 1.0, width)
+    return Blocks(edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0), width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int
     """Return the bound of `sum_half_width` for the absolute values of the weights, without zeros and in increasing order."""
     failure, reach = 1.0 - confidence, half_width_beyond(law, OMITTED)
     if sum(sizes) * 2 * reach <= LONGEST_LAW:
-        tail = _symmetric_tail(_convolved(law, sizes, reach)) + len(sizes) * (OMITTED + TAIL_ERROR)
-        certified = np.nonzero(tail <= failure)[0]
-        if len(certified):
+        tail_upper = _symmetric_tail(_convolved(law, sizes, reach)) + len(sizes) * (OMITTED + TAIL_ERROR)
+        (certified,) = np.nonzero(tail_upper <= failure)
+        if len(certified):  # otherwise the probability of failure is below the errors of the table
             return int(certified[0])
     return sum(sizes) * half_width_beyond(law, failure / len(sizes))
 
