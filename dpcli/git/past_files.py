@@ -6,7 +6,8 @@ pipeline that keeps less under its old name, or is no pipeline any more, counts 
 would not be limited by it: so a clone that lacks a content raises an error instead of calling the file new. Contents are read as committed,
 without filters of the repository's settings.
 
-`top` is the root of a repository, and `tree` the object name of a commit.
+`top` is the root of the repository under review, and `inner` that of a repository inside it, such as a submodule. `tree` is the object name
+of a commit.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
     Raises InputError if git does not know the commit in the repository of a file, or cannot read it.
     """
     reviews = {path: review_of(path) for path in paths}
-    paths_in: dict[str, list[str]] = {}  # by root of their repository
+    paths_by_repository: dict[str, list[str]] = {}
     for path, review in reviews.items():
-        paths_in.setdefault(review.top, []).append(path)
+        paths_by_repository.setdefault(review.top, []).append(path)
     versions: dict[str, Versions] = {}
-    for top, inside in paths_in.items():
-        versions |= _contents_by_name(commit_of(top, ref), inside, top)
+    for top, paths_inside in paths_by_repository.items():
+        versions |= _contents_by_name(commit_of(top, ref), paths_inside, top)
     removed: RemovedFiles = {}
     files = {path: _file_at(ref, path, review, versions[path], removed) for path, review in reviews.items()}
     return _with_unique_renames(files, reviews)
@@ -86,11 +87,11 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
 def _with_unique_renames(files: dict[str, PastFile | None], reviews: Mapping[str, Review]) -> dict[str, PastFile | None]:
     """Return the files with at most one renamed file for each deleted file, the most similar one. Other similar files count as new."""
     renamed = {path: past for path, past in files.items() if past is not None and past.earlier_path}
-    candidates: dict[tuple[str, str], list[str]] = {}  # by deleted file
+    paths_by_deleted_file: dict[tuple[str, str], list[str]] = {}
     for path, past in renamed.items():
-        candidates.setdefault((reviews[path].top, past.earlier_path), []).append(path)
+        paths_by_deleted_file.setdefault((reviews[path].top, past.earlier_path), []).append(path)
     result = dict(files)
-    for paths in candidates.values():
+    for paths in paths_by_deleted_file.values():
         most_similar = max(paths, key=lambda path: renamed[path].share)
         result |= {path: None for path in paths if path != most_similar}
     return result
