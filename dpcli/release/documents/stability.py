@@ -31,8 +31,8 @@ NOTES = (
 
 def document(comparison: Comparison) -> Document:
     """Return the document of a comparison: tables, pictures, and the probabilities as data."""
-    crossings = {mechanism: comparison.crossing(PTR, mechanism) for mechanism in MECHANISMS if mechanism.needs_domain}
-    needed_gap = comparison.needed(PTR, size=2)  # the same for every size
+    crossings = {mechanism: comparison.crossing_size(PTR, mechanism) for mechanism in MECHANISMS if mechanism.needs_domain}
+    needed_gap = comparison.needed_gap(PTR, size=2)  # the same for every size
     headline = (
         f"propose-test-release is right with probability {comparison.confidence:g} for gaps of at least {needed_gap}, for any domain; the "
         f"noisy maximum needs a larger gap in domains of {_size(crossings[GUMBEL])} values or more"
@@ -72,7 +72,7 @@ def domains(comparison: Comparison) -> Chart:
     sizes = [10**decade for decade in range(1, DECADES)]
     labelled: list[tuple[str, Points]] = []
     for mechanism in MECHANISMS:
-        gaps = [comparison.needed(mechanism, size) for size in sizes]
+        gaps = [comparison.needed_gap(mechanism, size) for size in sizes]
         labelled.append((mechanism.label, tuple((float(size), float(gap)) for size, gap in zip(sizes, gaps, strict=True))))
     highest = max(gap for _, points in labelled for _, gap in points)
     return Chart(
@@ -105,7 +105,7 @@ def _are_equal(points: Points, others: Points) -> bool:
 
 
 def _points(comparison: Comparison, curve: RightCurve) -> Points:
-    return tuple((float(gap), right) for gap, right in zip(comparison.gaps, curve.right, strict=True))
+    return tuple((float(gap), right) for gap, right in zip(comparison.gaps, curve.probabilities, strict=True))
 
 
 def _label(curve: RightCurve) -> str:
@@ -116,7 +116,7 @@ def _gaps_table(comparison: Comparison, crossings: dict[ModeRelease, int]) -> Ta
     """Return a table of the gap that each mechanism needs, and of the size of the domain from which propose-test-release needs less."""
     rows = []
     for mechanism in MECHANISMS:
-        gaps = (str(comparison.needed(mechanism, size)) for size in comparison.sizes)
+        gaps = (str(comparison.needed_gap(mechanism, size)) for size in comparison.sizes)
         better_from = f"{_size(crossings[mechanism])} values" if mechanism in crossings else "-"
         rows.append((mechanism.label, *gaps, better_from))
     columns = ("mechanism", *(f"{_size(size)} values" for size in comparison.sizes), "test better from")
@@ -149,9 +149,11 @@ def _size(size: int) -> str:
 
 def _data(comparison: Comparison, crossings: dict[ModeRelease, int]) -> dict[str, object]:
     setting = comparison.setting
-    ways = [{"name": curve.mechanism.name, "domain_size": curve.size, "right": list(curve.right)} for curve in comparison.curves]
+    ways = [
+        {"name": curve.mechanism.name, "domain_size": curve.size, "right": list(curve.probabilities)} for curve in comparison.curves
+    ]
     needed = [
-        {"name": mechanism.name, "domain_size": size, "gap": comparison.needed(mechanism, size)}
+        {"name": mechanism.name, "domain_size": size, "gap": comparison.needed_gap(mechanism, size)}
         for mechanism in MECHANISMS
         for size in comparison.sizes
     ]
@@ -175,6 +177,6 @@ def _sheet(comparison: Comparison) -> Sheet:
     rows = tuple(
         (curve.mechanism.name, curve.size, gap, right)
         for curve in comparison.curves
-        for gap, right in zip(comparison.gaps, curve.right, strict=True)
+        for gap, right in zip(comparison.gaps, curve.probabilities, strict=True)
     )
     return Sheet(("way", "domain_size", "gap", "probability"), rows)

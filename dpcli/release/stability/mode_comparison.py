@@ -98,13 +98,13 @@ class ModeRelease:
 
     name: name in machine-readable output.
     label: name in tables and pictures.
-    right: function that returns the probability of the right value.
+    right_probability: function that returns the probability of the right value.
     needs_domain: whether the mechanism needs declared values.
     """
 
     name: str
     label: str
-    right: Callable[[ModeCase], float]
+    right_probability: Callable[[ModeCase], float]
     needs_domain: bool
 
 
@@ -117,7 +117,7 @@ class RightCurve:
 
     mechanism: ModeRelease
     size: int | None
-    right: tuple[float, ...]
+    probabilities: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +135,18 @@ class Comparison:
     curves: tuple[RightCurve, ...]
     confidence: float
 
-    def needed(self, mechanism: ModeRelease, size: int) -> int:
+    def needed_gap(self, mechanism: ModeRelease, size: int) -> int:
         """Return the smallest gap at which a mechanism returns the right value with at least the probability `confidence`."""
-        return _least(lambda gap: mechanism.right(replace(self.setting, gap=gap, size=size)) >= self.confidence, LARGEST_GAP)
+        return _least(
+            lambda gap: mechanism.right_probability(replace(self.setting, gap=gap, size=size)) >= self.confidence, LARGEST_GAP
+        )
 
-    def crossing(self, mechanism: ModeRelease, other: ModeRelease) -> int:
+    def crossing_size(self, mechanism: ModeRelease, other: ModeRelease) -> int:
         """Return the smallest size of the domain, from 2 on, for which `mechanism` needs a smaller gap than `other`.
 
         The result is LARGEST_SIZE if there is no such size below it.
         """
-        return _least(lambda size: self.needed(mechanism, size) < self.needed(other, size), LARGEST_SIZE, first=2)
+        return _least(lambda size: self.needed_gap(mechanism, size) < self.needed_gap(other, size), LARGEST_SIZE, first=2)
 
     def clamped_sensitivity(self, bins: int) -> float:
         """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to this many bins."""
@@ -165,45 +167,45 @@ def compare_modes(setting: ModeCase, gaps: Sequence[int], sizes: Sequence[int], 
     curves = []
     for mechanism in MECHANISMS:
         for size in sizes if mechanism.needs_domain else sizes[:1]:  # without a domain, every size gives the same curve
-            right = tuple(mechanism.right(replace(setting, gap=gap, size=size)) for gap in gaps)
+            right = tuple(mechanism.right_probability(replace(setting, gap=gap, size=size)) for gap in gaps)
             curves.append(RightCurve(mechanism, size if mechanism.needs_domain else None, right))
     return Comparison(setting, tuple(gaps), tuple(sizes), tuple(curves), confidence)
 
 
-@lru_cache(4096)  # the searches for gaps and sizes ask for the same leads again
-def _right_by_test(lead: ModeCase) -> float:
+@lru_cache(4096)  # the searches for gaps and sizes ask for the same cases again
+def _right_by_test(case: ModeCase) -> float:
     """Return the probability that propose-test-release returns the leading value: that its test passes for the case's distance."""
-    return StabilityTest(lead.epsilon, lead.delta).release_probability(lead.distance)
+    return StabilityTest(case.epsilon, case.delta).release_probability(case.distance)
 
 
-def _right_by_gumbel(lead: ModeCase) -> float:
+def _right_by_gumbel(case: ModeCase) -> float:
     """Return the probability that the exponential mechanism (Gumbel noise) returns the leading value.
 
     All other scores are exactly `gap` below the best one. In this case `probability_beyond` is no mere bound, but equal up to rounding.
     """
-    return max(1.0 - probability_beyond(lead.size, lead.score_scale, lead.gap - 1), 0.0)
+    return max(1.0 - probability_beyond(case.size, case.score_scale, case.gap - 1), 0.0)
 
 
-def _right_by_permute_and_flip(lead: ModeCase) -> float:
+def _right_by_permute_and_flip(case: ModeCase) -> float:
     """Return the probability that permute-and-flip returns the leading value.
 
     Another value is accepted with probability q, and the leading value surely. So the probability is the mean of (1 - q)^place over the
     place of the leading value in a random order, from 0: (1 - (1 - q)^n) / (n q) for n values.
     """
-    acceptance = math.exp(max(-lead.gap / lead.score_scale, LEAST_EXPONENT))
+    acceptance = math.exp(max(-case.gap / case.score_scale, LEAST_EXPONENT))
     if acceptance == 1.0:
-        return 1.0 / lead.size
-    return -math.expm1(lead.size * math.log1p(-acceptance)) / (lead.size * acceptance)
+        return 1.0 / case.size
+    return -math.expm1(case.size * math.log1p(-acceptance)) / (case.size * acceptance)
 
 
-def _right_by_noisy_histogram(lead: ModeCase) -> float:
+def _right_by_noisy_histogram(case: ModeCase) -> float:
     """Return the probability that the leading value has the largest noisy count of the domain."""
-    return _largest_probability(lead, -math.inf, lead.size)
+    return _largest_probability(case, -math.inf, case.size)
 
 
-def _right_by_stability_histogram(lead: ModeCase) -> float:
+def _right_by_stability_histogram(case: ModeCase) -> float:
     """Return the probability that the stability histogram shows the leading value, the only one that occurs."""
-    return _largest_probability(lead, lead.threshold, 1)
+    return _largest_probability(case, case.threshold, 1)
 
 
 @lru_cache(64)
@@ -214,17 +216,17 @@ def _threshold(scale: float, delta: float, adjacency: Adjacency, groups: int, ro
 
 
 @lru_cache(4096)
-def _largest_probability(lead: ModeCase, least: float, size: int) -> float:
+def _largest_probability(case: ModeCase, least: float, size: int) -> float:
     """Return the probability that the leading value has the largest of `size` noisy counts, and that this count is above `least`.
 
     Ties are broken at random. Let F be the distribution function of another noisy count, and f its probability at the noisy count of the
     leading value. With n values, the leading value then wins with probability (F^n - (F - f)^n) / (n f). This is computed as
     F^n (1 - (1 + f / (F - f))^-n) / (n f), which avoids cancellation. If n f underflows to 0, it is replaced by F^n.
     """
-    law = lead.noise
+    law = case.noise
     reach = math.ceil(REACH * law.scale)
     noise = np.arange(-reach, reach + 1.0)
-    noisy_count = noise + lead.gap  # of the leading value; the noisy count of another value is its noise
+    noisy_count = noise + case.gap  # of the leading value; the noisy count of another value is its noise
     log_at_most, log_below = _log_at_most(noisy_count, law), _log_at_most(noisy_count - 1.0, law)  # log F, log (F - f)
     equal = np.exp(law.log_probability(noisy_count))  # f
     with np.errstate(all="ignore"):  # where f underflows, the quotient is not used
@@ -266,7 +268,7 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
             setting = ModeCase(epsilon, query.delta, adjacency, gap=1, size=SIZES[0], groups=query.groups, rows=query.rows)
             # The picture shows gaps up to twice the one that propose-test-release needs, which is the same for every size of the domain.
             without_curves = Comparison(setting, gaps=(), sizes=(), curves=(), confidence=query.confidence)
-            largest = max(2 * without_curves.needed(PTR, size=2), FURTHEST)
+            largest = max(2 * without_curves.needed_gap(PTR, size=2), FURTHEST)
             gaps = sorted({1 + round(place * (largest - 1) / POINTS) for place in range(POINTS + 1)})
             return compare_modes(setting, gaps, SIZES, query.confidence)
     raise InputError(f'{path}: nothing to compare: no query has measure = "mode" and method = "propose-test-release"')
