@@ -115,6 +115,7 @@ def _belief_data(belief: Belief) -> dict[str, float]:
 
 
 def _attacks(meaning: Meaning) -> Table:
+    """Return the table of the best rates of an attack at SHOWN_RATES, which are among the rates of every `Meaning`."""
     missed = dict(zip(meaning.alphas, meaning.false_negatives, strict=True))
     rows = tuple(
         (stated_percent(rate), percent_up(1.0 - missed[rate]), f"{down(100.0 * missed[rate], 2)} %") for rate in SHOWN_RATES
@@ -128,6 +129,7 @@ def _attacks(meaning: Meaning) -> Table:
 
 
 def _beliefs(meaning: Meaning) -> Table:
+    """Return the table of how far the release may move a belief, and of how often a guess is right."""
     rows = tuple(
         (stated_percent(belief.prior), percent_up(belief.posterior), percent_up(belief.success), stated_percent(belief.blind))
         for belief in meaning.beliefs
