@@ -2,7 +2,8 @@
 
 The gate (`dpcli gate --base-ref REVISION`) compares the files of a change with the *base*, their versions at a revision that was reviewed.
 Functions whose messages begin with "--base-ref:" are for that option. The author of the change must not steer git: so git runs in the
-repository around a folder, even if the variables of a hook name another one. They count only if there is no repository around the folder.
+repository around a folder, even if the variables of a hook name another one. Those variables count only if there is no repository around
+the folder.
 
 `top` is the root of a work tree, `tree` the object name of a commit, and `ref` or `revision` any name of a commit that git accepts.
 """

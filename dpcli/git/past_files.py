@@ -2,9 +2,9 @@
 
 The gate (dpcli/gate) compares a file with its *base*, the same file at the revision. A current file is found there under its path, through
 links, or under an earlier name: a renamed file is compared with a deleted file of which it keeps at least half of the keys and values. A
-pipeline that keeps less under its old name, or is no pipeline any more, counts as removed. A new file would have no base, and its cost
-would not be limited by it: so a clone that lacks a content raises an error instead of calling the file new. Contents are read as committed,
-without filters of the repository's settings.
+file also counts as deleted if less than half of it is left under its name, or if it was a pipeline and is none now. A new file has no base,
+and no limit on a rise of its cost. So if a clone lacks the content of a file, this is an error, and the file is not called new.
+Contents are read as committed, without filters of the repository's settings.
 
 `top` is the root of the repository under review, and `inner` that of a repository inside it, such as a submodule. `tree` is the object name
 of a commit.

@@ -4,9 +4,9 @@ The command (commands/release.py) and the Python interface (table_release.py) pl
 *unit* is whom the release protects, with all of its rows. A ledger may divide a dataset into *blocks*, such as weeks, each with a budget of
 its own; a *window* is the blocks that a release reads, as a condition on rows. A ledger without blocks has no window.
 
-The *fingerprint* covers everything but private data on which the answers depend (of a joined table in a database, only its name): a release
-with the same fingerprint in the same folder returns its stored answers. Another fingerprint is refused there, and is a new charge
-elsewhere. So nothing that changes the noise or the question may be left out of it.
+The *fingerprint* is a digest of everything on which the answers depend, except private data. (Of a joined table in a database it has only
+the name.) A release with the same fingerprint in the same folder returns its stored answers. Another fingerprint is refused there, and is a
+new charge elsewhere. So nothing that changes the noise or the question may be left out of it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """A release from the charge to the answers: reserve and start the charge, compute the answers, store them, commit the charge.
 
 This order is the guarantee. A *session* is the record of the charge in the folder of the release, and a *run* is the charge in the ledger
-(reserved, started, committed). The folder records the run before the ledger does, the ledger is charged and the run started before a row is
-read (only the header of a csv is read earlier), and answers are shown only once they are stored: so a crash loses answers, but never gives
-them twice with different noise, and never without a charge. A repeated call returns what is stored. An error that depends on private values
-is an answer, so `_readable` has one message for all unreadable data, and `call_quietly` drops the messages of libraries.
+(reserved, started, committed). The folder records the run before the ledger does. The ledger is charged and the run started before a row
+is read (only the header of a csv is read earlier). Answers are shown only once they are stored. So a crash may lose answers, but they are
+never given twice with different noise, and never without a charge. A repeated call returns what is stored.
+
+An error that depends on private values is an answer without noise. So `_readable` has one message for all unreadable data, and
+`call_quietly` drops the messages of libraries.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 The intervals of means and variances (ratios.py) and of weighted counts (measures/weighted_counts.py) need them. A *law* is a distribution
 on the whole numbers (noise/laws.py), its *spread* is its scale or sigma, and its *tail* at x is P(X >= x). A law is cut into *blocks* of
-consecutive numbers, each of which counts at its lowest number (a *node*), where a tail is largest. What is left out at the ends is added
-to the *probability of failure*, 1 - confidence. So a tail is overestimated, up to the errors of a law's own tail, and intervals are never
-too narrow. Nothing here touches the privacy of an answer, only the width of its interval.
+consecutive numbers. The whole probability of a block is put at its lowest number, a *node*, where a tail is largest. The probability that
+is left out at the ends is added to the *probability of failure*, 1 - confidence. So a tail is overestimated, up to the errors of a law's
+own tail, and intervals are never too narrow. Nothing here touches the privacy of an answer, only the width of its interval.
 """
 
 from __future__ import annotations
