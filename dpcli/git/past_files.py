@@ -213,9 +213,8 @@ def _renamed_file(tree: str, path: str, top: str, removed: RemovedFiles) -> Past
     key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1].lower()} - {""})))
     if key not in removed:
         removed[key] = [RemovedFile(name, content, parts_of(content)) for name, content in removed_files(*key)]
-    candidates = [
-        file for file in removed[key] if is_pipeline_file(file.data) or not is_pipeline_now
-    ]  # a pipeline was a pipeline before
+    # A pipeline is compared with earlier pipelines alone.
+    candidates = [file for file in removed[key] if is_pipeline_file(file.data) or not is_pipeline_now]
     if not candidates:
         return None
     # Of several files with one share, the last by path is taken.

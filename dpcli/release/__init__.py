@@ -42,6 +42,5 @@ class CallablePackage(type(sys)):  # type: ignore[misc]  # type(sys) is the type
 
 
 PACKAGE = sys.modules[__name__]
-PACKAGE.__class__ = (
-    CallablePackage  # Python looks for `__call__` in the type of an object, so a function of this name here would not do
-)
+# Python looks for `__call__` in the type of an object, so a function of this name in the package would not do.
+PACKAGE.__class__ = CallablePackage

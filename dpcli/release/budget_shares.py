@@ -47,7 +47,7 @@ def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None
     """Return the part of the budget that the queries with a weight share. Raises InputError if it is unknown, or if nothing is left."""
     if budget is None:
         raise InputError("weight: there is no [budget] to share: state budget.epsilon")
-    if any(getattr(query, "error", None) is not None for query in queries):  # only measures that add noise have the key `error`
+    if any(getattr(query, "error", None) is not None for query in queries):  # not every measure has the key `error`
         raise InputError(
             "weight: another query states an error, so its cost is unknown when the weights are applied: state rho or epsilon in "
             "one of the two"

@@ -102,14 +102,8 @@ def stored_answers(folder: str) -> StoredAnswers | None:
         digest = body.pop("sha256")
         answers = tuple(of_json(answer) for answer in body["answers"])
         stored = StoredAnswers(body["run"], body["fingerprint"], answers, body.get("data", ""))
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        RecursionError,
-    ):  # not readable, no JSON, or JSON of another form
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        # The file cannot be read, is no JSON, or is JSON of another form.
         digest, stored, body = None, None, {}
     if stored is None or digest != fingerprint(body):
         raise InputError(

@@ -50,7 +50,7 @@ class GivenDuckDB(DuckDB):
         self.types = {place: self.types[place] for place in _used_places(tuple(self.types), self.given.names, unused)}
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        self._statement(aggregation, secret)  # calls `_find` at its first use, which notes the columns to copy
+        self._statement(aggregation, secret)  # calls `_find`, unless it was called before, which notes the columns to copy
         if not self.copied:
             self._copy()
         return SqlEngine.totals(self, aggregation, secret)  # not as DuckDB, which reads a csv a second time after an error
@@ -120,7 +120,7 @@ class GivenSpark(Spark):
         self.places = _used_places(self.places, tuple(self.given.frame.columns), unused)
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        self._statement(aggregation, secret)  # calls `_find` at its first use, which notes the columns to copy
+        self._statement(aggregation, secret)  # calls `_find`, unless it was called before, which notes the columns to copy
         if not self.copied:
             quietly(self._copy, PLACE)
             self.copied = True
@@ -146,9 +146,8 @@ class GivenSpark(Spark):
         """Copy all rows of the columns in `places` to files of Spark, and create the view of the copy."""
         sql_names = numbered_names(len(self.given.frame.columns))
         copied_columns = self.given.frame.toDF(*sql_names).select([sql_names[place] for place in self.places])
-        copied_columns.localCheckpoint(eager=True).createGlobalTempView(
-            self.view
-        )  # a cache would be computed again where it was lost
+        # A checkpoint, as a cache would be computed again where it was lost.
+        copied_columns.localCheckpoint(eager=True).createGlobalTempView(self.view)
 
 
 def _used_places(places: Sequence[int], names: Sequence[str], unused: Collection[str]) -> list[int]:

@@ -58,7 +58,7 @@ OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None
 KEYS_SHARE = 0.3  # of a sum, for the selection of keys that are not declared; the noise on the sums uses the rest
 SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of a variance. The squares get most, as they have the largest range
 
-# What one unit adds to a sum of squares or to a total is below this number of steps, so that the sensitivity fits into 64 bits.
+# What one unit adds to a sum of squares or to a total is below this number, so that the sensitivity fits into 64 bits.
 MOST_OF_UNIT = 2**62
 
 

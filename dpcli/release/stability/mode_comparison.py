@@ -229,7 +229,7 @@ def _largest_probability(case: ModeCase, least: float, size: int) -> float:
     noisy_count = noise + case.gap  # of the leading value; the noisy count of another value is its noise
     log_at_most, log_below = _log_at_most(noisy_count, law), _log_at_most(noisy_count - 1.0, law)  # log F, log (F - f)
     equal = np.exp(law.log_probability(noisy_count))  # f
-    with np.errstate(all="ignore"):  # where f underflows, the quotient is not used
+    with np.errstate(all="ignore"):  # where n f underflows, the quotient is not used
         tie_share = -np.expm1(-size * np.log1p(equal * np.exp(-log_below))) / (size * equal)
         wins = np.exp(size * log_at_most) * np.where(size * equal > 0.0, tie_share, 1.0)
     return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(noisy_count > least, wins, 0.0)), 1.0))
