@@ -77,7 +77,8 @@ def files_of(pattern: str, folder: str, key: str = "source.path") -> Files:
     try:
         return _files_of(pattern, folder)
     except InputError as error:
-        raise InputError(f"{key}: {error}") from None
+        failure = InputError(f"{key}: {error}")
+    raise failure  # outside of the except clause, so that the first error is not attached as context
 
 
 def public_file(path: str, folder: str) -> Files:
@@ -240,7 +241,7 @@ def require_closed_quotes(files: Files, delimiter: str, longest: int) -> None:
             except (csv.Error, OSError, EOFError, zlib.error):
                 failure = InputError(f"{files.place}: a cell has misplaced or unclosed quotes, or a file cannot be read")
     if failure is not None:
-        raise failure  # outside of the except clause, so that the error, which may quote a cell, is not attached as context
+        raise failure  # outside of the except clause, so that the csv error is not attached as context
 
 
 def _open_bytes(path: str) -> gzip.GzipFile | io.BufferedReader:
