@@ -52,7 +52,7 @@ def law_of(mechanism: QueryMechanism) -> NoiseLaw:
     return mechanism.law
 
 
-def coverage_words(query: Query) -> str:
+def coverage(query: Query) -> str:
     """Return words for what the intervals of an answer cover: the noise, but not the effect of the query's bounds on a unit."""
     stated = (("max_groups", query.max_groups), ("max_rows", query.max_rows))
     bounds = " and ".join(f"{name} = {bound:,}" for name, bound in stated if bound is not None)
@@ -92,7 +92,7 @@ def answer_of(
     by: names of the key columns; None for the columns of the query.
     additions: descriptions of postprocessing that was applied in addition to the query's own.
     """
-    covers = covers or coverage_words(query)
+    covers = covers or coverage(query)
     if query.intervals == "joint":
         covers = f"all intervals of the answer ({len(rows):,}) hold together with the stated confidence; {covers}"
     postprocessed = (*additions, *(POSTPROCESSING[name].words for name in query.postprocess))

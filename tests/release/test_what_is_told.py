@@ -15,7 +15,7 @@ from dpcli.release.aggregate import Total
 from dpcli.release.documents.release import completed_disclosure, plan_document, statement
 from dpcli.release.documents.stability import document
 from dpcli.release.noise import selection
-from dpcli.release.noisy_answers import coverage_words
+from dpcli.release.noisy_answers import coverage
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import ReleasePlan, plan_of
 from dpcli.release.stability.mode_comparison import comparison_of
@@ -70,7 +70,7 @@ def test_more_groups_than_keys_cost_nothing(table: Mapping[str, Any], tmp_path: 
 def test_an_interval_names_the_bounds_beyond_which_rows_are_left_out() -> None:
     for _, table in queries():
         (one,) = priced(file_of(table))
-        told = coverage_words(one.query)
+        told = coverage(one.query)
         for bound in ("max_groups", "max_rows"):
             value = getattr(one.query, bound)
             assert (f"{bound} = {value}" in told) == (value is not None), table

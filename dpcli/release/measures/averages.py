@@ -32,15 +32,7 @@ from dpcli.release.column_values import SteppedRange, number_problems, stepped_r
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
-from dpcli.release.noisy_answers import (
-    NumbersByKey,
-    add_noise,
-    additive_answer,
-    answer_of,
-    coverage_words,
-    law_of,
-    postprocessed_row,
-)
+from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, coverage, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, is_laplace, key_selection, noisy_vector, sensitivity
@@ -203,7 +195,7 @@ class SumQuery(ColumnQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         sum_noise, *selections = self.mechanisms(setting)
-        covers = coverage_words(self)
+        covers = coverage(self)
         if self.max_total is not None:
             covers += ", nor totals of units that were clipped"
         sums = add_noise({key: total.sums[0] for key, total in totals.items()}, sum_noise)
@@ -315,7 +307,7 @@ class MeanQuery(ColumnQuery):
         for key, number in add_noise(exact, mechanism).items():
             interval = public_mean_interval(number, law_of(mechanism), self.confidence, count, step)
             rows.append(postprocessed_row(self, key, on_grid(number, step) / count, interval))
-        return answer_of(self, tuple(rows), f"{coverage_words(self)}; rows without a value count as 0")
+        return answer_of(self, tuple(rows), f"{coverage(self)}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
         if self.count is not None:

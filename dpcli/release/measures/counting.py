@@ -35,15 +35,7 @@ from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.noisy_answers import (
-    NumbersByKey,
-    add_noise,
-    additive_answer,
-    answer_of,
-    coverage_words,
-    law_of,
-    postprocessed_row,
-)
+from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, coverage, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryMechanism, QuerySetting, error_text, key_type_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, key_selection, noisy_vector
@@ -200,7 +192,7 @@ class DistinctQuery(NoisyQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (mechanism,) = self.mechanisms(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
-        return additive_answer(self, mechanism, numbers, f"{coverage_words(self)}; {self.left_out}")
+        return additive_answer(self, mechanism, numbers, f"{coverage(self)}; {self.left_out}")
 
     @property
     def left_out(self) -> str:
@@ -255,7 +247,7 @@ class HistogramQuery(NoisyQuery):
         (mechanism,) = self.mechanisms(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
         by_bin = {(*values, self.bin_text(int(index))): number for (*values, index), number in numbers.items()}
-        return additive_answer(self, mechanism, by_bin, coverage_words(self), (*self.by, self.column))
+        return additive_answer(self, mechanism, by_bin, coverage(self), (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:
         """Return a bin as an interval, such as [0, 18). Bins are numbered from 0."""

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal
 
 from dpcli.base.fields import DELTA, Key, NeededSetting
 from dpcli.file.toml.findings import Problem
-from dpcli.release.noisy_answers import NumbersByKey, coverage_words
+from dpcli.release.noisy_answers import NumbersByKey, coverage
 from dpcli.release.query import NoisyQuery, QueryMechanism
 
 HIDDEN = "keys that few units have are not shown"
@@ -82,8 +82,8 @@ class OpenKeysQuery(NoisyQuery):
     def covers(self, mechanism: QueryMechanism) -> str:
         """Return words for the errors that the intervals cover. `mechanism` is the noise on the counts, which may also choose the keys."""
         if not self.shows_keys:
-            return coverage_words(self)
-        return f"{coverage_words(self)}; {HIDDEN_COUNTS.format(mechanism.keys['threshold'])}"
+            return coverage(self)
+        return f"{coverage(self)}; {HIDDEN_COUNTS.format(mechanism.keys['threshold'])}"
 
     def shown_words(self, mechanism: QueryMechanism, counted: str = "rows") -> str:
         """Return a clause that says when a key is shown; "" if all declared keys are."""

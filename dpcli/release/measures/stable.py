@@ -31,7 +31,7 @@ from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import has_one_row_per_unit
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, scale_of
-from dpcli.release.noisy_answers import coverage_words, gaussian_draw, laplace_draw, law_of
+from dpcli.release.noisy_answers import coverage, gaussian_draw, laplace_draw, law_of
 from dpcli.release.query import MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
@@ -131,7 +131,7 @@ class StableQuery(TestedQuery):
         most, epsilon = self.proposed_steps(setting.source), setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         stable = self.stable_answer(self._numbers(setting, totals), most)
         row = self._row(released_number(stable, most, _test_of(test), epsilon, laplace_draw), noise)
-        covers = f"{coverage_words(self)}; the answer is none if the test fails"
+        covers = f"{coverage(self)}; the answer is none if the test fails"
         return QueryAnswer(self.name, self.measure, (), (row,), self.confidence, covers)
 
     def _row(self, value: int | None, noise: QueryMechanism) -> AnswerRow:
