@@ -226,15 +226,16 @@ def release(
         InternalError: A library raised an error of its own, whose message is not shown because it may quote the data.
     """
     given = given_table(table)
-    blocks, name = texts_of("window", window), None if key is None else text_of("key", key)
+    blocks, charge_key = texts_of("window", window), None if key is None else text_of("key", key)
     plan = _plan(pipeline, None if out is None else path_or_url("out", out))
     # The given table takes the place of the data that the file names. These are not read, and are no part of the fingerprint.
     plan = replace(plan, source=replace(plan.source, path=None, url=None, table=None, engine=None), given=given)
-    from dpcli.release.release_run import release as run
+    from dpcli.release.release_run import release as run_release
     from dpcli.sessions.window import over_window
 
     with _opened_or_none(ledger, dataset) as opened:
-        outcome = run(over_window(plan, opened, blocks), opened, name)  # `over_window` writes the window into the plan's pipeline
+        # `over_window` writes the window into the plan's pipeline.
+        outcome = run_release(over_window(plan, opened, blocks), opened, charge_key)
         if outcome.fresh and opened is not None:
             _warn(opened, outcome.run)
     return ReleasedAnswers(replace(outcome, plan=replace(outcome.plan, given=None)))  # the answers must not hold the private table

@@ -299,7 +299,7 @@ def _translate_nullif(translator: NodeTranslator, node: exp.Expr) -> Scalar:
     return _of_common_type("NULLIF", translator.comparable(node, node.this, node.expression))
 
 
-def _connection(operator: str) -> Translate:
+def _and_or(operator: str) -> Translate:
     def translate(translator: NodeTranslator, node: exp.Expr) -> Scalar:
         sides = (translator.of_type(side, "boolean") for side in (node.this, node.expression))
         return compose("boolean", f"({{0}} {operator} {{1}})", *sides)
@@ -439,8 +439,8 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "Nullif": NodeMeaning(_translate_nullif, TWO),
     "Least": NodeMeaning(_extreme("least"), ONE | {"expressions", "ignore_nulls"}),
     "Greatest": NodeMeaning(_extreme("greatest"), ONE | {"expressions", "ignore_nulls"}),
-    "And": NodeMeaning(_connection("AND"), TWO),
-    "Or": NodeMeaning(_connection("OR"), TWO),
+    "And": NodeMeaning(_and_or("AND"), TWO),
+    "Or": NodeMeaning(_and_or("OR"), TWO),
     "Not": _function_of(negation, "boolean"),
     **{name: NodeMeaning(_arithmetic(operator), TWO) for name, operator in (("Add", "+"), ("Sub", "-"), ("Mul", "*"))},
     "Div": NodeMeaning(_arithmetic("/"), TWO | {"typed", "safe"}),
