@@ -112,7 +112,9 @@ class DuckDB(SqlEngine):
         return csv_table(self.files, header, in_order=in_order)
 
     def _parquet(self, files: Files, wanted: frozenset[str]) -> ActualTable:
+        """Return the table of parquet files. wanted: names of the columns that are used, here and below."""
         item = f"read_parquet({_sql_list(files.paths)}, hive_partitioning = false)"
+        # DESCRIBE gives the types that all files have together. It would give new names to columns whose names differ only by case.
         names = self._column_names(files, wanted)
         kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}", files.place)]
         require_once(wanted, names, files.place)
@@ -134,7 +136,7 @@ class DuckDB(SqlEngine):
         place = files.place
         first, *others = (self._parquet_columns(path, place) for path in files.paths)
         names = {name for columns in (first, *others) for name, _ in columns}
-        for declared in sorted(wanted) if others else ():
+        for declared in sorted(wanted) if others else ():  # one file contradicts no other
             spellings = sorted(name for name in names if name != declared and name.casefold() == declared.casefold())
             if spellings:
                 raise InputError(f'{place}: expected "{declared}" in one spelling in all files, found "{spellings[0]}" too')
