@@ -180,7 +180,7 @@ def _package(requirement: Requirement) -> Fact:
         return Fact(name, "not installed", "fail", f"pip install '{requirement}'")
     reason = ": with other versions, commands of the extra may fail" if extra else ""
     advice = f"pip install '{requirement}'{reason}"
-    return Fact.of_test(name, version, requirement.met(version), advice, "warn" if extra else "fail")
+    return Fact.of_test(name, version, requirement.met(version), advice, otherwise="warn" if extra else "fail")
 
 
 def _randomness() -> Iterator[Fact]:
@@ -234,7 +234,7 @@ def database() -> Iterator[Fact]:
         return
     yield Fact("SQLite", sqlite3.sqlite_version, "ok")
     threads = sqlite3.threadsafety
-    yield Fact.of_test("SQLite threads", THREADS[threads], threads > 0, "use a ledger from one thread only", "warn")
+    yield Fact.of_test("SQLite threads", THREADS[threads], threads > 0, "use a ledger from one thread only", otherwise="warn")
     yield _durability(sqlite3.sqlite_version_info)
 
 
@@ -281,7 +281,7 @@ def storage(ledger: str | None) -> Iterator[Fact]:
     free = shutil.disk_usage(folder).free
     size = f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
     advice = "free some space: a ledger that cannot write refuses every charge"
-    yield Fact.of_test(f"free space, {where}", size, free >= LEAST_FREE, advice, "warn")
+    yield Fact.of_test(f"free space, {where}", size, free >= LEAST_FREE, advice, otherwise="warn")
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 
