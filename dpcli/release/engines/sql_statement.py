@@ -33,6 +33,14 @@ SEPARATOR = "|"  # between the parts of the text that is hashed; each part is pr
 def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret: bytes) -> str:
     """Return SQL that yields one row for each key: the parts of the key, the numbers of units and rows, and the sums.
 
+    For a sum by one column, it is of this form, where m is max_rows:
+
+        WITH kept AS (SELECT unit AS u, key AS k0, value AS v0 FROM table WHERE conditions),
+            added AS (SELECT u, k0, count(*) AS n, sum(v0) AS s0 FROM kept GROUP BY u, k0),
+            chosen AS (SELECT u, k0, n, s0 FROM added, ranked at random in each u, WHERE place <= max_groups),
+            bounded AS (SELECT u, k0, least(n, m) AS n, s0 scaled down if n > m AS s0 FROM chosen)
+        SELECT k0, count(*), sum(n), sum(s0) FROM bounded GROUP BY k0
+
     values: the columns of the table; `selected` then has those that the statement reads.
     secret: key of the hash that chooses contributions.
 

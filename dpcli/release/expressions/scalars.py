@@ -52,7 +52,9 @@ class Columns(Protocol):
 class Layers:
     """Nested SELECTs that give names to terms, so that no term is repeated in the SQL text. The innermost one is layer 0.
 
-    Each SELECT names terms over the names of the inner SELECTs.
+    Each SELECT names terms over the names of the inner SELECTs, for example:
+
+        (SELECT *, t0 + 1 AS t1 FROM (SELECT *, abs(c0) AS t0 FROM (SELECT age AS c0 FROM people) AS base) AS l0) AS l1
 
     names: the names of each layer, by the SQL that they stand for.
     joins: the joins of each layer, as SQL that follows the inner SELECT in its FROM clause.
