@@ -82,6 +82,10 @@ class GroupKey:
 class Aggregation:
     """A question to an engine: the number of units, the number of rows and the sums of integers, for each key.
 
+    For example, the amounts spent by state, from 0 to 500 in steps of 0.01, of visitors who count with 2 rows in 1 state each:
+
+        Aggregation("visitor", None, (GroupKey('"state"', ("CA", "NY")),), (Steps('"spent"', 0, 50_000, 0.01),), max_groups=1, max_rows=2)
+
     A unit counts in at most max_groups keys, with at most max_rows rows in each. The bounds apply after every filter (where, missing
     values, domains) and before the rows are summed. The choice of a unit's keys and rows depends only on the unit's own rows and on a
     secret. So removing a unit changes at most max_groups keys. In each of them the count of units changes by one, the count of rows by at

@@ -100,7 +100,7 @@ def priced_queries(
 
 
 def _entries(priced: PricedQuery) -> Iterator[Entry]:
-    """Yield the entry that prices each mechanism of a query."""
+    """Yield the entry that prices each mechanism of a query, such as one of type discrete-laplace with a scale and a sensitivity."""
     for mechanism in priced.mechanisms:
         spec_class = load(MECHANISMS[mechanism.type])
         # A type whose keys are a guarantee, such as an epsilon, must say for whom it is stated: for a unit, whose rows a query bounds.
