@@ -135,51 +135,49 @@ def _bounding_subqueries(
 ) -> Iterator[Subquery]:
     """Yield the subqueries that lead from the rows that count, `kept`, to the bounded contributions of each unit, `bounded`.
 
-    Let n be the number of rows of a unit in a group, of which at most m = max_rows may count. h is a hash of the unit and the group, mod n.
-
-    Numbers of rows and sums: least(n, m) rows count. If n > m, then m s / n counts of the sum s of the unit's integers, which is m times
-    their mean. h rounds it to a whole number: floor((m s + h) / n).
-
-    Proof: Let every integer be from a to b. Then n a <= s <= n b, so m s / n is from m a to m b. These ends are whole numbers, so both
-    ways of rounding stay between them. Each sum of a unit is thus within the range of the sums of m rows. If h is uniform from 0 to n - 1,
-    the expectation is m s / n exactly, as for the sum of m of the n rows that are drawn at random (Hermite's identity: floor((x + h) / n),
-    summed over h, is x for a whole x). Several sums of one unit are each in their range, but need not be the sums of any m rows together,
-    so each of them must be priced by itself.
-
-    Rows whose part of steps, or whose counted value, distinguishes them: They are in the order of that part, at the places p = 1 to n. The
-    row at p counts if (p m + h) mod n < m.
-
-    Proof: If n <= m, all rows count. Otherwise, p m + h takes every value mod n once as h goes from 0 to n - 1. So m of the n remainders
-    keep a row: each row has the same chance, m / n. Let g be the greatest common divisor of m and n. For each h, p m + h takes each of the
-    n / g values mod n that equal h mod g at g places, and m / g of these values are below m. So m rows count, whichever they are. The
-    order, n and h follow from the unit's own rows and the secret. n is counted in the same read as the rows.
+    Below, n is the number of rows of a unit in a group, of which at most m = max_rows may count, and h is a hash of the unit and the group.
     """
-    group, unit_and_keys = comma_separated(names.group), comma_separated(names.unit_and_keys)
+    group = comma_separated(names.group)
     sums = "".join(f", {name}" for name in names.sums)
     new_sums = "".join(f", {dialect.total(value)} AS {name}" for value, name in zip(names.values, names.sums, strict=True))
     max_rows = dialect.cast(str(aggregation.max_rows), "integer")
 
     yield Subquery("added", f"SELECT {group}, count(*) AS n{new_sums} FROM kept GROUP BY {group}")
-    chosen = "added"
+    groups = "added"
     bounded_parts = (part for part, name in zip(keys, names.keys, strict=True) if name not in names.inner)
     if aggregation.max_groups < _most_groups(bounded_parts):  # otherwise no unit can have too many keys
-        chosen = "chosen"
+        groups = "chosen"
         keys_of_unit = names.group[len(names.unit) :]
         order = comma_separated((f"{_random_rank(names.group, max_rows, dialect, secret)} DESC", *keys_of_unit))
         place = f"row_number() OVER (PARTITION BY {comma_separated(names.unit)} ORDER BY {order}) AS place"
         ranked = f"SELECT {group}, n{sums}, {place} FROM added"
         limited = f"SELECT {group}, n{sums} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
-        yield Subquery(chosen, limited)
+        yield Subquery(groups, limited)
 
     hash_number = _hash_of(names.group, dialect, secret)
-    if not names.inner:
-        values = zip(names.sums, aggregation.values, strict=True)
-        bounded_sums = (f"{_bounded_sum(name, steps, aggregation, dialect, hash_number)} AS {name}" for name, steps in values)
-        columns = comma_separated((group, f"least(n, {max_rows}) AS n", *bounded_sums))
-        yield Subquery("bounded", f"SELECT {columns} FROM {chosen}")
+    if names.inner:
+        yield from _bounded_row_by_row(groups, names, hash_number, max_rows, dialect)
         return
+    values = zip(names.sums, aggregation.values, strict=True)
+    bounded_sums = (f"{_bounded_sum(name, steps, aggregation, dialect, hash_number)} AS {name}" for name, steps in values)
+    columns = comma_separated((group, f"least(n, {max_rows}) AS n", *bounded_sums))
+    yield Subquery("bounded", f"SELECT {columns} FROM {groups}")
 
-    hashed = f"SELECT {group}, {hash_number} AS hash_number FROM {chosen}"
+
+def _bounded_row_by_row(groups: str, names: RowNames, hash_number: str, max_rows: str, dialect: Dialect) -> Iterator[Subquery]:
+    """Yield the subqueries that keep at most m rows of each unit in each group, whose inner parts distinguish the rows.
+
+    The rows are in the order of the inner parts, at the places p = 1 to n. The row at p counts if (p m + h) mod n < m.
+
+    Proof: If n <= m, all rows count. Otherwise, p m + h takes every value mod n once as h goes from 0 to n - 1. So m of the n remainders
+    keep a row: each row has the same chance, m / n. Let g be the greatest common divisor of m and n. For each h, p m + h takes each of the
+    n / g values mod n that equal h mod g at g places, and m / g of these values are below m. So m rows count, whichever they are. The
+    order, n and h follow from the unit's own rows and the secret. n is counted in the same read as the rows.
+
+    groups: name of the subquery with the groups that count.
+    """
+    group, unit_and_keys = comma_separated(names.group), comma_separated(names.unit_and_keys)
+    hashed = f"SELECT {group}, {hash_number} AS hash_number FROM {groups}"
     row = comma_separated(f"kept.{name} AS {name}" for name in names.unit_and_keys)
     same_group = " AND ".join(f"kept.{name} = hashed.{name}" for name in names.group)
     rows = f"SELECT {row}, hash_number FROM kept JOIN ({hashed}) AS hashed ON {same_group}"
@@ -219,9 +217,16 @@ def _hash_of(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
 
 
 def _bounded_sum(name: str, steps: Steps, aggregation: Aggregation, dialect: Dialect, hash_number: str) -> str:
-    """Return the bounded sum of a unit: clipped to its range if there is one, and otherwise floor((m s + h) / n), for n > m rows.
+    """Return the bounded sum of a unit in a group: clipped if the aggregation has a range, and otherwise bounded to m of the n rows.
 
-    `_bounding_subqueries` defines these letters and has the proof.
+    If n > m, then m s / n counts of the sum s of the unit's integers, which is m times their mean. h rounds it to a whole number:
+    floor((m s + h) / n), with h mod n.
+
+    Proof: Let every integer be from a to b. Then n a <= s <= n b, so m s / n is from m a to m b. These ends are whole numbers, so both
+    ways of rounding stay between them. Each sum of a unit is thus within the range of the sums of m rows. If h is uniform from 0 to n - 1,
+    the expectation is m s / n exactly, as for the sum of m of the n rows that are drawn at random (Hermite's identity: floor((x + h) / n),
+    summed over h, is x for a whole x). Several sums of one unit are each in their range, but need not be the sums of any m rows together,
+    so each of them must be priced by itself.
     """
     if aggregation.clip is not None:
         return _clipped(name, aggregation, dialect)
