@@ -154,7 +154,7 @@ class RowWriter:
 
     def _constant(self, value: KeyValue, type_: ScalarType) -> str:
         """Return a declared value as SQL. Raises InputError if it is a text that a database cannot store."""
-        text = value if isinstance(value, str) else str(value).lower()
+        text = value if isinstance(value, str) else str(value).lower()  # in lower case, as SQL spells true and false
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -181,6 +181,7 @@ class RowWriter:
         index = integer(0).write(layers)
         for power in reversed(range((len(edges) - 2).bit_length())):  # the bits of the largest index, the highest first
             further = layers.bind(fill_template("({0} + {1})", index, integer(2**power).write(layers)))
+            # The template has the SQL of `lower` and `further` already. They are passed too, for the depth of the result.
             reached = fill_template(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
             index = layers.bind(fill_template("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
         first, last = edge_terms[0], edge_terms[-1]
@@ -199,6 +200,7 @@ class RowWriter:
         number = layers.bind(self._clamped_steps(steps, scalar))
         if steps.squared_about is not None:
             distance = layers.bind(fill_template("({0} - {1})", number, integer(steps.squared_about).write(layers)))
+            # The square of up to 2^54 steps may exceed 64 bits.
             wide = layers.dialect.wide(distance.sql)
             number = layers.bind(Term(f"({wide} * {wide})", distance.depth))
         if steps.missing is None:
@@ -208,20 +210,21 @@ class RowWriter:
     def _clamped_steps(self, steps: Steps, scalar: Scalar) -> Term:
         """Return a number in whole steps, clamped: floor(clamped / step + 0.5), or the number itself if it is an integer in steps of 1.
 
-        Null is handled first, since SQL's least and greatest ignore null and would return a bound.
+        The whole number is clamped too, so that rounding in the bounds or in the quotient cannot take it beyond an end. Null is handled
+        first, since SQL's least and greatest ignore null and would return a bound.
         """
         layers = self.layers
         if scalar.type == "integer" and steps.step == 1.0:
             value = layers.bind(scalar.write(layers))
-            counted = value
+            step_count = value
         else:
             value = layers.bind(as_decimal(scalar, layers))
             numbers = (steps.minimum * steps.step, steps.maximum * steps.step, steps.step, 0.5)
             constants = (decimal(number).write(layers) for number in numbers)
             floor = fill_template("floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *constants)
-            counted = Term(layers.dialect.cast(floor.sql, "integer"), floor.depth)
+            step_count = Term(layers.dialect.cast(floor.sql, "integer"), floor.depth)
         ends = (integer(end).write(layers) for end in (steps.minimum, steps.maximum))
-        clamped = fill_template("least(greatest({0}, {1}), {2})", counted, *ends)
+        clamped = fill_template("least(greatest({0}, {1}), {2})", step_count, *ends)
         missing = Term("NULL") if steps.missing is None else integer(steps.count_of(steps.missing)).write(layers)
         return fill_template("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, missing, clamped)
 
