@@ -117,7 +117,8 @@ def _type_without_texts(dtype: Any) -> str:
     if categories is not None:
         return _type_without_texts(categories.dtype)
     is_interval = type(dtype).__name__ in ("IntervalDtype", "PeriodDtype")
-    return str(dtype).upper() if is_interval or getattr(dtype, "kind", "") in ("m", "c") else ""
+    is_other_number = getattr(dtype, "kind", "") in ("m", "c")  # numpy's kinds of durations and of complex numbers
+    return str(dtype).upper() if is_interval or is_other_number else ""
 
 
 def _is_plain(dtype: Any) -> bool:
@@ -126,6 +127,7 @@ def _is_plain(dtype: Any) -> bool:
 
     if isinstance(dtype, np.dtype):
         return dtype.kind in PLAIN_KINDS and dtype.isnative
+    # Timestamps with a time zone, numbers with a mask, and texts that are stored as Arrow stores them.
     return type(dtype).__name__ == "DatetimeTZDtype" or str(dtype) in MASKED or getattr(dtype, "storage", None) == "pyarrow"
 
 
