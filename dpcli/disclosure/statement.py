@@ -2,9 +2,10 @@
 
 `dpcli report` prints it (documents/disclosure.py). A *form* is a list of *items*, questions that a paper or a registry asks about a private
 release, in chapters (items.py); an answer is taken from the file and its *account*, the certified epsilon and delta (disclosed_facts.py).
-An item without an answer is printed as NOT STATED. The passages say what is promised, what an attacker can still find out, what the number
-rests on, and what it does not cover; upper bounds in them are rounded up. People who cannot check the number read this text: each sentence
-must hold for every file that gets it, and the rules that call a file unsound come first.
+An item without an answer is printed as NOT STATED. A *passage* is paragraphs under a title, and perhaps a list. The passages say what is
+promised, what an attacker can still find out, what the number rests on, and what it does not cover; upper bounds in them are rounded up.
+People who cannot check the number read this text: each sentence must hold for every file that gets it, and the rules that call a file
+unsound come first.
 """
 
 from __future__ import annotations

@@ -233,6 +233,7 @@ def _mechanism_words(mechanism: QueryMechanism) -> str:
 
 
 def _planned_data(priced: PricedQuery) -> dict[str, Any]:
+    """Return a query with its mechanisms and expected error as JSON values."""
     return {
         "name": priced.query.name,
         "measure": priced.query.measure,

@@ -3,7 +3,8 @@
 The *gap* is the lead of the most common value over the next one, in rows, and the *domain* is the set of possible values. Mechanisms over
 declared values need a gap that grows with the size of the domain; propose-test-release (a noisy test of whether the value is stable) and
 the stability histogram (a threshold on noisy counts) do not, and spend a delta instead. A *curve* is the probability of the right value at
-each gap. The comparison reads no data; stability/mode_comparison.py computes it. A *document* is what a command returns to be shown.
+each gap. The comparison reads no data; stability/mode_comparison.py computes it. PTR, GUMBEL (the exponential mechanism, a noisy maximum)
+and STABILITY are three of its MECHANISMS. A *document* is what a command returns to be shown.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from dpcli.base.rounding import counted
 from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, MECHANISMS, PTR, STABILITY, Comparison, ModeRelease, RightCurve
-
-# PTR is propose-test-release, GUMBEL the exponential mechanism (a noisy maximum), and STABILITY the stability histogram.
 
 # Choices of what is shown. None of them changes a probability.
 LARGE = 10**15  # larger domains are written as powers of ten, as their digits would fill a cell
@@ -148,6 +147,7 @@ def _size(size: int) -> str:
 
 
 def _data(comparison: Comparison, crossings: dict[ModeRelease, int]) -> dict[str, object]:
+    """Return the JSON data. crossings: size of the domain from which propose-test-release needs a smaller gap than a mechanism."""
     setting = comparison.setting
     ways = [
         {"name": curve.mechanism.name, "domain_size": curve.size, "right": list(curve.probabilities)} for curve in comparison.curves

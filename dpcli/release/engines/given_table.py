@@ -127,7 +127,7 @@ def _is_plain(dtype: Any) -> bool:
 
     if isinstance(dtype, np.dtype):
         return dtype.kind in PLAIN_KINDS and dtype.isnative
-    # Timestamps with a time zone, numbers with a mask, and texts that are stored as Arrow stores them.
+    # Timestamps with a time zone, numbers with a mask of missing values, and columns that Arrow stores.
     return type(dtype).__name__ == "DatetimeTZDtype" or str(dtype) in MASKED or getattr(dtype, "storage", None) == "pyarrow"
 
 
