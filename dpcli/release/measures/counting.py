@@ -292,7 +292,7 @@ class ThresholdQuery(Query):
 
     def laws(self, setting: QuerySetting) -> SparseVectorLaws:
         """Return the noise distributions of the sparse vector technique: of the threshold, and of each count."""
-        assert setting.cost is not None
+        assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         return SparseVectorLaws(setting.cost.pure_epsilon, self.rows, self.answers)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:

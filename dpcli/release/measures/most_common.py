@@ -70,7 +70,7 @@ class ChoiceQuery(Query):
 
         It is priced as one run for each choice that a unit can change: those of the keys of `by` in which the unit counts.
         """
-        assert setting.cost is not None
+        assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         runs, score_range = choices * changed_keys(self, setting), self.score_range(setting)
         cost = setting.cost if runs == 1 else setting.cost.share(1.0 / runs)
         epsilon = cost.bounded_range_epsilon

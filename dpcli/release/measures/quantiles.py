@@ -104,7 +104,7 @@ class QuantileQuery(Query):
         return values.most - values.least + 1
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
-        assert setting.cost is not None
+        assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         choices = len(self.quantiles) * changed_keys(self, setting)
         epsilon = setting.cost.share(1.0 / choices).bounded_range_epsilon
         for position in range(len(self.quantiles)):

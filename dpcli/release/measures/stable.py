@@ -109,7 +109,7 @@ class StableQuery(TestedQuery):
     delta: Annotated[float, TEST_DELTA]
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
-        assert setting.cost is not None
+        assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         test_epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
         noise_epsilon = setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         most, step = self.proposed_steps(setting.source), stepped_range(setting.source, self.column).step
