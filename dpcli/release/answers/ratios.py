@@ -155,8 +155,8 @@ def share_of_rho(sum_sensitivity: float, count_sensitivity: float, mean: float) 
 def share_of_epsilon(sum_sensitivity: float, count_sensitivity: float, mean: float) -> float:
     """Return the share of epsilon for the sum that minimises the variance of the mean.
 
-    With a and b as in `share_of_rho` and a share s, the variance is proportional to a / s^2 + b / (1 - s)^2. Its minimum divides epsilon
-    in the ratio of the cube roots of a and b.
+    With a = sum_sensitivity^2, b = (mean count_sensitivity)^2 and a share s, the variance is proportional to a / s^2 + b / (1 - s)^2. Its
+    minimum divides epsilon in the ratio of the cube roots of a and b.
     """
     return _share(sum_sensitivity ** (2 / 3), (abs(mean) * count_sensitivity) ** (2 / 3))
 

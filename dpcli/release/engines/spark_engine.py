@@ -90,7 +90,7 @@ class Spark(SqlEngine):
         return rows
 
     def _view(self, frame: Any, names: tuple[str, ...], place: str, view: str, named: bool = True) -> ActualTable:
-        """Return the table of a data frame, whose columns are renamed by their places."""
+        """Return the table of a data frame, whose columns are renamed by their places. named: whether a schema names them, not a csv."""
         kinds = [field.dataType.simpleString() for field in frame.schema.fields]
         sql_names = numbered_names(len(names))
         quietly(lambda: frame.toDF(*sql_names).createOrReplaceTempView(view), place)
