@@ -73,7 +73,7 @@ class ChoiceQuery(Query):
         assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         runs, score_range = choices * changed_keys(self, setting), self.score_range(setting)
         cost = setting.cost if runs == 1 else setting.cost.share(1.0 / runs)
-        epsilon = cost.bounded_range_epsilon
+        epsilon = cost.bounded_range_epsilon  # the stated epsilon, or the one whose bounded range implies the stated rho
         choice_scale(score_range, epsilon)  # raises InputError if no sampler supports the scale
         why = (
             f"one unit adds at most {self.rows:,} to a count{changed_words(self, setting)}: the difference of two counts changes by at "

@@ -106,6 +106,7 @@ class QuantileQuery(Query):
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         choices = len(self.quantiles) * changed_keys(self, setting)
+        # The share of a stated epsilon, or the epsilon whose bounded range implies the share of a stated rho.
         epsilon = setting.cost.share(1.0 / choices).bounded_range_epsilon
         for position in range(len(self.quantiles)):
             choice_scale(self.score_range(setting, position), epsilon)  # raises InputError if no sampler supports the scale
