@@ -55,7 +55,7 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
     names = _row_names(aggregation, terms, block)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     columns = _named_columns(terms, block, names) or "1 AS c0"
-    select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"  # equal rows of a unit are one row
+    select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"  # equal units, keys and values: one row
     kept = f"{select} {columns} FROM {layers.over(values.base())}{where}"
     keys = names.keys[: len(aggregation.keys)]  # without the part whose different values are counted
     # One number as that of units and of rows: each row is a unit, or the rows are the different values.
