@@ -28,7 +28,8 @@ class Facts:
     """A pipeline and everything that a disclosure states about it.
 
     meaning: meaning of the guarantee; None if no finite epsilon is certified.
-    unamplified: account of the same run with batches in a shuffled or fixed order. None as in `_unamplified`.
+    unamplified: account of the same run with batches in a shuffled or fixed order. None if the guarantee does not rely on random batches,
+        or if there is no such account (`_unamplified`).
     diagnostics: findings of the rules about the file.
     rows: description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
     proof: the certificate that proves epsilon; None if none was given.
@@ -88,8 +89,9 @@ def _unamplified(pipeline: Pipeline, file_account: Account) -> Account | None:
         return None
     in_passes = tuple(map(_in_passes, pipeline.mechanisms))
     try:
+        # Without the budget, which is not about this run.
         return account(replace(pipeline, budget=None, mechanisms=in_passes), delta=file_account.delta)
-    except InternalError:
+    except InternalError:  # a defect of dpcli must not be taken for a run without an account
         raise
     except DpcliError:
         return None

@@ -1,8 +1,9 @@
 """Answers to the items of a disclosure statement: quoted from the file, or derived from its mechanisms and its account.
 
 An *item* is a question that papers or registries ask about a private release (items.py), and an *account* is the certified epsilon and
-delta of a file (dpcli/analysis). A function that is named like an item of items.py returns the answer to that item on one line; None if the
-file does not state it. The other functions return parts of answers. An *entry* is a [[mechanism]] table of the file, and a *charge* of the
+delta of a file (dpcli/analysis). Its `winner` is the accountant whose bound is stated; None if no accountant applies. A function that is
+named like an item of items.py returns the answer to that item on one line; None if the file does not state it. The other functions return
+parts of answers. An *entry* is a [[mechanism]] table of the file, and a *charge* of the
 account is a mechanism with the number of its runs. A guarantee is *amplified* if its cost is smaller because records are drawn at random.
 rho is the parameter of zCDP. Upper bounds are rounded up.
 """
@@ -299,11 +300,12 @@ def source_file(facts: Facts) -> str:
 
 def tuning(facts: Facts) -> str | None:
     """Return the file's description of how hyperparameters were chosen, with the mechanisms that account for the choice."""
-    covers = _section(facts.pipeline, "train").get("covers")
+    covers = _section(facts.pipeline, "train").get("covers")  # [train.covers] says what the guarantee of a training run covers
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
     training_words = None
-    if isinstance(note, str) and has_words(note) and not is_silent(note):
+    if isinstance(note, str) and has_words(note) and not is_silent(note):  # is_silent: the text itself says NOT STATED
         training_words = " ".join(note.split())
+    # The mechanism with `whole_runs` is repeat-and-select: whole runs of another mechanism, of which the best is released.
     selections = [entry.name for entry in facts.pipeline.mechanisms if entry.spec.whole_runs]
     selection_words = f"accounted for by {listing(selections)}" if selections else None
     return _joined(text_of("tuning")(facts), training_words, selection_words)
@@ -325,6 +327,7 @@ def _section(pipeline: Pipeline, name: str) -> Mapping[str, Any]:
 
 def _noise_source(federated: Mapping[str, Any]) -> str:
     """Return in words who adds the noise of federated training, and what the server sees."""
+    # Only the words for secure aggregation have places for these two keys, which other files may lack.
     return NOISE_SOURCES[federated["noise"]].format_map({"min_clients": 0, "dishonest": 0, **federated})
 
 

@@ -1,8 +1,9 @@
 """The items of a disclosure statement and of a registry entry: the questions that a reader of a private release should get answered.
 
 None of the questions is ours. Each is asked by a paper, a guideline or a registry, named in `asked_by` by its letter and the place in it.
-An item also has the keys of the file that can state its answer, and the function of item_answers.py that reads them (DERIVED). statement.py
-asks the items of a form, and documents/disclosure.py prints them.
+An item also has the keys of the file that can state its answer, and the function of item_answers.py that reads them (DERIVED) from the
+*facts*, a pipeline file with its certified epsilon and delta. A *form*, the statement or the registry entry, is a list of items in
+chapters. statement.py asks the items of a form, and documents/disclosure.py prints them.
 
 The documents are named in ASKED_BY and REGISTRY_ASKED_BY. Places in A: 1 setting, 2 definition (a data accesses, b output, c unit, d
 adjacency), 3 accounting (a type, b assumptions, c formal statement), 4 transparency; in B: sections by name; in D: tiers 1 the deployment,

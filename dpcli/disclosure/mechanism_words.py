@@ -21,7 +21,10 @@ LONGEST_VALUE = 60  # largest number of characters of a key's value in one line
 
 
 def noise_reference(entry: Entry) -> str:
-    """Return in words the sensitivity or the bound that the noise of an entry is measured against."""
+    """Return in words the sensitivity or the bound that the noise of an entry is measured against.
+
+    A type of mechanism has only some of these keys, and the first one that it has decides.
+    """
     stated = getattr(entry.spec, "sensitivity", None)
     if stated is not None:
         return f"sensitivity {_value_text(stated)} under the file's adjacency, as stated"
@@ -58,7 +61,7 @@ def parameters(entry: Entry) -> str:
 
 
 def short_value(value: Any, name: str = "") -> str:
-    """Return the text of a value, cut to LONGEST_VALUE characters. Arguments as in `_value_text`."""
+    """Return the text of a value, cut to LONGEST_VALUE characters. name: key of the value; "" for an unknown key."""
     text = _value_text(value, name)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 

@@ -2,9 +2,10 @@
 
 `dpcli report` prints it (documents/disclosure.py). A *form* is a list of *items*, questions that a paper or a registry asks about a private
 release, in chapters (items.py); an answer is taken from the file and its *account*, the certified epsilon and delta (disclosed_facts.py).
-An item without an answer is printed as NOT STATED. The passages say what is promised, what an attacker can still find out, what the number
-rests on, and what it does not cover; upper bounds in them are rounded up. People who cannot check the number read this text: each sentence
-must hold for every file that gets it, and the rules that call a file unsound come first.
+An item without an answer is printed as NOT STATED. A *passage* is paragraphs under a title, and perhaps a list. The passages say what is
+promised, what an attacker can still find out, what the number rests on, and what it does not cover; upper bounds in them are rounded up.
+People who cannot check the number read this text: each sentence must hold for every file that gets it, and the rules that call a file
+unsound come first.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Statement:
 
     @property
     def silent(self) -> tuple[Answer, ...]:
-        """Return the answers without a text, as the file says nothing about their items."""
+        """The answers without a text, as the file says nothing about their items."""
         return tuple(answer for answer in self.answers if not answer.stated)
 
 
@@ -170,7 +171,8 @@ def _budget_sentence(facts: Facts) -> str:
 def _attack(facts: Facts, meaning: Meaning) -> Passage:
     question = QUESTIONS[facts.privacy.adjacency]
     secret, hit, miss = (words.format(unit=facts.unit) for words in (question.secret, question.hit, question.miss))
-    hit_rate = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
+    (missed,) = trade_off(meaning.curve, [ALARM])  # a lower bound on the false negative rate
+    hit_rate = 1.0 - float(missed)
     alarm = f"{few(100.0 * ALARM)} %"
     rates = (
         f"If they accept false alarms in {alarm} of the cases where {miss}, they recognise at most {short_percent_up(hit_rate)} of the "
@@ -184,7 +186,7 @@ def _attack(facts: Facts, meaning: Meaning) -> Passage:
             f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
             rates,
             *(_posterior_sentence(belief, meaning) for belief in meaning.beliefs),
-            _guess_sentence(min(meaning.beliefs, key=lambda belief: belief.blind)),
+            _guess_sentence(min(meaning.beliefs, key=lambda belief: belief.blind)),  # the observer who knows least beforehand
         ),
     )
 

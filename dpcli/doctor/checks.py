@@ -44,9 +44,11 @@ COMPARISONS = {
     ">": operator.gt,
     "<": operator.lt,
 }
-# A requirement in the metadata: name, conditions and extra, such as `torch>=2.4; extra == "train"`. A condition is like `>=2.4`.
-_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;()]*)\)?\s*(?:;\s*extra\s*==\s*['\"]([\w.-]+)['\"]\s*)?")
-_CONDITION = re.compile(r"\s*([<>=!]=|[<>])\s*(\d[\w.+-]*)\s*")
+# A requirement in the metadata, such as `torch>=2.4; extra == "train"`: name, conditions and extra. A condition is like `>=2.4`.
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<conditions>[^;()]*)\)?\s*(?:;\s*extra\s*==\s*['\"](?P<extra>[\w.-]+)['\"]\s*)?"
+)
+_CONDITION = re.compile(r"\s*(?P<comparison>[<>=!]=|[<>])\s*(?P<limit>\d[\w.+-]*)\s*")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -68,7 +70,7 @@ class Fact:
     advice: str = ""
 
     @classmethod
-    def judged(cls, name: str, value: str, is_right: bool, advice: str, otherwise: Verdict = "fail") -> Fact:
+    def of_test(cls, name: str, value: str, is_right: bool, advice: str, otherwise: Verdict = "fail") -> Fact:
         """Return a fact with the verdict "ok" if the value is right; else with the verdict `otherwise` and the advice."""
         return cls(name, value, "ok") if is_right else cls(name, value, otherwise, advice)
 
@@ -99,8 +101,8 @@ class Requirement:
             condition = _CONDITION.fullmatch(text)
             if condition is None:
                 return False
-            comparison, limit = COMPARISONS[condition[1]], condition[2]
-            if not comparison(_numbers(version), _numbers(limit)):
+            compare = COMPARISONS[condition["comparison"]]
+            if not compare(_numbers(version), _numbers(condition["limit"])):
                 return False
         return True
 
@@ -115,8 +117,9 @@ def requirements_of_dpcli() -> Iterator[Requirement]:
     """
     for text in importlib.metadata.requires("dpcli") or ():
         match = _REQUIREMENT.fullmatch(text)
-        if match and match[1] != "dpcli" and match[3] not in DEVELOPER_EXTRAS:
-            yield Requirement(match[1], match[2].strip(), match[3] or "")
+        # An extra that contains other extras requires dpcli itself.
+        if match and match["name"] != "dpcli" and match["extra"] not in DEVELOPER_EXTRAS:
+            yield Requirement(match["name"], match["conditions"].strip(), match["extra"] or "")
 
 
 def python_needed() -> Requirement:
@@ -158,7 +161,7 @@ def _versions() -> Iterator[Fact]:
         advice = f"pip install it again: versions are compared with the requirements of {installed}"
         yield Fact("dpcli", f"{__version__}, installed as {installed}", "warn", advice)
     value = f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})"
-    yield Fact.judged("python", value, python.met(platform.python_version()), f"install Python {python.conditions}")
+    yield Fact.of_test("python", value, python.met(platform.python_version()), f"install Python {python.conditions}")
     yield from map(_package, requirements)
 
 
@@ -177,7 +180,7 @@ def _package(requirement: Requirement) -> Fact:
         return Fact(name, "not installed", "fail", f"pip install '{requirement}'")
     reason = ": with other versions, commands of the extra may fail" if extra else ""
     advice = f"pip install '{requirement}'{reason}"
-    return Fact.judged(name, version, requirement.met(version), advice, "warn" if extra else "fail")
+    return Fact.of_test(name, version, requirement.met(version), advice, otherwise="warn" if extra else "fail")
 
 
 def _randomness() -> Iterator[Fact]:
@@ -193,7 +196,7 @@ def _randomness() -> Iterator[Fact]:
     source = "getrandom(2)" if hasattr(os, "getrandom") else "the operating system"
     stuck = first == second
     value = f"{source}, by os.urandom" + (": the same bytes twice" if stuck else "")
-    yield Fact.judged("random numbers", value, not stuck, "draw no noise on this machine")
+    yield Fact.of_test("random numbers", value, not stuck, "draw no noise on this machine")
 
 
 def _clock() -> Iterator[Fact]:
@@ -202,7 +205,7 @@ def _clock() -> Iterator[Fact]:
 
     now = datetime.datetime.now(datetime.UTC)
     is_plausible = EARLIEST <= now.timestamp() < LATEST
-    yield Fact.judged("clock", now.isoformat(timespec="seconds"), is_plausible, "set the clock: it determines when waivers expire")
+    yield Fact.of_test("clock", now.isoformat(timespec="seconds"), is_plausible, "set the clock: it determines when waivers expire")
     yield Fact("time zone", f"{now.astimezone().tzname()} (dates are compared in UTC)", "ok")
 
 
@@ -231,7 +234,7 @@ def database() -> Iterator[Fact]:
         return
     yield Fact("SQLite", sqlite3.sqlite_version, "ok")
     threads = sqlite3.threadsafety
-    yield Fact.judged("SQLite threads", THREADS[threads], threads > 0, "use a ledger from one thread only", "warn")
+    yield Fact.of_test("SQLite threads", THREADS[threads], threads > 0, "use a ledger from one thread only", otherwise="warn")
     yield _durability(sqlite3.sqlite_version_info)
 
 
@@ -240,6 +243,7 @@ def _durability(version: tuple[int, ...]) -> Fact:
     import sqlite3
 
     name = "ledger durability"
+    # Ledgers do not use the write-ahead log (WAL); the note is for those who would.
     wal_note = "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -252,8 +256,8 @@ def _durability(version: tuple[int, ...]) -> Fact:
                 connection.close()
     except (OSError, sqlite3.Error) as error:
         return Fact(name, f"could not be tested: {error}", "fail", "make the folder for temporary files writable")
-    extra = 3  # value of PRAGMA synchronous = EXTRA
-    if (mode, level) != ("delete", extra):
+    synchronous_extra = 3  # SQLite's number for PRAGMA synchronous = EXTRA
+    if (mode, level) != ("delete", synchronous_extra):
         return Fact(
             name,
             f"journal_mode {mode}, synchronous {level}",
@@ -277,7 +281,7 @@ def storage(ledger: str | None) -> Iterator[Fact]:
     free = shutil.disk_usage(folder).free
     size = f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
     advice = "free some space: a ledger that cannot write refuses every charge"
-    yield Fact.judged(f"free space, {where}", size, free >= LEAST_FREE, advice, "warn")
+    yield Fact.of_test(f"free space, {where}", size, free >= LEAST_FREE, advice, otherwise="warn")
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 

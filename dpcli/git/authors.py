@@ -18,7 +18,8 @@ from typing import NamedTuple
 from dpcli.file.toml.confusables import skeleton
 from dpcli.git.command import run_git
 
-# The first line of an entry in the output of git blame --line-porcelain: the commit, the line at the commit, and the current line.
+# The first line of an entry in the output of git blame --line-porcelain: the commit, the line at the commit, and the current line. The name
+# of a commit has 40 hexadecimal digits, or 64 in a repository with SHA-256.
 _HEADER = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})? \d+ (\d+)(?: \d+)?")
 
 # A commit, its author's name and address, and its co-authors, separated by null characters.
@@ -108,7 +109,7 @@ def _with_committed_names(folder: str, blamed_lines: dict[int, BlamedLine]) -> d
     names_of_commit = {}
     for line in log.split(b"\n"):
         commit, *names = map(_text, line.split(b"\0"))
-        if len(names) >= 2:
+        if len(names) >= 2:  # name and address, then co-authors; the line after the last commit is empty
             names_of_commit[commit] = names
     return {
         line: _author_of_commit(blamed.author, *names_of_commit[blamed.commit])

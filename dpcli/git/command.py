@@ -2,7 +2,8 @@
 
 The gate (`dpcli gate --base-ref REVISION`) compares the files of a change with the *base*, their versions at a revision that was reviewed.
 Functions whose messages begin with "--base-ref:" are for that option. The author of the change must not steer git: so git runs in the
-repository around a folder, even if the variables of a hook name another one. They count only if there is no repository around the folder.
+repository around a folder, even if the variables of a hook name another one. Those variables count only if there is no repository around
+the folder.
 
 `top` is the root of a work tree, `tree` the object name of a commit, and `ref` or `revision` any name of a commit that git accepts.
 """
@@ -43,7 +44,7 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
         env={**environment, "LC_ALL": "C", "LANGUAGE": "C"},
         capture_output=True,
         check=False,
-        timeout=60,  # seconds, after which a gate in CI should fail and not hang
+        timeout=60,  # seconds, after which a gate in CI should fail and not hang; arbitrary
     )
 
 
@@ -54,6 +55,7 @@ def refuse_ambiguous(folder: str, revision: str, what: str) -> None:
     message begins with `what`. Raises the errors of `run_git`.
     """
     name = re.split(r"[~^:]|@\{", revision, maxsplit=1)[0]
+    # The references that git may mean by this name.
     places = [*(f"refs/{kind}{name}" for kind in ("", "tags/", "heads/", "remotes/")), f"refs/remotes/{name}/HEAD"]
     if not name or re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", name):  # a full object name cannot be ambiguous
         return
@@ -211,7 +213,8 @@ def link_of(tree: str, top: str, inner: str) -> str | None:
     entries = list_entries(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top))
     if not entries:
         return None
-    mode, _, linked_commit = entries[0].partition(b"\t")[0].split(b" ")
+    about, _, _ = entries[0].partition(b"\t")  # "MODE commit COMMIT" before the path
+    mode, _, linked_commit = about.split(b" ")
     return commit_of(inner, os.fsdecode(linked_commit)) if mode == SUBMODULE else None
 
 
@@ -227,5 +230,5 @@ def commit_of(folder: str, ref: str) -> str:
     if answer.returncode == 0:
         return os.fsdecode(answer.stdout).strip()
     if ref == "HEAD" and git(folder, "rev-parse", "--verify", "--quiet", ref).returncode != 0:
-        return os.fsdecode(git(folder, "hash-object", "-t", "tree", "--stdin").stdout).strip()
+        return os.fsdecode(git(folder, "hash-object", "-t", "tree", "--stdin").stdout).strip()  # of no input: the empty tree
     raise InputError(f"--base-ref: git knows no commit {ref!r} in {folder}{shallow_hint(folder)}")

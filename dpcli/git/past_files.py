@@ -2,11 +2,12 @@
 
 The gate (dpcli/gate) compares a file with its *base*, the same file at the revision. A current file is found there under its path, through
 links, or under an earlier name: a renamed file is compared with a deleted file of which it keeps at least half of the keys and values. A
-pipeline that keeps less under its old name, or is no pipeline any more, counts as removed. A new file would have no base, and its cost
-would not be limited by it: so a clone that lacks a content raises an error instead of calling the file new. Contents are read as committed,
-without filters of the repository's settings.
+file also counts as deleted if less than half of it is left under its name, or if it was a pipeline and is none now. A new file has no base,
+and no limit on a rise of its cost. So if a clone lacks the content of a file, this is an error, and the file is not called new.
+Contents are read as committed, without filters of the repository's settings.
 
-`top` is the root of a repository, and `tree` the object name of a commit.
+`top` is the root of the repository under review, and `inner` that of a repository inside it, such as a submodule. `tree` is the object name
+of a commit.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
     Raises InputError if git does not know the commit in the repository of a file, or cannot read it.
     """
     reviews = {path: review_of(path) for path in paths}
-    paths_in: dict[str, list[str]] = {}  # by root of their repository
+    paths_by_repository: dict[str, list[str]] = {}
     for path, review in reviews.items():
-        paths_in.setdefault(review.top, []).append(path)
+        paths_by_repository.setdefault(review.top, []).append(path)
     versions: dict[str, Versions] = {}
-    for top, inside in paths_in.items():
-        versions |= _contents_by_name(commit_of(top, ref), inside, top)
+    for top, paths_inside in paths_by_repository.items():
+        versions |= _contents_by_name(commit_of(top, ref), paths_inside, top)
     removed: RemovedFiles = {}
     files = {path: _file_at(ref, path, review, versions[path], removed) for path, review in reviews.items()}
     return _with_unique_renames(files, reviews)
@@ -86,11 +87,11 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
 def _with_unique_renames(files: dict[str, PastFile | None], reviews: Mapping[str, Review]) -> dict[str, PastFile | None]:
     """Return the files with at most one renamed file for each deleted file, the most similar one. Other similar files count as new."""
     renamed = {path: past for path, past in files.items() if past is not None and past.earlier_path}
-    candidates: dict[tuple[str, str], list[str]] = {}  # by deleted file
+    paths_by_deleted_file: dict[tuple[str, str], list[str]] = {}
     for path, past in renamed.items():
-        candidates.setdefault((reviews[path].top, past.earlier_path), []).append(path)
+        paths_by_deleted_file.setdefault((reviews[path].top, past.earlier_path), []).append(path)
     result = dict(files)
-    for paths in candidates.values():
+    for paths in paths_by_deleted_file.values():
         most_similar = max(paths, key=lambda path: renamed[path].share)
         result |= {path: None for path in paths if path != most_similar}
     return result
@@ -188,7 +189,7 @@ def _blobs_in(text: bytes, count: int) -> Iterator[bytes | None]:
     start = 0
     for _ in range(count):
         line_end = text.index(b"\n", start)
-        words = text[start:line_end].split(b" ")
+        words = text[start:line_end].split(b" ")  # of a file: the name of the object, "blob", and the length of the content
         if not words[-1].isdigit():  # an answer "... missing", without content after it
             yield None
             start = line_end + 1
@@ -208,9 +209,11 @@ def _renamed_file(tree: str, path: str, top: str, removed: RemovedFiles) -> Past
         parts, is_pipeline_now = parts_of(data), is_pipeline_file(data)
     except InputError:  # the verdict on the current file states this error
         return None
+    # Only deleted files whose names end as the present one does, or in .toml, are compared with it.
     key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1].lower()} - {""})))
     if key not in removed:
         removed[key] = [RemovedFile(name, content, parts_of(content)) for name, content in removed_files(*key)]
+    # A pipeline is compared with earlier pipelines alone.
     candidates = [file for file in removed[key] if is_pipeline_file(file.data) or not is_pipeline_now]
     if not candidates:
         return None
@@ -256,6 +259,7 @@ def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[
         is_common = common is None or entry.path in common
         if not ((entry.is_file or entry.is_link) and is_common and place.lower().endswith(endings)):
             continue
+        # A file that is reached only through a link among its folders is another file now.
         is_present = os.path.isfile(place) and (entry.is_link or os.path.realpath(place) == place)
         if not is_present or entry.path in changed:
             # The object of a link is a path. The name COMMIT:PATH leads to the target.
@@ -283,7 +287,10 @@ def is_pipeline_file(data: bytes) -> bool:
 
 
 def _common_files(top: str, tree: str) -> frozenset[str] | None:
-    """Return the files at the merge bases of the work tree and the commit; None if there is no merge base, or if the commit is one."""
+    """Return the files at the merge bases of the work tree and the commit; None if there is no merge base, or if the commit is one.
+
+    If the commit is a merge base, all of its files are common to both histories.
+    """
     merge_bases = _merge_bases(top, tree)
     if not merge_bases or tree in merge_bases:
         return None

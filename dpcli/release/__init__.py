@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpcli.release.table_release import ReleasedAnswers
 
 
-class CallablePackage(type(sys)):  # type: ignore[misc]
+class CallablePackage(type(sys)):  # type: ignore[misc]  # type(sys) is the type of all modules
     """The type of this package. Python binds the name `dpcli.release` to the package, so the package itself is what programs call."""
 
     def __call__(
@@ -42,4 +42,5 @@ class CallablePackage(type(sys)):  # type: ignore[misc]
 
 
 PACKAGE = sys.modules[__name__]
+# Python looks for `__call__` in the type of an object, so a function of this name in the package would not do.
 PACKAGE.__class__ = CallablePackage

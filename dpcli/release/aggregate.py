@@ -24,7 +24,9 @@ MOST_ROWS = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """An integer for each row. The row's value is clamped and then rounded to whole steps: floor(value / step + 0.5).
+    """An integer for each row: how many steps the row's value is.
+
+    A *step* is the declared unit of rounding of a column. The value is clamped and then rounded to whole steps: floor(value / step + 0.5).
 
     expression: SQL scalar whose value is a number.
     minimum, maximum: bounds in steps. The value is clamped to the range from minimum x step to maximum x step.
@@ -55,14 +57,14 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """A part of the key by which rows are grouped. A row whose part is null is not counted.
+    """A part of the key by which rows are grouped, such as a column of `by`. A row whose part is null is not counted.
 
     expression: SQL scalar whose value is a text, integer or boolean, or a number if there are bins.
     domain: declared values. Rows with other values are excluded before contributions are bounded. If None, every value counts.
     bins: edges in increasing order. The part is then the index of the bin, from 0. A bin contains its lower edge, and the last bin contains
         its upper edge too. Rows outside all bins are not counted.
-    steps: if not None, the part is the integer of these steps, and `expression` is not used. The rows of a unit are then bounded over all
-        values of the part together, and the answer contains only keys that some row has.
+    steps: if not None, the part is the integer of these steps, such as the value of which a quantile is asked, and `expression` is not
+        used. The rows of a unit are then bounded over all values of the part together, and the answer contains only keys that some row has.
     """
 
     expression: str
@@ -80,11 +82,17 @@ class GroupKey:
 class Aggregation:
     """A question to an engine: the number of units, the number of rows and the sums of integers, for each key.
 
-    A unit counts in at most max_groups keys, with at most max_rows rows in each. Keys that differ only in a part of steps count as one key
-    for these bounds; nothing is summed then. The bounds apply after every filter (where, missing values, domains) and before the rows are
-    summed. The choice of a unit's keys and rows depends only on the unit's own rows and on a secret. So removing a unit changes at most
-    max_groups keys. In each of them the count of units changes by one, the count of rows by at most max_rows, and each sum by at most
-    max_rows times the largest integer. If a part of the key is steps, these bounds hold for the totals over all values of that part.
+    For example, the amounts spent by state, from 0 to 500 in steps of 0.01, of visitors who count with 2 rows in 1 state each:
+
+        Aggregation("visitor", None, (GroupKey('"state"', ("CA", "NY")),), (Steps('"spent"', 0, 50_000, 0.01),), max_groups=1, max_rows=2)
+
+    A unit counts in at most max_groups keys, with at most max_rows rows in each. The bounds apply after every filter (where, missing
+    values, domains) and before the rows are summed. The choice of a unit's keys and rows depends only on the unit's own rows and on a
+    secret. So removing a unit changes at most max_groups keys. In each of them the count of units changes by one, the count of rows by at
+    most max_rows, and each sum by at most max_rows times the largest integer.
+
+    If a part of the key is `steps`, keys that differ only in this part count as one key: the bounds hold for the totals over all values of
+    the part. Rows are counted then, and nothing is summed.
 
     With `clip`, all rows of a unit in a key are added up exactly, and the unit's sum is clipped to the range. So removing a unit changes
     each sum by at most the largest absolute value in the range. max_rows then bounds only the count of rows.
@@ -106,7 +114,7 @@ class Aggregation:
     max_rows: largest number of rows of a unit that count in one key.
     clip: smallest and largest sum of a unit in one key; None if its rows are bounded. No part of the key may then be steps.
     distinct: part whose different values are counted, as units and as rows; None to count units and rows. Nothing is summed then.
-    filled: columns in at least one of which a row must have a value. Other rows are excluded, unless no column is named.
+    filled_columns: columns in at least one of which a row must have a value. Other rows are excluded, unless no column is named.
     """
 
     unit: str | None
@@ -117,11 +125,11 @@ class Aggregation:
     max_rows: int
     clip: tuple[int, int] | None = None
     distinct: GroupKey | None = None
-    filled: tuple[str, ...] = ()
+    filled_columns: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple[GroupKey, ...]:
-        """The parts of the key, and the part whose values are counted, if there is one."""
+        """The parts of the key, and then the part whose different values are counted (`distinct`), if there is one."""
         return self.keys if self.distinct is None else (*self.keys, self.distinct)
 
 
@@ -149,7 +157,7 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
         InputError: A key has more than MOST_ROWS rows, so that its sums may have overflowed.
         InternalError: The engine returned an undeclared key, or no sum for a key with rows.
     """
-    parts = len(aggregation.keys)
+    key_length = len(aggregation.keys)
     domains = [key.declared for key in aggregation.keys]
     all_declared = None not in domains
     totals: dict[tuple[KeyValue, ...], Total] = {}
@@ -157,7 +165,7 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
         nothing = Total(0, 0, (0,) * len(aggregation.values))
         totals = dict.fromkeys(itertools.product(*(domain or () for domain in domains)), nothing)
     for row in rows:
-        key, numbers = tuple(row[:parts]), row[parts:]
+        key, numbers = tuple(row[:key_length]), row[key_length:]
         units, row_count, *sums = (int(number or 0) for number in numbers)  # SQL's sum over no rows is null
         if row_count and None in numbers:
             raise InternalError("an engine returned no sum for a key that has rows")

@@ -1,9 +1,9 @@
 """The costs of queries: the costs that they state, or shares of the budget in proportion to their weights.
 
-query_entries.py calls it when a file with [[query]] is read. Stated costs and deltas come off the budget first, and weights divide the
-rest: as a pure epsilon if there is no delta, and as a rho of zCDP otherwise. Shares are rounded down (SHARE_ROUNDING), so that they do not
-exceed the rest. These numbers only decide the noise: whether all queries together stay within the budget is decided by the account of the
-file, which prices that noise.
+query_entries.py calls it when a file with [[query]] is read. A query states its cost as epsilon or rho, as a weight, or as an error that
+its noise must meet. Stated costs and deltas come off the budget first, and weights divide the rest: as a pure epsilon if there is no delta,
+and as a rho of zCDP otherwise. Shares are rounded down (SHARE_ROUNDING), so that they do not exceed the rest. These numbers only decide the
+noise: whether all queries together stay within the budget is decided by the account of the file, which prices that noise.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dpcli.file.pipeline.model import Budget, Privacy
 from dpcli.release.cost import QueryCost
 from dpcli.release.query import Query
 
-# Allows for rounding in the shares of the budget, whose sum must not exceed 1; the account decides in the end
+# Allows for rounding in the shares of the budget, whose sum must not exceed 1; the account decides in the end.
 SHARE_ROUNDING = 1.0 - 1e-12
-# The bisection divides the interval by 2^60, which is more than a double resolves; fewer would give a little more noise
+# The bisection divides the interval by 2^60, which is more than a double resolves. Fewer halvings would give a little more noise.
 HALVINGS = 60
 
 
@@ -26,8 +26,7 @@ def query_costs(queries: Sequence[Query], privacy: Privacy, budget: Budget | Non
     """Return the cost of each query; None if the query states an error, which determines its cost.
 
     Queries with a weight share the part of the budget that the other queries leave. The part is a pure epsilon if the budget states an
-    epsilon and there is no delta, and rho otherwise. These costs only determine the noise. The guarantee is the account of the pipeline,
-    which prices all mechanisms again.
+    epsilon and there is no delta, and rho otherwise.
 
     Raises InputError if queries have weights, and there is no budget, nothing is left of it, or another query states an error.
     """
@@ -36,7 +35,7 @@ def query_costs(queries: Sequence[Query], privacy: Privacy, budget: Budget | Non
     if not weights:
         return costs
     available = _cost_left(queries, privacy, budget)
-    _, power = math.frexp(max(weights.values()))
+    _, power = math.frexp(max(weights.values()))  # the largest weight is below 2^power
     scaled = {index: math.ldexp(weight, -power) for index, weight in weights.items()}  # the sum of unscaled weights might overflow
     total = math.fsum(scaled.values())
     for index, weight in scaled.items():
@@ -48,7 +47,7 @@ def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None
     """Return the part of the budget that the queries with a weight share. Raises InputError if it is unknown, or if nothing is left."""
     if budget is None:
         raise InputError("weight: there is no [budget] to share: state budget.epsilon")
-    if any(getattr(query, "error", None) is not None for query in queries):
+    if any(getattr(query, "error", None) is not None for query in queries):  # not every measure has the key `error`
         raise InputError(
             "weight: another query states an error, so its cost is unknown when the weights are applied: state rho or epsilon in "
             "one of the two"
@@ -57,6 +56,7 @@ def _cost_left(queries: Sequence[Query], privacy: Privacy, budget: Budget | None
     delta = _delta_left(queries, privacy.delta if budget.delta is None else budget.delta)
     if delta is None and budget.epsilon is not None:
         return _epsilon_left(budget.epsilon, stated)
+    # A budget states epsilon, rho or both, and the smaller rho that they allow is shared.
     rho = math.inf if budget.rho is None else budget.rho
     if budget.epsilon is not None and delta is not None:
         rho = min(rho, rho_within(budget.epsilon, delta))
@@ -99,6 +99,7 @@ def rho_within(epsilon: float, delta: float) -> float:
     from dpcli.numerics.closed.conversion import zcdp_epsilon
 
     log_inverse = math.log(1.0 / delta)
+    # If the upper end were too small, the result would be too small, which gives more noise.
     low, high = 0.0, epsilon + 2.0 * log_inverse + 2.0 * math.sqrt(epsilon * log_inverse)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)

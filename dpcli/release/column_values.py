@@ -19,6 +19,9 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.release.answers.intervals import steps_value
 from dpcli.release.data_source import MOST_KEYS, MOST_STEPS, NUMBER_TYPES, Column, Source
 
+# Logarithm of the largest sum, in steps, of the rows of one unit in a key. The sensitivity of the sum then fits into 64 bits.
+MOST_SUM_BITS = 62
+
 
 @dataclass(frozen=True, slots=True)
 class SteppedRange:
@@ -71,9 +74,10 @@ def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
     Raises InputError if the file cannot be read, is not UTF-8, is empty, repeats a value or has too many lines.
     """
     try:
-        text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")
+        text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")  # -sig: without a byte order mark
     except UnicodeDecodeError:
         raise InputError(f"{key}: {path} is not UTF-8 text") from None
+    # Not by splitlines, which would also split a value at other characters, such as a form feed.
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
     if not lines or len(lines) > most:
         raise InputError(f"{key}: expected 1 to {most:,} values in {path}, found {len(lines):,}")
@@ -99,7 +103,10 @@ def stepped_range(source: Source, name: str) -> SteppedRange:
 
 
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
-    """Yield a problem if a column has no numbers or no step. For a column that is not declared, `Query.needs` yields the problem."""
+    """Yield a problem if a column has no numbers or no step. For a column that is not declared, `Query.needs` yields the problem.
+
+    key: setting of the query that names the column, here and below.
+    """
     column = source.columns.get(name)
     if column is not None and column.type not in NUMBER_TYPES:
         hint = f'; expression = "cast({name} as bigint)" makes an integer column of it, from 0 to 1'
@@ -109,7 +116,10 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
-    """Yield the problems because of which the values of a column cannot be summed exactly in 64 bits."""
+    """Yield the problems because of which the values of a column cannot be summed exactly in 64 bits.
+
+    rows: largest number of rows of one unit that count in a key.
+    """
     column = source.columns.get(name)
     problems = tuple(number_problems(source, key, name))
     yield from problems
@@ -125,5 +135,5 @@ def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[P
     values, largest = stepped_range(source, name), max(abs(column.min), abs(column.max))
     if values.least == values.most:
         yield (key,), f"a step smaller than the range from min to max in [source.columns.{name}]", f"{values.step:g}"
-    elif math.log2(largest / values.step * rows) > 62:
+    elif math.log2(largest / values.step * rows) > MOST_SUM_BITS:
         yield (key,), "rows x range below 2^62 steps", f"{rows:,} rows of up to {largest:g}"

@@ -15,7 +15,7 @@ from dpcli.release.noise.laws import scale_of, sigma_of
 
 # Factor that rounds down. Each result below is rounded at most twice, by 1.2e-16 of its value each time.
 DOWN = 1.0 - 1e-15
-# Range of a cost; within it, squares and quotients neither overflow nor underflow. No useful cost is outside
+# Range of a cost; within it, squares and quotients neither overflow nor underflow. No useful cost is outside.
 LEAST, MOST = 1e-100, 1e100
 
 
@@ -82,9 +82,9 @@ class QueryCost:
     def share(self, part: float) -> QueryCost:
         """Return a share of the cost, rounded down, stated as the whole cost is: as epsilon or as rho.
 
-        Raises InputError if the share of the cost is below LEAST.
-
         part: the share, above 0 and at most 1. The caller sees to it that the parts of one cost add up to at most 1.
+
+        Raises InputError if the share of the cost is below LEAST.
         """
         if self.epsilon is not None:
             return QueryCost(epsilon=self.epsilon * part * DOWN)

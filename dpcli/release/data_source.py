@@ -4,6 +4,11 @@ A *unit* is whom the release protects, such as a user with all of their rows. Nu
 are added, so that sums are exact integers. A *key* is a value by which answers are grouped. Sensitivities rest on what is declared here:
 bounds, steps and domains must come from the file, never from the data; values beyond the bounds are moved to them, and values outside of a
 domain are left out.
+
+The fields of the classes are the settings of the file. A `Key` in an annotation holds a setting's line in the manual and the constraint on
+its value. `needs` is another setting without which it has no effect, `names_data` marks a setting that names the data, and `claim` one
+that dpcli takes at its word. A `Premise` is a fact on which the guarantee rests, with who ensures it and the test that breaks it;
+`dpcli explain threats` prints them.
 """
 
 from __future__ import annotations
@@ -20,7 +25,8 @@ from dpcli.file.toml.findings import Problem
 NUMBER_TYPES = ("integer", "decimal")
 TEXT = "text"
 KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be keys of an answer
-MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it, so that steps are exact
+# Largest number of steps from 0. A double represents all integers up to it, so that steps are exact.
+MOST_STEPS = 2**53
 MOST_KEYS = 1_000_000  # largest number of keys that one column may declare; arbitrary, to bound memory, as all are listed
 # Settings of a column or a source without which another key has no effect (the argument `needs` of a `Key`).
 OF_NUMBERS = NeededSetting('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
@@ -299,11 +305,12 @@ class Source:
             for key, expected, wrong in column.problems():
                 yield ("columns", name, *key), expected, wrong
         for number, join in enumerate(self.join):
-            for key, expected, wrong in self._join_problems(join, [name for other in self.join[:number] for name in other.columns]):
+            earlier_columns = [name for earlier in self.join[:number] for name in earlier.columns]
+            for key, expected, wrong in self._join_problems(join, earlier_columns):
                 yield ("join", number, *key), expected, wrong
 
-    def _join_problems(self, join: Join, joined: Sequence[str]) -> Iterator[Problem]:
-        """Yield the problems of a join. joined: columns of the joins before it."""
+    def _join_problems(self, join: Join, earlier_columns: Sequence[str]) -> Iterator[Problem]:
+        """Yield the problems of a join. earlier_columns: columns of the joins before it."""
         if (join.path is None) == (join.table is None):
             yield ("path",), "path or table", "neither" if join.path is None else "both"
         elif (join.path is not None and join.path == self.path) or (join.table is not None and join.table == self.table):
@@ -326,7 +333,7 @@ class Source:
             elif name in (join.on, self.unit):
                 which = "the unit" if name == self.unit else "the key of the join"
                 yield ("columns", position), "a column that the public table adds", f'"{name}", which is {which}'
-            elif name in (*joined, *join.columns[:position]):
+            elif name in (*earlier_columns, *join.columns[:position]):
                 yield ("columns", position), "different columns in all joins", f'"{name}" again'
 
 

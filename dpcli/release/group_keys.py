@@ -5,9 +5,10 @@ a combination of values of the columns in `by`; a *unit* is whom the release pro
 functions, which turn their settings into `GroupKey` (a part of a key) and `Steps` (a value in whole steps).
 
 Keys are declared in [source.columns], so that a key without rows has an answer too, or come from the data: then a stability histogram, a
-threshold on noisy counts, decides which are shown (`shows_keys`). Answers are in the declared order, and other keys are sorted, since the
-order in which an engine returns keys might reveal something. The sensitivity assumes that a unit counts in at most `groups` keys with at
-most `rows` rows in each; the aggregation must state the same bounds, or the noise is too small.
+threshold on noisy counts, decides which are shown (`shows_keys`). A *domain file* is a public file that lists the keys of a column. Answers
+are in the declared order, and other keys are sorted, since the order in which an engine returns keys might reveal something. The
+sensitivity assumes that a unit counts in at most `groups` keys with at most `rows` rows in each; the aggregation must state the same
+bounds, or the noise is too small.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from dpcli.release.query_answer import AnswerRow, QueryAnswer
 def aggregation_of(query: NoisyQuery, setting: QuerySetting, values: tuple[Steps, ...] = ()) -> Aggregation:
     """Return the aggregation of a query whose keys are the columns of `by`, with the sums of these values.
 
-    If another setting than max_rows bounds a unit (`replaces_max_rows`), all of its rows count, up to the most that a table may have.
-    Keys of a unit with more than max_groups of them are then kept with equal probability, as `Aggregation` weighs a key by n / min(n,
-    max_rows) for its n rows.
+    If another setting than max_rows bounds a unit (`replaces_max_rows`), all of its rows count: max_rows of the aggregation is the most
+    that a table may have. If a unit has more than max_groups keys, each of them is then equally likely to be kept. For an engine draws a
+    key of n rows with a probability proportional to n / min(n, max_rows), which is 1 for every key.
     """
     rows = query.rows if query.replaces_max_rows is None else MOST_ROWS
     return replace(aggregation_by(query, setting, group_keys(query, setting)), values=values, max_rows=rows)
@@ -39,10 +40,18 @@ def aggregation_of(query: NoisyQuery, setting: QuerySetting, values: tuple[Steps
 
 def aggregation_by(query: Query, setting: QuerySetting, keys: tuple[GroupKey, ...]) -> Aggregation:
     """Return the aggregation of a query that counts rows by these keys, within the query's bounds on a unit."""
-    return Aggregation(setting.source.unit, query.where, keys, (), query.groups, query.rows, filled=filled(setting))
+    return Aggregation(
+        setting.source.unit,
+        query.where,
+        keys,
+        values=(),
+        max_groups=query.groups,
+        max_rows=query.rows,
+        filled_columns=filled_columns(setting),
+    )
 
 
-def filled(setting: QuerySetting) -> tuple[str, ...]:
+def filled_columns(setting: QuerySetting) -> tuple[str, ...]:
     """Return the columns in at least one of which a row must have a value to count; none if every row may count.
 
     Under zero-out, if each row is a unit, neighbouring tables differ by a row whose cells are all blanked. So that blanking a row changes
@@ -75,14 +84,14 @@ def limited_to_keys(query: Query, source: Source) -> Query:
 
     The query is returned unchanged if it states no max_groups, or if its keys are not all declared in the file by `by` and `bins`.
     """
-    edges = getattr(query, "bins", ())
-    has_other_keys = (query.keyed and not edges) or query.shows_keys
-    keys = declared_key_count(query, source)
-    if query.max_groups is None or has_other_keys or keys is None:
+    edges = getattr(query, "bins", ())  # only a histogram has bins, whose edges these are
+    has_other_keys = (query.keyed and not edges) or query.shows_keys  # `keyed`: the answer has keys that are not values of `by`
+    key_count = declared_key_count(query, source)
+    if query.max_groups is None or has_other_keys or key_count is None:
         return query
     if edges:
-        keys *= len(edges) - 1
-    return replace(query, max_groups=min(query.max_groups, keys))
+        key_count *= len(edges) - 1
+    return replace(query, max_groups=min(query.max_groups, key_count))
 
 
 def declared_key_count(query: Query, source: Source) -> int | None:
@@ -93,7 +102,8 @@ def declared_key_count(query: Query, source: Source) -> int | None:
     columns = [source.columns[name] for name in query.by]
     if any(column.domain_file for column in columns):
         return None
-    return math.prod(len(declared_keys_of(column, "", "") or ()) for column in columns)
+    # The name and the folder are those of a domain file, which no column here has.
+    return math.prod(len(declared_keys_of(column, name="", folder="") or ()) for column in columns)
 
 
 def changed_keys(query: Query, setting: QuerySetting) -> int:
@@ -116,7 +126,7 @@ def changed_words(query: Query, setting: QuerySetting) -> str:
 
 
 def totals_by_key(query: Query, setting: QuerySetting, totals: Totals) -> dict[tuple[KeyValue, ...], Totals]:
-    """Return the totals of each declared key of `by`, in the declared order. Inside, they are by the rest of the key, such as a value.
+    """Return the totals of each declared key of `by`, in the declared order. Its totals have the rest of the key as keys, such as a value.
 
     totals: totals whose keys begin with the columns of `by`.
     """

@@ -41,7 +41,7 @@ def gaussian_draw(sigma: float) -> int:
 
 
 def sort_key(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
-    """Return the type and the value of each part of a key, by which keys of mixed types can be sorted."""
+    """Return the type's name and the value of each part of a key, by which keys of mixed types can be sorted."""
     return tuple((type(value).__name__, value) for value in key)
 
 
@@ -52,12 +52,14 @@ def law_of(mechanism: QueryMechanism) -> NoiseLaw:
     return mechanism.law
 
 
-def noise_alone(query: Query) -> str:
+def coverage(query: Query) -> str:
     """Return words for what the intervals of an answer cover: the noise, but not the effect of the query's bounds on a unit."""
     stated = (("max_groups", query.max_groups), ("max_rows", query.max_rows))
     bounds = " and ".join(f"{name} = {bound:,}" for name, bound in stated if bound is not None)
-    of_unit = f", nor the effect of {bounds} on units with more" if bounds else ""
-    return f"intervals cover the noise, but not rows that were left out or values that were clamped to their bounds{of_unit}"
+    effect_of_bounds = f", nor the effect of {bounds} on units with more" if bounds else ""
+    return (
+        f"intervals cover the noise, but not rows that were left out or values that were clamped to their bounds{effect_of_bounds}"
+    )
 
 
 def additive_answer(
@@ -65,9 +67,11 @@ def additive_answer(
 ) -> QueryAnswer:
     """Return noisy numbers as an answer, each with a confidence interval that follows from the law of its noise.
 
-    The numbers are in whole steps. by: as in `answer_of`.
+    numbers: noisy numbers in whole steps.
+    covers: what the intervals cover.
+    by: names of the key columns; None for the columns of the query.
     """
-    law, step, confidence = law_of(mechanism), mechanism.unit, query.interval_confidence(len(numbers))
+    law, step, confidence = law_of(mechanism), mechanism.step_size, query.interval_confidence(len(numbers))
     rows = []
     for key, number in numbers.items():
         interval = additive_interval(number, law, confidence, step)
@@ -88,7 +92,7 @@ def answer_of(
     by: names of the key columns; None for the columns of the query.
     additions: descriptions of postprocessing that was applied in addition to the query's own.
     """
-    covers = covers or noise_alone(query)
+    covers = covers or coverage(query)
     if query.intervals == "joint":
         covers = f"all intervals of the answer ({len(rows):,}) hold together with the stated confidence; {covers}"
     postprocessed = (*additions, *(POSTPROCESSING[name].words for name in query.postprocess))

@@ -27,22 +27,22 @@ MEASURES: dict[str, str] = {
 }
 
 PLUGIN = Plugin(
-    names=("disclosure", "ledger"),
+    names=("disclosure", "ledger"),  # the folders of dpcli that this one imports; without them it is left out
     commands={
         "release": (
             "dpcli.release.commands.release:command",
             "Answer queries about a table with noise, once, and remember the answers.",
         ),
     },
-    released={
+    released={  # the tables of a file that become mechanisms, by `entries`
         "source": "dpcli.release.data_source:Source",
         "query": "dpcli.release.query:Query",
     },
     entries="dpcli.release.query_entries:entries",
     words={"measure": MEASURES},
-    displayed={
+    displayed={  # for each result of the Python interface, what makes the document that a notebook shows
         "ReleasedAnswers": "dpcli.release.documents.python:answers_page",
         "PlannedRelease": "dpcli.release.documents.python:plan_page",
     },
-    taken_for_data="dpcli.release.engines.source_files:would_match",
+    taken_for_data="dpcli.release.engines.source_files:would_match",  # whether a new file would be among the data of source.path
 )

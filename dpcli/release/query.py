@@ -9,8 +9,9 @@ the mechanisms that were priced.
 
 A *unit* is whom the release protects, with all of its rows. A *key* of an answer is a combination of values of the columns in `by`; an
 answer has a row for each. Keys are *declared* if [source.columns] lists them, and *shown* if they come from the data and many units have
-them. (In `problems`, a key is the name of a setting of the file, as in TOML.) A *step* is the unit of rounding of a column: noisy numbers
-are whole numbers of steps.
+them. (In `problems`, a key is the name of a setting of the file, as in TOML. A `Key` in an annotation is such a setting: its line in the
+manual, the constraint on its value, and as `needs` the other setting without which it has no effect.) A *step* is the unit of rounding of a
+column: noisy numbers are whole numbers of steps.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 MEASURE = Key("the statistic that the query asks for")
 BY = Key("columns whose values are the keys; there is one answer for each key")
 CONFIDENCE = OPEN_UNIT  # a confidence is above 0 and below 1
-OF_KEYS = NeededSetting("by", lambda query: query.keyed or bool(query.by))  # only a query whose answer has keys reads max_groups
+OF_KEYS = NeededSetting("by", lambda query: query.keyed or bool(query.by))  # max_groups and `intervals` need an answer with keys
 COSTS = ("epsilon", "rho", "weight", "error")  # settings of which a query states exactly one
 # Numbers that expected errors assume where the true ones are private, and name in words. Both are arbitrary, and no answer depends on them.
 SOME_ROWS = 1000  # rows, for an error that is proportional to 1 / rows
@@ -62,7 +63,7 @@ class ErrorTarget:
 class QuerySetting:
     """The parts of a file, outside of the [[query]] table itself, on which the noise and the answer of a query depend.
 
-    cost: cost that epsilon, rho or weight determines; None if an error target determines it.
+    cost: cost that epsilon, rho or weight determines; None if an error target determines it, which only a NoisyQuery can state.
     folder: folder of the pipeline file, from which the relative path of a domain file (a list of values) starts.
     dataset_size: number of rows if it is public; None otherwise.
     """
@@ -80,10 +81,10 @@ class QueryMechanism:
 
     suffix: suffix of the mechanism's name; "" if the query has one mechanism.
     type, keys: type and further keys of the [[mechanism]] table that prices the mechanism.
-    why: derivation of the sensitivity, one line for each step.
+    why: derivation of the sensitivity in words, line by line.
     law: distribution of the additive noise; None if the mechanism chooses a value.
-    unit: size of one step of the noisy integer, in units of the answer.
-    steps: number of times that the mechanism runs.
+    step_size: size of one step of the noisy integer, in units of the answer.
+    runs: number of times that the mechanism runs.
     """
 
     suffix: str
@@ -91,8 +92,8 @@ class QueryMechanism:
     keys: Mapping[str, Any]
     why: tuple[str, ...]
     law: NoiseLaw | None = None
-    unit: float = 1.0
-    steps: int = 1
+    step_size: float = 1.0
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +156,7 @@ class Query:
                 yield place, "a column of [source.columns]", f'"{name}"{_undeclared_hint(name, source)}'
         if self.max_rows is not None and self.replaces_max_rows is not None:
             yield ("max_rows",), f"no number with {self.replaces_max_rows}", str(self.max_rows)
-        if source.unit is None:
+        if source.unit is None:  # each row is a unit, which counts once in one key, so there is nothing to bound
             for bound, stated in (("max_rows", self.max_rows), ("max_groups", self.max_groups)):
                 if stated not in (None, 1):
                     yield (bound,), "no number where each row is a unit of its own", str(stated)
@@ -168,7 +169,7 @@ class Query:
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield each column that the query names, after the path of the setting that names it."""
         yield from ((("by", position), name) for position, name in enumerate(self.by))
-        if getattr(self, "column", None) is not None:
+        if getattr(self, "column", None) is not None:  # not every measure has the key `column`
             yield ("column",), self.column  # type: ignore[attr-defined]
 
     @property
@@ -178,11 +179,11 @@ class Query:
 
     @property
     def shows_keys(self) -> bool:
-        """Return whether the keys are taken from the data and shown if many units have them."""
+        """Return whether the keys are taken from the data and shown if many units have them. Only an `OpenKeysQuery` can do this."""
         return False
 
     def column_in_by_problems(self) -> Iterator[Problem]:
-        """Yield a problem if the column that the query asks about is one of `by`: it has one value in each of these keys."""
+        """Yield a problem if the column that the query asks about is one of `by`, since all rows of a key then have one value in it."""
         column = getattr(self, "column", None)
         if column in self.by:
             expected = (
@@ -208,6 +209,8 @@ class Query:
         """The setting that takes the place of max_rows, in words, so that all rows of a unit count; None if max_rows bounds the rows."""
         return None
 
+    # A query may leave out max_rows and max_groups only where 1 is right (`needs`, and BOUNDS_OF_ONE_ROW in query_entries.py): if a unit
+    # has one row, if the answer has no keys, or if the measure does not use the bound (`replaces_max_rows`).
     @property
     def rows(self) -> int:
         """Largest number of rows of one unit that count in a key; 1 if the query does not state it."""
@@ -274,8 +277,8 @@ class NoisyQuery(Query):
             return SOME_ROWS, f"for {SOME_ROWS:,} rows{in_key}"
         if not self.by:
             return declared, f"for the declared {declared:,} rows"
-        keys = math.prod(len(key.domain) for key in self.aggregation(setting).keys if key.domain)
-        rows = max(1, declared // keys)
+        key_count = math.prod(len(key.domain) for key in self.aggregation(setting).keys if key.domain)
+        rows = max(1, declared // key_count)  # not 0 if there are more keys than rows, as errors are divided by it
         return rows, f"for {rows:,} rows{in_key}, an even share of the declared {declared:,}"
 
     def may_be_negative(self, source: Source) -> bool:
@@ -283,7 +286,10 @@ class NoisyQuery(Query):
         return False
 
     def joint_count(self, setting: QuerySetting) -> int:
-        """Return how many intervals hold together: 1, or all of the answer if they are joint; then SOME_KEYS for keys that are shown."""
+        """Return how many intervals hold together, for an expected error: 1, or all of the answer if they are joint.
+
+        Before the answer is known, nobody knows how many keys from the data will be shown, so SOME_KEYS is assumed for them.
+        """
         if self.intervals == "each":
             return 1
         return SOME_KEYS if self.shows_keys else math.prod(len(key.declared or ()) for key in self.aggregation(setting).keys)
@@ -302,8 +308,9 @@ class NoisyQuery(Query):
         return f"with probability {self.confidence:.6g}{together}"
 
     def expected_error(self, setting: QuerySetting) -> str:
+        noise_on_answer, *_ = self.mechanisms(setting)  # a second one chooses the keys
         count = self.joint_count(setting)
-        return f"{error_text(self.mechanisms(setting)[0], self.interval_confidence(count))}, {self.probability_words(count)}"
+        return f"{error_text(noise_on_answer, self.interval_confidence(count))}, {self.probability_words(count)}"
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -335,7 +342,7 @@ def _undeclared_hint(name: str, source: Source) -> str:
 def error_text(mechanism: QueryMechanism, confidence: float) -> str:
     """Return a distance, rounded up, within which the additive noise of a mechanism stays with this confidence, in words."""
     assert mechanism.law is not None
-    error = expected_error(mechanism.law, confidence, mechanism.unit)
+    error = expected_error(mechanism.law, confidence, mechanism.step_size)
     return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer"
 
 

@@ -75,14 +75,14 @@ class StoredAnswers:
 def store(folder: str, stored: StoredAnswers) -> None:
     """Write the answers durably into a folder.
 
-    Raises LedgerError if the folder has answers already, or the disk fails. The release stays charged.
+    Raises LedgerError if the folder has answers already, or the file cannot be written. The release stays charged.
     """
     path = os.path.join(folder, ANSWERS)
     if os.path.lexists(path):
         raise LedgerError(f"{path}: the folder has answers already, which dpcli does not replace")
     answers = [as_json(answer) for answer in stored.answers]
     body = {"run": stored.run, "fingerprint": stored.fingerprint, "data": stored.data, "answers": answers}
-    text = json.dumps({**body, "sha256": fingerprint(body)}, indent=1, allow_nan=False)
+    text = json.dumps({**body, "sha256": fingerprint(body)}, indent=1, allow_nan=False)  # JSON itself has neither NaN nor infinity
     try:
         replace_file(path, text.encode())
     except OSError as error:
@@ -103,6 +103,7 @@ def stored_answers(folder: str) -> StoredAnswers | None:
         answers = tuple(of_json(answer) for answer in body["answers"])
         stored = StoredAnswers(body["run"], body["fingerprint"], answers, body.get("data", ""))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        # The file cannot be read, is no JSON, or is JSON of another form.
         digest, stored, body = None, None, {}
     if stored is None or digest != fingerprint(body):
         raise InputError(
@@ -128,12 +129,13 @@ def of_json(content: Mapping[str, Any]) -> QueryAnswer:
 
 
 def _row_of_json(row: Mapping[str, Any]) -> AnswerRow:
-    return AnswerRow(tuple(row["key"]), row["value"], _number(row["lower"]), _number(row["upper"]))
+    return AnswerRow(tuple(row["key"]), row["value"], _end_of_json(row["lower"]), _end_of_json(row["upper"]))
 
 
 def _jsonable(value: Any) -> Any:
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
-def _number(value: Any) -> float | None:
+def _end_of_json(value: Any) -> float | None:
+    """Return the end of an interval, which `_jsonable` may have written as the text "inf" or "-inf"."""
     return None if value is None else float(value)

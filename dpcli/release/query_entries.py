@@ -30,6 +30,7 @@ from dpcli.release.query import Query, QueryMechanism, QuerySetting
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
 # Allows for rounding in a sum of deltas. It affects whether a file is refused; the account adds up the deltas
 DELTA_ROUNDING = 1.0 + 1e-12
+INCONSISTENT = "DP005"  # the code of all findings here: keys that contradict each other, or that lack another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +54,27 @@ class PricedQuery:
 def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
     """Return the entries of all queries in order, each with the index of its query; an empty tuple if a finding was added.
 
-    Problems of queries are added to the findings.
+    values: the tables of the file as dataclasses, by name. A table that is missing or cannot be read is left out, and a [[mechanism]]
+        that cannot be read is None.
+    findings: collection to which the problems of the queries are added.
     """
     before = len(findings)
     for key, expected, wrong in _problems(values):
-        findings.add("DP005", key, expected, wrong)
-    if len(findings) > before:
+        findings.add(INCONSISTENT, key, expected, wrong)
+    if len(findings) > before:  # with such problems, the price of a query might not be defined
         return ()
     try:
         priced = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
         numbered = tuple((index, entry) for index, query in enumerate(priced) for entry in _entries(query))
     except InputError as error:
-        findings.add("DP005", ("query",), "queries that can be priced", str(error))
+        findings.add(INCONSISTENT, ("query",), "queries that can be priced", str(error))
         return ()
+    # `_problems` compared the names of queries. An entry may have a longer name, such as "age.sum", which another query may have.
     names = _mechanism_names(values)
     for index, entry in numbered:
         if entry.name in names:
             key = ("query", index, "name")
-            findings.add("DP005", key, "a name that no mechanism of another query has", f'"{entry.name}" again')
+            findings.add(INCONSISTENT, key, "a name that no mechanism of another query has", f'"{entry.name}" again')
         names.add(entry.name)
     return numbered if len(findings) == before else ()
 
@@ -85,7 +89,7 @@ def priced_queries(
 ) -> tuple[PricedQuery, ...]:
     """Return the queries with their costs and mechanisms, in order. Raises InputError if a query cannot be priced.
 
-    `folder` is the folder of the pipeline file.
+    `folder` is the folder of the pipeline file, in which domain files are found. No price depends on it.
     """
     limited = [limited_to_keys(query, source) for query in queries]
     priced = []
@@ -96,15 +100,15 @@ def priced_queries(
 
 
 def _entries(priced: PricedQuery) -> Iterator[Entry]:
-    """Yield the entry that prices each mechanism of a query."""
+    """Yield the entry that prices each mechanism of a query, such as one of type discrete-laplace with a scale and a sensitivity."""
     for mechanism in priced.mechanisms:
-        kind = load(MECHANISMS[mechanism.type])
-        # A type that only states a guarantee must say for whom: queries bound units, not rows.
-        stated_for = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}
+        spec_class = load(MECHANISMS[mechanism.type])
+        # A type whose keys are a guarantee, such as an epsilon, must say for whom it is stated: for a unit, whose rows a query bounds.
+        stated_for = {"stated_for": "unit"} if issubclass(spec_class, StatedSpec) else {}
         table = {
             "name": priced.name_of(mechanism),
             "type": mechanism.type,
-            "steps": mechanism.steps,
+            "steps": mechanism.runs,
             **mechanism.keys,
             **stated_for,
         }
@@ -117,9 +121,10 @@ def _read_entry(query: str, table: Mapping[str, Any]) -> Entry:
     Raises InputError if the table breaks one of the rules.
     """
     findings = Findings()
-    entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
+    entry = Mechanisms().entry(dict(table), KeyPlace((), findings))  # None if a key has a value of the wrong type or range
     problems = [(fault.key, fault.expected, fault.actual) for fault in findings.items]
     if entry is not None:
+        # The spec, which holds the keys of the type, finds those that contradict each other.
         problems += [((key,), expected, wrong) for key, expected, wrong in entry.spec.problems()]
     if problems:
         key, expected, wrong = problems[0]

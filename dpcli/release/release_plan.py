@@ -4,9 +4,9 @@ The command (commands/release.py) and the Python interface (table_release.py) pl
 *unit* is whom the release protects, with all of its rows. A ledger may divide a dataset into *blocks*, such as weeks, each with a budget of
 its own; a *window* is the blocks that a release reads, as a condition on rows. A ledger without blocks has no window.
 
-The *fingerprint* covers everything but private data on which the answers depend (of a joined table in a database, only its name): a release
-with the same fingerprint in the same folder returns its stored answers. Another fingerprint is refused there, and is a new charge
-elsewhere. So nothing that changes the noise or the question may be left out of it.
+The *fingerprint* is a digest of everything on which the answers depend, except private data. (Of a joined table in a database it has only
+the name.) A release with the same fingerprint in the same folder returns its stored answers. Another fingerprint is refused there, and is a
+new charge elsewhere. So nothing that changes the noise or the question may be left out of it.
 """
 
 from __future__ import annotations
@@ -56,11 +56,14 @@ class ReleasePlan(PricedFile):
     window: RowWindow | None = None
     given: GivenTable | SparkFrame | None = field(default=None, repr=False, compare=False)
 
-    def reading(self, ledger: Ledger | None) -> Self:
+    def with_window(self, ledger: Ledger | None) -> Self:
         """Return the plan with the window that the ledger's blocks define, as a condition on rows.
 
-        Raises InputError if the file states a window and there is no ledger, dpcli cannot decide which rows are in the window, or the names
-        of the units show that the bounded unit is not the unit that the file claims to protect.
+        The plan is returned unchanged without a ledger, or if the ledger has no blocks.
+
+        Raises InputError if the file states a window and there is no ledger, or if dpcli cannot decide which rows are in the window. It is
+        raised too if the name of the column whose rows are bounded (source.unit) shows that it is not the unit that the file claims to
+        protect (privacy.unit).
         """
         from dpcli.sessions.unit_check import require_bounded
 
@@ -70,7 +73,7 @@ class ReleasePlan(PricedFile):
                 raise InputError(f"{self.path}: privacy.window: {WITHOUT_LEDGER}")
             require_bounded(privacy.unit, unit_column, None, self.path)
             return self
-        # The family says how the blocks of the ledger's dataset are defined, such as days of a column; None if it has no blocks.
+        # The `family` in the ledger's terms says how the blocks of its dataset are defined, such as days of a column; None without blocks.
         blocks, family = ledger.stated_window(self.pipeline), ledger.state().open_terms().family
         require_bounded(privacy.unit, unit_column, family, self.path)
         return self if family is None else replace(self, window=row_window(family, blocks, self.source, self.path))
@@ -86,8 +89,8 @@ class ReleasePlan(PricedFile):
         path = self.source.path
         if path is None:
             return ""
-        fixed, *pattern = re.split(r"[*?[]", os.path.join(folder_of(self.path), path), maxsplit=1)
-        return os.path.realpath(os.path.dirname(fixed) if pattern else fixed)
+        before_pattern, *pattern = re.split(r"[*?[]", os.path.join(folder_of(self.path), path), maxsplit=1)
+        return os.path.realpath(os.path.dirname(before_pattern) if pattern else before_pattern)
 
     @property
     def joined(self) -> dict[str, str]:
@@ -104,7 +107,7 @@ class ReleasePlan(PricedFile):
         }
         dependencies: dict[str, Any] = {
             "pipeline": tables_of(self.pipeline),
-            "source": {name: value for name, value in plain(self.source).items() if name != "output"},
+            "source": {name: value for name, value in plain(self.source).items() if name != "output"},  # a folder changes no answer
             "query": [plain(priced.query) for priced in self.queries],
             "keys": plain(keys_in_files),
         }
@@ -144,10 +147,11 @@ def plan_of(path: str) -> ReleasePlan:
         raise InputError(f"{path}: no [source] or no [[query]]; dpcli init release writes a file with both")
     pipeline = parse(data, path)
     priced = priced_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
-    others = len(pipeline.mechanisms) - sum(len(query.mechanisms) for query in priced)
-    if others:
+    # The pipeline has the entries of the queries' mechanisms and those of the [[mechanism]] tables.
+    unperformed = len(pipeline.mechanisms) - sum(len(query.mechanisms) for query in priced)
+    if unperformed:
         raise InputError(
-            f"{path}: mechanism: expected only queries, found {others} mechanisms that dpcli release does not perform: move them to "
+            f"{path}: mechanism: expected only queries, found {unperformed} mechanisms that dpcli release does not perform: move them to "
             "another file"
         )
     if can_read_expressions():
@@ -179,8 +183,8 @@ def require_expressions(source: Source, queries: Sequence[PricedQuery], path: st
                 place = f'{path}: query "{priced.query.name}"'
                 Expressions(columns).condition(priced.query.where, "where")
     except InputError as error:
-        kind = Unavailable if isinstance(error, Unavailable) else InputError
-        raise kind(f"{place}: {error}") from None
+        error_class = Unavailable if isinstance(error, Unavailable) else InputError  # Unavailable is a subclass of InputError
+        raise error_class(f"{place}: {error}") from None
 
 
 def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, place: str) -> RowWindow:

@@ -1,10 +1,12 @@
 """A release from the charge to the answers: reserve and start the charge, compute the answers, store them, commit the charge.
 
 This order is the guarantee. A *session* is the record of the charge in the folder of the release, and a *run* is the charge in the ledger
-(reserved, started, committed). The folder records the run before the ledger does, the ledger is charged and the run started before a row is
-read (only the header of a csv is read earlier), and answers are shown only once they are stored: so a crash loses answers, but never gives
-them twice with different noise, and never without a charge. A repeated call returns what is stored. An error that depends on private values
-is an answer, so `_readable` has one message for all unreadable data, and `call_quietly` drops the messages of libraries.
+(reserved, started, committed). The folder records the run before the ledger does. The ledger is charged and the run started before a row
+is read (only the header of a csv is read earlier). Answers are shown only once they are stored. So a crash may lose answers, but they are
+never given twice with different noise, and never without a charge. A repeated call returns what is stored.
+
+An error that depends on private values is an answer without noise. So `_readable` has one message for all unreadable data, and
+`call_quietly` drops the messages of libraries.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
-# Length of the secret of the hash that draws which rows count. 16 bytes cannot be guessed, and short names then fit into one block of
-# SHA-256.
+# Length of the secret of the hash that draws which rows count. 16 bytes cannot be guessed. With them, the text that is hashed for a short
+# name fits into one block of SHA-256, which takes half the time of two.
 KEY_BYTES = 16
 Progress = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
@@ -62,17 +64,18 @@ def release(
         InternalError: A library raised an error of its own; its message is not shown, because it may quote the data.
     """
     plan.require_budget()
-    plan = plan.reading(ledger)
+    plan = plan.with_window(ledger)
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
         stored = stored_answers(plan.folder)
         if stored is not None:
             _require_stored_by(stored, session, plan)
             _require_charged_to(ledger, session)
+            # An earlier call may have ended between these steps. Each of them does nothing if it was done before.
             _write_documents(plan, stored.answers)
             commit(session, ledger)
             return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
-        if session.counted:
+        if session.counted:  # the folder records that an earlier call charged the run, yet there are no answers
             _require_unstarted(session, plan, ledger)
         call_quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
@@ -103,14 +106,16 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         session = open_session(plan.folder, plan.fingerprint(), resume=False, ledger=ledger)
         return session if key is None else replace(session, run=_own_key(ledger, key))
     if session.fingerprint != plan.fingerprint():
-        of_release = " and ".join(
-            ("the file", *["the joined tables"] * bool(plan.joined), *["the window"] * (plan.window is not None))
-        )
+        unchanged = ["the file"]
+        if plan.joined:
+            unchanged.append("the joined tables")
+        if plan.window is not None:
+            unchanged.append("the window")
         raise InputError(
-            f"{place}: expected {of_release} with which this release began, found a change, or a version of dpcli that adds different "
-            f"noise: without the change, the stored answers are given; {NEW_RELEASE}"
+            f"{place}: expected {' and '.join(unchanged)} with which this release began, found a change, or a version of dpcli that adds "
+            f"different noise: without the change, the stored answers are given; {NEW_RELEASE}"
         )
-    if session.charged != (ledger is not None):
+    if session.charged != (ledger is not None):  # `charged`: whether the release began with a ledger
         if session.charged:
             expected, given = "the --ledger that was charged for this release", "none"
         else:
@@ -122,7 +127,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
 
 
 def _own_key(ledger: Ledger | None, key: str) -> str:
-    """Return the key of the run in the ledger for a key that the user gave."""
+    """Return the key of the run for a key that the user gave. A ledger in a database puts the user's login before it."""
     return key if ledger is None else ledger.own_key(key)
 
 
@@ -161,7 +166,7 @@ def _write_documents(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Non
 def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     """Raise LedgerError unless the ledger states that the charge was made and the release was not started.
 
-    A release that was started may have read the data.
+    A release that was started may have read the data, and its answers are lost. Without a ledger, nothing tells whether it was started.
     """
     _require_charged_to(ledger, session)
     if ledger is None or ledger.state().runs[session.run].status != "reserved":
@@ -187,7 +192,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         InputError, CannotCertify, NotRepresentable: The ledger refuses the file.
         LedgerError: The ledger or the folder is not reliable, or another process started this release.
     """
-    if ledger is None:
+    if ledger is None:  # there is nothing to charge, but a second call must not draw noise again
         session.write()
         replace(session, counted=True).write()
         return
@@ -199,13 +204,14 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         )
     session.write()
     try:
+        # A run that an earlier call reserved is not charged again.
         ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
     except REFUSALS:
         if recorded is None and not session.counted:  # nothing was charged, so another release may use the folder
             os.remove(os.path.join(plan.folder, RUN))
         raise
     replace(session, counted=True).write()  # `counted`: the folder records that the run was charged
-    # A start is granted once: `Ledger.start` raises LedgerError for a run that was started. A `repeated` receipt would mean the same.
+    # `Ledger.start` raises LedgerError for a run that was started. A receipt that says `repeated`, granted before, would mean the same.
     if ledger.start(session.run).repeated:
         raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process, which answers in its own folder')
 
@@ -218,7 +224,8 @@ def _compute_answers(plan: ReleasePlan, progress: Progress) -> tuple[QueryAnswer
     with open_source(plan.source, plan.path, plan.window, plan.given) as engine:
         _readable(lambda: engine.limit_columns(aggregations), plan.path)
         for number, (priced, aggregation) in enumerate(zip(plan.queries, aggregations, strict=True), start=1):
-            totals = _readable(partial(engine.totals, aggregation, secrets.token_bytes(KEY_BYTES)), plan.path)
+            secret = secrets.token_bytes(KEY_BYTES)  # a new one for each query, so that the rows that count are drawn anew
+            totals = _readable(partial(engine.totals, aggregation, secret), plan.path)
             answer = priced.query.answer(priced.setting, totals)
             answers.append(in_declared_order(answer, aggregation.keys, priced.query.by))
             progress(number, len(plan.queries))

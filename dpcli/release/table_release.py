@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
-NUMBERS = {bool: "boolean", int: "Int64", float: "float64"}  # pandas' type of a column, by the type of its values
+PANDAS_TYPES = {bool: "boolean", int: "Int64", float: "float64"}  # pandas' type of a column, by Python's type of its values
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ReleasedAnswers(Displayed):
 
     outcome: ReleaseOutcome = field(repr=False)
 
-    __repr__ = Displayed.__repr__  # otherwise `dataclass` would define another one
+    __repr__ = Displayed.__repr__  # the class's name with `_line`; otherwise `dataclass` would define another one
 
     def _line(self) -> str:
         fresh = "" if self.fresh else ", stored by an earlier call"
@@ -117,20 +117,20 @@ class ReleasedAnswers(Displayed):
             raise InputError(
                 f"query: expected one of {first_names(quoted(answer.query) for answer in self.answers)}, found {query!r}"
             )
-        sheet = sheet_of(answers)
-        first, last = len(QUERY_COLUMNS), len(sheet.columns) - len(VALUE_COLUMNS)
-        places = (*range(first, last), *range(first), *range(last, len(sheet.columns)))
+        sheet = sheet_of(answers)  # its columns are QUERY_COLUMNS, those of the keys, and VALUE_COLUMNS
+        first_key, after_keys = len(QUERY_COLUMNS), len(sheet.columns) - len(VALUE_COLUMNS)
+        places = (*range(first_key, after_keys), *range(first_key), *range(after_keys, len(sheet.columns)))
         return {sheet.columns[place]: [row[place] for row in sheet.rows] for place in places}
 
 
 def _dtype(values: Sequence[object]) -> str:
     """Return the pandas type that keeps these values as they are: one type of numbers, or else objects."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {int, float}:
+    types = {type(value) for value in values if value is not None}
+    if types == {int, float}:
         return "float64"
-    if kinds == {int} and any(isinstance(value, int) and value.bit_length() > 63 for value in values):
+    if types == {int} and any(isinstance(value, int) and value.bit_length() > 63 for value in values):
         return "object"  # pandas has no integers of more bits
-    return NUMBERS.get(kinds.pop(), "object") if len(kinds) == 1 else "object"
+    return PANDAS_TYPES.get(types.pop(), "object") if len(types) == 1 else "object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class PlannedRelease(Displayed):
 
     plan: ReleasePlan = field(repr=False)
 
-    __repr__ = Displayed.__repr__  # as in `ReleasedAnswers`
+    __repr__ = Displayed.__repr__  # otherwise `dataclass` would define another one
 
     def _line(self) -> str:
         return f"{_cost(self.plan)}, {len(self.plan.queries):,} queries, pipeline: {self.plan.path!r}"
@@ -166,6 +166,7 @@ class PlannedRelease(Displayed):
 
 
 def _cost(plan: ReleasePlan) -> str:
+    """Return the cost in words, with epsilon rounded up."""
     return f"epsilon <= {up(plan.account.epsilon)} at delta = {plan.account.delta!r}"
 
 
@@ -225,18 +226,19 @@ def release(
         InternalError: A library raised an error of its own, whose message is not shown because it may quote the data.
     """
     given = given_table(table)
-    blocks, name = texts_of("window", window), None if key is None else text_of("key", key)
+    blocks, charge_key = texts_of("window", window), None if key is None else text_of("key", key)
     plan = _plan(pipeline, None if out is None else path_or_url("out", out))
     # The given table takes the place of the data that the file names. These are not read, and are no part of the fingerprint.
     plan = replace(plan, source=replace(plan.source, path=None, url=None, table=None, engine=None), given=given)
-    from dpcli.release.release_run import release as run
+    from dpcli.release.release_run import release as run_release
     from dpcli.sessions.window import over_window
 
     with _opened_or_none(ledger, dataset) as opened:
-        outcome = run(over_window(plan, opened, blocks), opened, name)
+        # `over_window` writes the window into the plan's pipeline.
+        outcome = run_release(over_window(plan, opened, blocks), opened, charge_key)
         if outcome.fresh and opened is not None:
             _warn(opened, outcome.run)
-    return ReleasedAnswers(replace(outcome, plan=replace(outcome.plan, given=None)))
+    return ReleasedAnswers(replace(outcome, plan=replace(outcome.plan, given=None)))  # the answers must not hold the private table
 
 
 def _plan(pipeline: str | os.PathLike[str] | Pipeline, out: str | None = None) -> ReleasePlan:

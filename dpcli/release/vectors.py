@@ -24,12 +24,12 @@ from dpcli.release.query import NoisyQuery, QueryMechanism, QuerySetting
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A bound on what one unit adds to a vector of whole numbers.
+    """A bound on what one unit adds to a vector of whole numbers, which has a coordinate for each key.
 
     groups: largest number of coordinates to which the unit adds.
     rows: largest number of rows that the unit adds to one coordinate.
     least, most: smallest and largest whole number that one row adds; 1 if rows are counted.
-    fixed: true if the unit has exactly one row that counts in every dataset. Both versions of a replaced unit then count.
+    one_row_always: true if the unit has exactly one row that counts in every dataset. Both versions of a replaced unit then count.
     one_key: true if the vector has a single coordinate.
     noun: word for what the unit adds, if not rows.
     """
@@ -38,7 +38,7 @@ class Contribution:
     rows: int
     least: int = 1
     most: int = 1
-    fixed: bool = False
+    one_row_always: bool = False
     one_key: bool = False
     noun: str = "row"
 
@@ -50,7 +50,7 @@ class Contribution:
     @property
     def span(self) -> int:
         """The largest change of one coordinate when a unit is replaced. A version of the unit without a row adds 0."""
-        least, most = (self.least, self.most) if self.fixed else (min(self.least, 0), max(self.most, 0))
+        least, most = (self.least, self.most) if self.one_row_always else (min(self.least, 0), max(self.most, 0))
         return self.rows * (most - least)
 
 
@@ -80,8 +80,8 @@ class Sensitivity:
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:
     """Return upper bounds on the L1 and L2 distances between the vectors of two neighbouring datasets.
 
-    Under add-remove and zero-out, the rows of a unit are added or removed: L1 = groups x size, L2 = sqrt(groups) x size. A row that is
-    blanked counts as little as a row that is removed (`filled` in group_keys.py).
+    Under add-remove and zero-out, the rows of a unit are added or removed: L1 = groups x size, L2 = sqrt(groups) x size. Blanking a row is
+    like removing it, because a row without any value does not count (`filled_columns` in group_keys.py).
 
     Under replace-one, an old version of the unit is removed and a new version is added. A coordinate to which both versions add changes by
     at most the span, which is at most twice the size. A coordinate to which only one version adds changes by at most the size. Let j be the
@@ -95,7 +95,7 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
         change = f"its rows are added or removed: {which} changes by at most {size:,}"
         return Sensitivity(groups * size, groups * size * size, groups, (*_contribution_words(contribution), change))
     if contribution.one_key:
-        both = "both versions count" if contribution.fixed else "a version may also add nothing"
+        both = "both versions count" if contribution.one_row_always else "a version may also add nothing"
         change = f"another version of the unit replaces it ({both}): the number changes by at most {span:,}"
         return Sensitivity(span, span * span, 1, (*_contribution_words(contribution), change))
     change = f"a new version replaces the old one: up to {2 * groups:,} keys change by {size:,} each, or {groups:,} by {span:,}"
@@ -116,49 +116,61 @@ def _contribution_words(contribution: Contribution) -> tuple[str, str]:
 
 
 def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta: float) -> int:
-    """Return the smallest threshold >= 1 for which the stability histogram has at most this delta. The threshold of `spec` is ignored."""
+    """Return the smallest threshold >= 1 for which the stability histogram has at most this delta. The threshold of `spec` is ignored.
+
+    `delta_floor` is the delta up to which the mechanism may have no finite epsilon: here a bound on the probability of showing a key that
+    only one unit has.
+    """
     return smallest_whole(lambda threshold: replace(spec, threshold=threshold).resolve(neighbours).delta_floor() <= delta, 1)
 
 
 def noisy_vector(
-    query: NoisyQuery, setting: QuerySetting, contribution: Contribution, suffix: str = "", part: float = 1.0, unit: float = 1.0
+    query: NoisyQuery,
+    setting: QuerySetting,
+    contribution: Contribution,
+    suffix: str = "",
+    cost_share: float = 1.0,
+    step_size: float = 1.0,
 ) -> QueryMechanism:
     """Return the mechanism that adds discrete Laplace or Gaussian noise to a vector with one number for each key.
 
     suffix: end of the mechanism's name in the account; "" if the query has one mechanism.
-    part: share of the query's cost that the mechanism may use.
-    unit: size of one step of the vector's numbers, in units of the answer.
+    cost_share: share of the query's cost that the mechanism may use.
+    step_size: size of one step of the vector's numbers, in units of the answer.
     """
-    return noisy_vector_of(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
+    return noisy_vector_of(query, setting, sensitivity(setting.adjacency, contribution), suffix, cost_share, step_size)
 
 
 def noisy_vector_of(
-    query: NoisyQuery, setting: QuerySetting, norms: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
+    query: NoisyQuery, setting: QuerySetting, norms: Sensitivity, suffix: str = "", cost_share: float = 1.0, step_size: float = 1.0
 ) -> QueryMechanism:
     """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""
-    law = _law(query, setting.cost, norms, part, unit)
+    law = _law(query, setting.cost, norms, cost_share, step_size)
     spread = figures(law.spread, 6, ROUND_FLOOR)
     if isinstance(law, DiscreteLaplaceLaw):
         noise = f"discrete Laplace noise of scale {spread} on an L1 sensitivity of {norms.l1:,}"
         keys = {"scale": law.scale, "sensitivity": norms.l1}
-        return QueryMechanism(suffix, "discrete-laplace", keys, (*norms.why, noise), law, unit)
+        return QueryMechanism(suffix, "discrete-laplace", keys, (*norms.why, noise), law, step_size)
     noise = f"discrete Gaussian noise of sigma {spread} on an L2 sensitivity of {figures(norms.l2, 6, ROUND_CEILING)}"
+    # Noise on one integer has a tighter price than noise on a vector with the same norm, so a single coordinate is stated as such.
     stated = {"sensitivity": norms.l1, "dimension": 1} if norms.coordinates == 1 else {"l2_sensitivity": norms.l2}
-    return QueryMechanism(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, unit)
+    return QueryMechanism(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, step_size)
 
 
-def shown_keys(
-    query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float, suffix: str = "", part: float = 1.0
+def key_selection(
+    query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float, suffix: str = "", cost_share: float = 1.0
 ) -> QueryMechanism:
     """Return a stability histogram: noise on the count of each key in the data, and a threshold above which a key is shown.
 
-    The threshold is the smallest with at most this delta. suffix, part: as in `noisy_vector`.
+    delta: bound on the probability of showing a key that only one unit has. The threshold is the smallest that keeps it.
+    suffix: end of the mechanism's name in the account; "" if the query has one mechanism.
+    cost_share: share of the query's cost that the mechanism may use.
     """
     norms = sensitivity(setting.adjacency, contribution)
-    law = _law(query, setting.cost, norms, part, 1.0)
+    law = _law(query, setting.cost, norms, cost_share, step_size=1.0)
     spread = {"scale": law.spread} if isinstance(law, DiscreteLaplaceLaw) else {"sigma": law.spread}
     limits = {"max_groups": contribution.groups, "max_rows": contribution.rows}
-    spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
+    spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]  # `least_threshold` replaces the threshold
     threshold = least_threshold(spec, Neighbours(setting.adjacency), delta)
     shown = (
         f"a key is shown if its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: a key that only one "
@@ -174,18 +186,18 @@ def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
     return cost is not None and cost.pure
 
 
-def _law(query: NoisyQuery, cost: QueryCost | None, norms: Sensitivity, part: float, unit: float) -> NoiseLaw:
-    """Return the distribution of the noise: that of the query's error target if there is no cost, and else that of a part of the cost."""
+def _law(query: NoisyQuery, cost: QueryCost | None, norms: Sensitivity, cost_share: float, step_size: float) -> NoiseLaw:
+    """Return the distribution of the noise: that of the query's error target if there is no cost, and else that of a share of the cost."""
     if cost is None:
-        return _law_within_error(query, unit)
-    cost_share = cost.share(part) if part < 1.0 else cost
+        return _law_within_error(query, step_size)
+    shared_cost = cost.share(cost_share) if cost_share < 1.0 else cost  # `share` rounds down, which the whole cost does not need
     if is_laplace(query, cost):
-        return DiscreteLaplaceLaw(cost_share.laplace_scale(norms.l1))
-    return DiscreteGaussianLaw(cost_share.gaussian_sigma(norms.squared_l2))
+        return DiscreteLaplaceLaw(shared_cost.laplace_scale(norms.l1))
+    return DiscreteGaussianLaw(shared_cost.gaussian_sigma(norms.squared_l2))
 
 
-def _law_within_error(query: NoisyQuery, unit: float) -> NoiseLaw:
+def _law_within_error(query: NoisyQuery, step_size: float) -> NoiseLaw:
     """Return the law with the most noise that meets the query's error target."""
     assert query.error is not None
-    law = DiscreteLaplaceLaw if is_laplace(query, None) else DiscreteGaussianLaw
-    return law(spread_within(law, whole_steps(query.error.within, unit), query.error.confidence))
+    law_class = DiscreteLaplaceLaw if is_laplace(query, None) else DiscreteGaussianLaw
+    return law_class(spread_within(law_class, whole_steps(query.error.within, step_size), query.error.confidence))

@@ -158,7 +158,7 @@ def versions(contribution: Contribution) -> Iterator[tuple[int, ...]]:
     """What one unit can add to each key, over all rows that it may have."""
     keys = 1 if contribution.one_key else KEYS
     values = range(contribution.least, contribution.most + 1)
-    counts = [contribution.rows] if contribution.fixed else range(contribution.rows + 1)
+    counts = [contribution.rows] if contribution.one_row_always else range(contribution.rows + 1)
     sums = sorted({sum(rows) for count in counts for rows in itertools.combinations_with_replacement(values, count)})
     for added in itertools.product(sums, repeat=keys):
         touched = sum(1 for each in added if each != 0)
@@ -172,7 +172,10 @@ CASES = [
         (1, 2), (1, 2), ((1, 1), (0, 3), (-1, 2), (-2, -1), (2, 3)), (False, True)
     )
     if not (one_key and groups > 1)
-] + [Contribution(1, 1, least, most, fixed=True, one_key=True) for least, most in ((1, 1), (0, 3), (-1, 2), (-3, -1), (2, 3))]
+] + [
+    Contribution(1, 1, least, most, one_row_always=True, one_key=True)
+    for least, most in ((1, 1), (0, 3), (-1, 2), (-3, -1), (2, 3))
+]
 
 
 @of_each("adjacency", list(Adjacency), told=lambda adjacency: adjacency.value)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dpcli.release.aggregate import Total
-from dpcli.release.documents.release import disclosed, plan_document, statement
+from dpcli.release.documents.release import completed_disclosure, plan_document, statement
 from dpcli.release.documents.stability import document
 from dpcli.release.noise import selection
-from dpcli.release.noisy_answers import noise_alone
+from dpcli.release.noisy_answers import coverage
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import ReleasePlan, plan_of
 from dpcli.release.stability.mode_comparison import comparison_of
@@ -70,7 +70,7 @@ def test_more_groups_than_keys_cost_nothing(table: Mapping[str, Any], tmp_path: 
 def test_an_interval_names_the_bounds_beyond_which_rows_are_left_out() -> None:
     for _, table in queries():
         (one,) = priced(file_of(table))
-        told = noise_alone(one.query)
+        told = coverage(one.query)
         for bound in ("max_groups", "max_rows"):
             value = getattr(one.query, bound)
             assert (f"{bound} = {value}" in told) == (value is not None), table
@@ -90,7 +90,7 @@ def test_a_statement_says_of_which_answers_rows_are_not_drawn(tmp_path: Path) ->
     )
     told = "max_rows times their mean, rounded at random", "adds up all its rows"
     for tables, said in (([count], []), ([count, total], [1]), *(([mean], [0]) for mean in means), ([total, *means], [0, 1])):
-        clipping = disclosed(plan(tmp_path, *tables), ()).clipping or ""
+        clipping = completed_disclosure(plan(tmp_path, *tables), ()).clipping or ""
         assert [place for place, words in enumerate(told) if words in clipping] == said, (clipping, tables)
 
 

@@ -50,8 +50,8 @@ def command(
     from dpcli.disclosure.documents.disclosure import document, draft
 
     form: Form = "registry" if registry else "report"
-    html = "html" in (format_, *(output.partition("=")[0] for output in outputs))
-    with working():
-        statement, charts = draft(file, delta, form, certificate, illustrated=html)
+    html = "html" in (format_, *(output.partition("=")[0] for output in outputs))  # an output is FORMAT=PATH
+    with working():  # says in a terminal that the account takes long
+        statement, charts = draft(file, delta, form, certificate, illustrated=html)  # -f html shows the pictures
     day = date.date().isoformat() if date else None
     return emit(document(statement, charts, strict=strict, date=day), format_, outputs)

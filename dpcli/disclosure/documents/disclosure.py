@@ -50,6 +50,8 @@ FORMS: Mapping[Form, Callable[[Facts], Statement]] = {"report": disclosure, "reg
 def document(statement: Statement, pictures: Iterable[Chart] = (), *, strict: bool = False, date: str | None = None) -> Document:
     """Return the document of `dpcli report` about one pipeline.
 
+    The verdict and the exit code are those of `dpcli account`, but for `strict`.
+
     strict: whether an item that is not stated gives exit code 1.
     date: date for the title; None for no date, so that the bytes depend on the file alone.
     """
@@ -59,7 +61,7 @@ def document(statement: Statement, pictures: Iterable[Chart] = (), *, strict: bo
     if strict and statement.silent:
         code = code or 1
     tables = [*_item_tables(statement)]
-    if statement.passages:
+    if statement.passages:  # a registry entry, which has none, is short: it has no tables behind the numbers either
         tables += report.tables
         if facts.meaning is not None:
             tables += meaning_report.document(facts.account, facts.meaning).tables
@@ -74,12 +76,12 @@ def document(statement: Statement, pictures: Iterable[Chart] = (), *, strict: bo
         passages=statement.passages,
         pictures=tuple(pictures),
         tables=tuple(tables),
-        notes=(_count(statement), TRUST),
+        notes=(_stated_count(statement), TRUST),
         total=report.total,
         details=() if facts.proof is None else (facts.proof.words,),
         log=tuple(f"{answer.item.id}: {answer.line}" for answer in statement.answers),
         exit_code=code,
-        why=reason(report) if report.exit_code else _count(statement),
+        why=reason(report) if report.exit_code else _stated_count(statement),  # why the exit code is not 0
         records=[_record(answer) for answer in statement.answers],
     )
 
@@ -94,7 +96,7 @@ def _item_tables(statement: Statement) -> Iterator[Table]:
         yield Table(title, COLUMNS, rows, footnotes=footnotes, flagged=silent)
 
 
-def _count(statement: Statement) -> str:
+def _stated_count(statement: Statement) -> str:
     """Return the number of items that the file states, and the names of the other items."""
     silent = ", ".join(answer.item.id for answer in statement.silent)
     stated = len(statement.answers) - len(statement.silent)
@@ -104,12 +106,12 @@ def _count(statement: Statement) -> str:
 def _data(statement: Statement, code: int, date: str | None) -> Mapping[str, Any]:
     """Return the JSON data. Its numbers are not rounded."""
     facts = statement.facts
-    account = account_report.data(facts.account, facts.diagnostics)
+    account_data = account_report.data(facts.account, facts.diagnostics)
     unamplified = None if facts.unamplified is None else account_report.data(facts.unamplified)["result"]
     return {
         "schema": f"dpcli/{statement.form}/v1",
         "date": date,
-        **_some_of(account, "pipeline", "statement", "delta", "result"),
+        **_some_of(account_data, "pipeline", "statement", "delta", "result"),
         "parameters": tables_of(facts.pipeline)["mechanism"],
         "items": [_record(answer) for answer in statement.answers],
         "not_stated": [answer.item.id for answer in statement.silent],
@@ -117,7 +119,7 @@ def _data(statement: Statement, code: int, date: str | None) -> Mapping[str, Any
         "certificate": None if facts.proof is None else facts.proof.data,
         "without_amplification": unamplified,
         "meaning": meaning_report.data(facts.account, facts.meaning, (), code)["meaning"],
-        **_some_of(account, "accountants", "mechanisms", "budget", "diagnostics"),
+        **_some_of(account_data, "accountants", "mechanisms", "budget", "diagnostics"),
         "exit_code": code,
     }
 
@@ -153,7 +155,10 @@ def charts(facts: Facts) -> tuple[Chart, ...]:
 
 
 def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
-    """Return the picture of delta as a function of epsilon, down to LOWEST_SHARE; an empty tuple if the whole curve is below it."""
+    """Return the picture of delta as a function of epsilon, down to LOWEST_SHARE of the file's delta.
+
+    The result is an empty tuple if fewer than two points of the curve are above that.
+    """
     low = max(LOWEST_SHARE * positive_delta(account), SMALLEST_AXIS)
     pairs = zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True)
     points = tuple((epsilon, min(delta, 1.0)) for epsilon, delta in pairs if delta >= low)
@@ -173,7 +178,10 @@ def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
 
 
 def _shares(account: Account) -> tuple[Chart, ...]:
-    """Return the picture of each mechanism's share of the cost; an empty tuple for a single mechanism, or without shares."""
+    """Return the picture of each mechanism's share of the cost; an empty tuple for a single mechanism, or without shares.
+
+    The shares are NaN if the winning accountant does not divide the cost among the mechanisms.
+    """
     if len(account.shares) < 2 or any(map(math.isnan, account.shares)) or account.winner is None:
         return ()
     shares = sorted(zip(account.shares, (charge.name for charge in account.charges), strict=True), reverse=True)

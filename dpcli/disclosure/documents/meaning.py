@@ -4,6 +4,10 @@ A *document* is what a command prints, before a format such as text or JSON is c
 analysis/meaning.py: the best rates of a membership attack, how far a belief may move, and the epsilon of several units together. A *unit*
 is what the guarantee protects, such as a user. Each number is an upper bound on what an attacker can do and is rounded up; what an attacker
 misses is rounded down. Readers take these sentences for the guarantee, so what it does not cover is part of the document.
+
+Attributes of `Meaning`: the logarithm of the odds grows by at most `pointwise`, except with probability `exception`. `gaussian` is the mu
+of a Gaussian release that leaks at least as much as the pipeline at every epsilon up to `reach`. In a `Belief`, `success` bounds the
+probability that the best guess is right, and `blind` is the same probability without the release.
 """
 
 from __future__ import annotations
@@ -93,7 +97,10 @@ def _meaning_data(meaning: Meaning) -> dict[str, Any]:
             "beliefs": list(map(_belief_data, meaning.beliefs)),
         },
         "gaussian": {"mu_upper": meaning.gaussian, "epsilon_range": [0.0, meaning.reach]},
-        "groups": [{"size": g.size, "epsilon_upper": None if g.reason else g.epsilon, "reason": g.reason} for g in meaning.groups],
+        "groups": [
+            {"size": group.size, "epsilon_upper": None if group.reason else group.epsilon, "reason": group.reason}
+            for group in meaning.groups
+        ],
         "profile": [{"epsilon": epsilon, "delta_upper": upper, "delta_lower": lower} for epsilon, upper, lower in bounds],
     }
 
@@ -108,6 +115,7 @@ def _belief_data(belief: Belief) -> dict[str, float]:
 
 
 def _attacks(meaning: Meaning) -> Table:
+    """Return the table of the best rates of an attack at SHOWN_RATES, which are among the rates of every `Meaning`."""
     missed = dict(zip(meaning.alphas, meaning.false_negatives, strict=True))
     rows = tuple(
         (stated_percent(rate), percent_up(1.0 - missed[rate]), f"{down(100.0 * missed[rate], 2)} %") for rate in SHOWN_RATES
@@ -116,11 +124,12 @@ def _attacks(meaning: Meaning) -> Table:
         f'attacks: claims that "{_claim(meaning.account)}"',
         ("false positives", "true positives: at most", "missed: at least"),
         rows,
-        frozenset({0, 1, 2}),
+        numeric=frozenset({0, 1, 2}),
     )
 
 
 def _beliefs(meaning: Meaning) -> Table:
+    """Return the table of how far the release may move a belief, and of how often a guess is right."""
     rows = tuple(
         (stated_percent(belief.prior), percent_up(belief.posterior), percent_up(belief.success), stated_percent(belief.blind))
         for belief in meaning.beliefs
@@ -129,12 +138,13 @@ def _beliefs(meaning: Meaning) -> Table:
         f'belief that "{_claim(meaning.account)}"',
         ("before the release", "after it: at most [1]", "best guess right: at most", "right without the release"),
         rows,
-        frozenset({0, 1, 2, 3}),
-        (_odds(meaning),),
+        numeric=frozenset({0, 1, 2, 3}),
+        footnotes=(_odds(meaning),),
     )
 
 
 def _odds(meaning: Meaning) -> str:
+    """Return the footnote on the growth of the odds, with the probability of the exception."""
     probability = "[1] always" if meaning.exception == 0.0 else f"[1] except with probability {meaning.exception!r}"
     if math.isinf(meaning.pointwise):
         return f"{probability}: nothing follows from this guarantee"
@@ -148,13 +158,14 @@ def _odds(meaning: Meaning) -> str:
 
 
 def _groups(meaning: Meaning) -> Table:
+    """Return the table of the epsilon of groups. For a group without an epsilon, a footnote gives the reason."""
     rows = tuple((f"{group.size}", "-" if group.reason else up(group.epsilon)) for group in meaning.groups)
-    sizes: dict[str, list[str]] = {}
+    sizes_by_reason: dict[str, list[str]] = {}
     for group in meaning.groups:
         if group.reason:
-            sizes.setdefault(group.reason, []).append(str(group.size))
-    footnotes = tuple(f"{', '.join(group_sizes)}: {reason}" for reason, group_sizes in sizes.items())
-    return Table("groups", (f"{_unit(meaning.account)}s together", "epsilon"), rows, frozenset({0, 1}), footnotes)
+            sizes_by_reason.setdefault(group.reason, []).append(str(group.size))
+    footnotes = tuple(f"{', '.join(sizes)}: {reason}" for reason, sizes in sizes_by_reason.items())
+    return Table("groups", (f"{_unit(meaning.account)}s together", "epsilon"), rows, numeric=frozenset({0, 1}), footnotes=footnotes)
 
 
 def _summary(meaning: Meaning) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def version(format_: str, outputs: tuple[str, ...]) -> int:
 
     extras = installed(DISTRIBUTIONS.get(module, module) for module in EXTRAS)
     formats = {
-        "file": dict(FORMAT.schema)["const"],
+        "file": dict(FORMAT.schema)["const"],  # the only value that the key `format` of a pipeline file may have
         "ledger_sqlite": sqlite_file.VERSION,
         "ledger_postgresql": postgres_install.VERSION,
     }

@@ -1,6 +1,8 @@
 """The documents of `dpcli doctor` and `dpcli version`: facts about the machine and versions, as the output formats take them.
 
-A *fact* is a property of the machine with a verdict and advice (checks.py). Only a fact with the verdict "fail" makes the exit code 1.
+A *fact* is a property of the machine with a verdict and advice (checks.py). Only a fact with the verdict "fail" makes the exit code 1. A
+*document* has the result in several forms, of which each output format shows some: tables and notes for readers, `data` and `records` for
+programs, `checks` for reports of CI systems, and `log` lines.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def document(facts: tuple[Fact, ...]) -> Document:
                 "requirements of dpcli on this machine",
                 ("thing", "verdict", "state"),
                 rows,
-                flagged=frozenset(i for i, fact in enumerate(facts) if fact.verdict in ("warn", "fail")),
+                flagged=frozenset(place for place, fact in enumerate(facts) if fact.verdict in ("warn", "fail")),
             ),
         ),
         notes=tuple(f"{fact.name}: {fact.advice}" for fact in advised),

@@ -16,7 +16,8 @@ from dpcli.release.answers.noise_tails import FINE, OMITTED, blocks, require_res
 from dpcli.release.noise.laws import failure_of, smallest_whole
 from dpcli.release.noise.selection import SparseVectorLaws
 
-LARGEST_EXPONENT = 700.0  # e^x is a finite double up to this x; for larger x, the odds / (1 + odds) below are 1 as well
+# e^x is a finite double up to this x. For larger x, odds / (1 + odds) is rounded to 1 as it is here.
+LARGEST_EXPONENT = 700.0
 ROUNDED_UP = 1.0 + 1e-14  # factor that exceeds the rounding errors of the few operations before it
 
 
@@ -27,16 +28,18 @@ def slack(candidates: int, scale: float, failure: float) -> int:
     below the best one are at most (m - 1) e^{-(t+1)/scale} to 1. The odds are equal to this if m - 1 scores are t + 1 below the best one.
     Permute-and-flip is never worse (McKenna & Sheldon 2020, arXiv:2010.12603).
 
-    scale: score range / epsilon.
+    candidates: number m of candidates.
+    scale: score range / epsilon, where the *score range* is the largest change of the difference of two scores by one unit.
 
     Raises InputError if the probability is out of range.
     """
     if not 0.0 < failure < 1.0:
         raise InputError(f"expected a probability of failure in (0, 1), found {failure!r}")
-    if candidates < 2:
+    if candidates < 2:  # the only candidate is the best one
         return 0
     log_odds = math.log1p(-failure) - math.log(failure)
-    start = max(0, math.ceil(scale * (math.log(candidates - 1) + log_odds)) - 1)  # rounding may make it too small
+    # The formula solved for t. Rounding may make it too small, so the search begins there.
+    start = max(0, math.ceil(scale * (math.log(candidates - 1) + log_odds)) - 1)
     return smallest_whole(lambda t: probability_beyond(candidates, scale, t) <= failure, start)
 
 
@@ -60,11 +63,14 @@ def peeling_slack(candidates: int, k: int, scale: float, failure: float) -> int:
 def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> int:
     """Return an integer a that bounds the error of all answers of the sparse vector technique.
 
+    laws: the noise of the threshold, which is drawn once, and the noise of each count.
+    queries: number of counts that are compared with the threshold.
+
     With at least the stated confidence, every count that is reported to reach the threshold is at least threshold - a, and every other
     count is below threshold + a. The bound does not depend on data. Given the noise b of the threshold, the answer for a count fails if
     the noise of the count is above a + b or below b - a. A union bound adds, over the queries, the larger of these two probabilities, and
-    averages the sum over b. If the noise of the threshold is wide, b is replaced by the furthest number of its block, and the result is
-    about 1 % larger than necessary at most.
+    averages the sum over b. If the noise of the threshold is wide, its numbers are divided into blocks, in which b is replaced by the
+    number that is furthest from 0. The result is then about 1 % larger than necessary at most.
 
     Raises InputError if the confidence is not in (0, 1), or too close to 1.
     """

@@ -20,7 +20,7 @@ from fractions import Fraction
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of, half_width, rounded_up
 
-# The search for the ends of an interval that a test of values defines (`accepted_range`). It returns the outer end of the last step.
+# The search for the ends of an interval that a test of values defines (`accepted_range`). It returns the outer end of its last bracket.
 HALVINGS = 200  # largest number of halvings. CLOSE ends the search earlier, unless the end is next to the start
 CLOSE = 1e-4  # how far the returned end may be beyond the true end, relative to its distance from the start: accuracy against time
 PROBES = 16  # parts into which the values beyond an end are divided, to look for accepted values there; arbitrary
@@ -59,12 +59,13 @@ def accepted_range(accepts: Callable[[float], bool], start: float, low: float, h
 
 
 def _end(accepts: Callable[[float], bool], start: float, limit: float) -> float:
-    """Return the end of the interval between `start`, which is accepted, and `limit`."""
+    """Return the end of the interval between `start`, which is accepted, and `limit`, by bisection."""
     if accepts(limit):
         return limit
     inside, outside = start, limit
     for _ in range(HALVINGS):
         middle = 0.5 * (inside + outside)
+        # The end is known well enough, or no double lies between the two.
         if abs(outside - inside) <= CLOSE * abs(inside - start) or middle in (inside, outside):
             break
         if accepts(middle):
@@ -144,10 +145,10 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
     if is_within(high):
         return high
     while high / low > NEAR_ONE:
-        middle = math.sqrt(low * high)
+        middle = math.sqrt(low * high)  # the geometric mean, as the ends differ by many powers of ten
         low, high = (middle, high) if is_within(middle) else (low, middle)
     rounded = float(Context(prec=DIGITS, rounding=ROUND_FLOOR).plus(Decimal(low)))
-    return rounded if is_within(rounded) else low
+    return rounded if is_within(rounded) else low  # less noise should be within too, but only what was tested is certain
 
 
 def whole_steps(within: float, step: float) -> int:

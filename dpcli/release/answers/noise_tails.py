@@ -2,9 +2,9 @@
 
 The intervals of means and variances (ratios.py) and of weighted counts (measures/weighted_counts.py) need them. A *law* is a distribution
 on the whole numbers (noise/laws.py), its *spread* is its scale or sigma, and its *tail* at x is P(X >= x). A law is cut into *blocks* of
-consecutive numbers, each of which counts at its lowest number (a *node*), where a tail is largest. What is left out at the ends is added
-to the *probability of failure*, 1 - confidence. So a tail is overestimated, up to the errors of a law's own tail, and intervals are never
-too narrow. Nothing here touches the privacy of an answer, only the width of its interval.
+consecutive numbers. The whole probability of a block is put at its lowest number, a *node*, where a tail is largest. The probability that
+is left out at the ends is added to the *probability of failure*, 1 - confidence. So a tail is overestimated, up to the errors of a law's
+own tail, and intervals are never too narrow. Nothing here touches the privacy of an answer, only the width of its interval.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
 
 # Probabilities that are left out, and added to the probability of failure. Smaller values cost time, and intervals hardly get narrower.
-OMITTED = 1e-12  # of numbers outside the blocks of a law
+OMITTED = 1e-12  # largest probability of all numbers outside the blocks of a law
 NEGLIGIBLE = 1e-16  # largest probability of a block that a table leaves out
 
 # Grids. A coarser one gives wider intervals in less time, and none that is too narrow. The values are choices.
@@ -29,7 +29,8 @@ COARSE = 16  # blocks per scale where a table is computed for each answer
 CELLS = 1024  # cells in a table of tails
 ROWS = 256  # points of the table that are computed at a time, to bound the memory
 
-# Bound on the errors of the tail of a convolved law, for each noise in it. A law's own tail is at most 1e-8 too high (`NoiseLaw.at_least`).
+# Bound on the errors of the tail of a convolved law, for each noise in it. A law's own tail is at most 1e-8 too high (`NoiseLaw.at_least`),
+# and a sum of its probabilities is the difference of two such tails.
 TAIL_ERROR = 3e-8
 LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law, to bound time and memory
 
@@ -50,7 +51,10 @@ def tail_of(law: NoiseLaw) -> Tail:
 
 
 def sum_exceeds_probability(tail: Tail, law: NoiseLaw, weight: float, distance: float) -> float:
-    """Return an upper bound on P(|X + weight M| >= distance), where X has this symmetric tail and M this law."""
+    """Return an upper bound on P(|X + weight M| >= distance), where X has this symmetric tail and M this law.
+
+    By symmetry it is twice P(X >= distance + |weight| M), which is averaged over the blocks of M.
+    """
     if distance <= 0.0:
         return 1.0
     nodes, masses, _ = blocks(law, FINE)
@@ -73,7 +77,10 @@ def sum_quantile(tail: Tail, law: NoiseLaw, weight: float, failure: float) -> fl
 
 
 def require_resolvable(failure: float) -> None:
-    """Raise InputError for a probability of failure that is not well above OMITTED, since no distance could be certified for it."""
+    """Raise InputError for a probability of failure that is not well above OMITTED, since no distance could be certified for it.
+
+    The factor of 10 is arbitrary.
+    """
     if failure < 10.0 * OMITTED:
         raise InputError(f"expected a confidence of at most 1 - {10.0 * OMITTED:g}, found 1 - {failure:g}")
 
@@ -92,15 +99,15 @@ class Blocks(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def blocks(law: NoiseLaw, fine: int) -> Blocks:
-    """Return the blocks of a law, about `fine` of them per scale. Both ends together omit a probability of at most OMITTED.
+def blocks(law: NoiseLaw, per_scale: int) -> Blocks:
+    """Return the blocks of a law, about `per_scale` of them per scale. Both ends together omit a probability of at most OMITTED.
 
-    If the scale is less than 2 `fine`, each integer is a block. An upper bound on the mean of a decreasing function uses its value at the
-    lowest number of each block, where the function is largest.
+    If the scale is less than 2 `per_scale`, each integer is a block. An upper bound on the mean of a decreasing function uses its value at
+    the lowest number of each block, where the function is largest.
     """
-    reach, block = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / fine))
-    edges = np.arange(-reach, reach + block + 1.0, block)
-    return Blocks(edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0), block)
+    reach, width = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / per_scale))
+    edges = np.arange(-reach, reach + width + 1.0, width)
+    return Blocks(edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0), width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +158,9 @@ def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int
     """Return the bound of `sum_half_width` for the absolute values of the weights, without zeros and in increasing order."""
     failure, reach = 1.0 - confidence, half_width_beyond(law, OMITTED)
     if sum(sizes) * 2 * reach <= LONGEST_LAW:
-        tail = _symmetric_tail(_convolved(law, sizes, reach)) + len(sizes) * (OMITTED + TAIL_ERROR)
-        certified = np.nonzero(tail <= failure)[0]
-        if len(certified):
+        tail_upper = _symmetric_tail(_convolved(law, sizes, reach)) + len(sizes) * (OMITTED + TAIL_ERROR)
+        (certified,) = np.nonzero(tail_upper <= failure)
+        if len(certified):  # otherwise the probability of failure is below the errors of the table
             return int(certified[0])
     return sum(sizes) * half_width_beyond(law, failure / len(sizes))
 

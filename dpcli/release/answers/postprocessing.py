@@ -1,8 +1,8 @@
-"""Postprocessing of noisy answers: what is done to numbers that have their noise, and costs no privacy.
+"""Postprocessing of noisy answers: changes to numbers that have their noise already, which cost no privacy.
 
-A query states "non-negative" or "whole" (POSTPROCESSING), and a count with totals is made consistent: its parts, the counts by key, then
-add up to the total. The answer names each kind that was applied, in the words below, as a reader must know that a 0 may have been a
-negative number. No interval becomes less likely to cover the truth (for "whole", a truth that is whole).
+A query states "non-negative" or "whole" (POSTPROCESSING). A count with `totals = true` is also made consistent: its parts, the counts by
+key, then add up to the total. The answer names each kind that was applied, in the words below, as a reader must know that a 0 may have been
+a negative number. No interval becomes less likely to cover the truth (for "whole", a truth that is whole).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def cut_at_zero(answer: float, interval: ConfidenceInterval) -> tuple[float, Con
 def round_to_whole(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
     """Return an answer whose true value is an integer, rounded with halves up, and its interval reduced to integers.
 
-    See WHOLE. If the interval contains no integer, both of its ends become the rounded answer.
+    See WHOLE. If the interval contains no integer, it does not contain the true value either, and both of its ends become the rounded
+    answer.
     """
     nearest = float(math.floor(answer + 0.5))
     low, high = float(math.ceil(interval.low)), float(math.floor(interval.high))
@@ -80,9 +81,9 @@ def make_consistent(total: int, parts: Sequence[int], total_variance: Fraction, 
 def _by_remainder(values: Sequence[Fraction], total: int) -> list[int]:
     """Return the values rounded to integers with the sum `total`. Values with the largest remainders are rounded up."""
     floors = list(map(math.floor, values))
-    increase, further = divmod(total - sum(floors), len(values))
-    by_remainder = sorted(range(len(values)), key=lambda place: floors[place] - values[place])
-    rounded = [floor + increase for floor in floors]
-    for place in by_remainder[:further]:
+    increase_of_all, increased_further = divmod(total - sum(floors), len(values))
+    by_remainder = sorted(range(len(values)), key=lambda place: floors[place] - values[place])  # the largest remainder first
+    rounded = [floor + increase_of_all for floor in floors]
+    for place in by_remainder[:increased_further]:
         rounded[place] += 1
     return rounded

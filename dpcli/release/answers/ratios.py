@@ -60,7 +60,7 @@ class NoisyMean:
 
         slack: number of steps by which the observed difference is first reduced, which makes the p-value larger.
         """
-        distance = abs(self.total - mean * self.count) - slack - 1e-15 * abs(self.total)  # allows for rounding errors
+        distance = abs(self.total - mean * self.count) - slack - 1e-15 * abs(self.total)  # the last term allows for rounding errors
         return sum_exceeds_probability(tail_of(self.total_law), self.count_law, mean, distance)
 
     def interval(self, confidence: float) -> ConfidenceInterval:
@@ -127,15 +127,15 @@ class NoisyVariance:
         The bound combines the smallest difference and the widest noise of any of these means.
         """
         expected = variance * self.mean.count
-        nearest = min(max(self.mean.total / self.mean.count, low), high)  # the sum of squares is extreme here, or at an end
-        sums = [self._about(mean) for mean in (low, nearest, high)]
+        vertex = min(max(self.mean.total / self.mean.count, low), high)  # the sum of squares is extreme here, or at an end
+        sums = [self._about(mean) for mean in (low, vertex, high)]
         difference = max(min(sums) - expected, expected - max(sums))
-        distance = difference - LATTICE_STEP - 4e-15 * abs(self.squares)  # allows for rounding errors
+        distance = difference - LATTICE_STEP - 4e-15 * abs(self.squares)  # the last term allows for rounding errors
         # The largest coefficients 2 |m| of N_1 and |m^2 - v| of N_0, over all means m in [low, high].
-        widest = max(abs(low), abs(high))
-        least = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
-        weight = max(abs(widest**2 - variance), abs(least**2 - variance))
-        tail = tail_of_sum(self.squares_law, self.mean.total_law, 2.0 * widest)
+        largest_mean = max(abs(low), abs(high))
+        least_mean = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
+        weight = max(abs(largest_mean**2 - variance), abs(least_mean**2 - variance))
+        tail = tail_of_sum(self.squares_law, self.mean.total_law, 2.0 * largest_mean)
         return sum_exceeds_probability(tail, self.mean.count_law, weight, distance)
 
     def _about(self, mean: float) -> float:
@@ -155,8 +155,8 @@ def share_of_rho(sum_sensitivity: float, count_sensitivity: float, mean: float) 
 def share_of_epsilon(sum_sensitivity: float, count_sensitivity: float, mean: float) -> float:
     """Return the share of epsilon for the sum that minimises the variance of the mean.
 
-    With a and b as in `share_of_rho` and a share s, the variance is proportional to a / s^2 + b / (1 - s)^2. Its minimum divides epsilon
-    in the ratio of the cube roots of a and b.
+    With a = sum_sensitivity^2, b = (mean count_sensitivity)^2 and a share s, the variance is proportional to a / s^2 + b / (1 - s)^2. Its
+    minimum divides epsilon in the ratio of the cube roots of a and b.
     """
     return _share(sum_sensitivity ** (2 / 3), (abs(mean) * count_sensitivity) ** (2 / 3))
 

@@ -69,7 +69,8 @@ def command(
     from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
-    paths = [output.partition("=")[2] for output in outputs]
+    # No output may replace another one, the data, the ledger or a file of the release. The data are protected by `require_writable` itself.
+    paths = [output.partition("=")[2] for output in outputs]  # an output is FORMAT=PATH
     if parquet is not None:
         paths.append(parquet)
     protect((*protected_files(plan), *(() if ledger is None else ledger_files(ledger))))
@@ -80,7 +81,7 @@ def command(
     if dry_run:
         return emit(_dry_run_document(plan, ledger, dataset, window), format_, outputs)
     with opened_or_none(ledger, dataset) as opened, progress("queries") as report:
-        result = release(over_window(plan, opened, window), opened, key, report)
+        result = release(over_window(plan, opened, window), opened, key, report)  # `over_window` writes --window into the plan
         if result.fresh:
             warn_after_run(opened, result.run)
     if parquet is not None:
@@ -98,8 +99,9 @@ def _dry_run_document(plan: ReleasePlan, ledger: str | None, dataset: str | None
 
     with opened_or_none(ledger, dataset) as opened:
         plan = over_window(plan, opened, window)
+        # A window without a ledger would be refused. A dry run shows the plan, and a note that it needs the ledger.
         if opened is not None or plan.pipeline.privacy.window is None:
-            plan = plan.reading(opened)
+            plan = plan.with_window(opened)
     return with_quote(plan_document(plan), ledger, dataset, plan.pipeline, charged_before(plan))
 
 
@@ -113,9 +115,9 @@ def _show_comparison(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) 
     comparison = comparison_of(plan.queries, plan.path)
     drawn = picture(comparison)
     if pictures:
-        show_picture(drawn, None, pictures)
+        show_picture(drawn, format_=None, outputs=pictures)
     if format_ == "table":
         for chart in (drawn, domains(comparison)):
-            show_picture(chart, None, ())
+            show_picture(chart, format_=None, outputs=())  # without outputs, a picture is printed
             show("\n")
     return emit(document(comparison), format_, documents)

@@ -41,12 +41,15 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
 
 
 def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the column name of each key: the name of the key, with the prefix `key.` if another column has this name up to case."""
+    """Return the column name of each key: the name of the key, with the prefix `key.` if another column has this name up to case.
+
+    DuckDB, which writes the parquet file, ignores case in names of columns.
+    """
     taken = {*QUERY_COLUMNS, *VALUE_COLUMNS, CHOSEN}
     column_names = {}
     for name in names:
         column = name
-        while column.lower() in taken:
+        while column.lower() in taken:  # repeated, as a key may be named "key.value"
             column = f"key.{column}"
         taken.add(column.lower())
         column_names[name] = column
@@ -64,10 +67,10 @@ def parquet_of(sheet: Sheet) -> bytes:
 
     import duckdb
 
-    place = sheet.columns.index("value")
-    columns = [*sheet.columns[: place + 1], CHOSEN, *sheet.columns[place + 1 :]]
+    value_place = sheet.columns.index("value")
+    columns = [*sheet.columns[: value_place + 1], CHOSEN, *sheet.columns[value_place + 1 :]]
     declared = [f"{quoted(name)} {'DOUBLE' if name in VALUE_COLUMNS else 'VARCHAR'}" for name in columns]
-    rows = [(*row[:place], *_number_and_text(row[place]), *row[place + 1 :]) for row in sheet.rows]
+    rows = [(*row[:value_place], *_number_and_text(row[value_place]), *row[value_place + 1 :]) for row in sheet.rows]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE answers ({', '.join(declared)})")
         if rows:
@@ -84,16 +87,16 @@ def _number_and_text(value: Value) -> tuple[float | None, str | None]:
     if value is None:
         return None, None
     if isinstance(value, bool | str):
-        return None, _word(value)
+        return None, _cell_text(value)
     return float(value), None
 
 
 def answer_table(answer: QueryAnswer) -> Table:
     """Return the first MOST_SHOWN answers to a query as a table, with their intervals if there are any."""
     columns = [*answer.by, answer.measure]
-    rows = [[*map(_word, row.key), value_text(row.value)] for row in answer.rows[:MOST_SHOWN]]
+    rows = [[*map(_cell_text, row.key), value_text(row.value)] for row in answer.rows[:MOST_SHOWN]]
     if any(row.lower is not None for row in answer.rows):
-        columns.append(f"{_share(answer.confidence)} interval")
+        columns.append(f"{_percent(answer.confidence)} interval")
         for cells, row in zip(rows, answer.rows, strict=False):  # `rows` has only the first MOST_SHOWN
             cells.append(interval_text(row))
     footnotes = [answer.covers]
@@ -102,7 +105,7 @@ def answer_table(answer: QueryAnswer) -> Table:
     if len(answer.rows) > MOST_SHOWN:
         footnotes.append(f"{len(answer.rows) - MOST_SHOWN:,} further answers are in csv and json")
     numeric = frozenset({len(answer.by), len(answer.by) + 1})  # the value and its interval
-    return Table(answer.query, tuple(columns), tuple(map(tuple, rows)), numeric, footnotes=tuple(footnotes))
+    return Table(answer.query, tuple(columns), tuple(map(tuple, rows)), numeric=numeric, footnotes=tuple(footnotes))
 
 
 def answer_lines(answer: QueryAnswer) -> Iterator[str]:
@@ -111,12 +114,12 @@ def answer_lines(answer: QueryAnswer) -> Iterator[str]:
         key, interval = key_text(answer, row), interval_text(row)
         label = f"{answer.query}, {key}" if key else answer.query
         line = f"{label}: {value_text(row.value)}"
-        yield f"{line} ({interval}, {_share(answer.confidence)})" if interval else line
+        yield f"{line} ({interval}, {_percent(answer.confidence)})" if interval else line
 
 
 def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
     """Return the key of a row as text, such as "state=NY, city=Albany"; "" if it has no parts."""
-    return ", ".join(f"{name}={_word(value)}" for name, value in zip(answer.by, row.key, strict=True))
+    return ", ".join(f"{name}={_cell_text(value)}" for name, value in zip(answer.by, row.key, strict=True))
 
 
 def value_text(value: Value) -> str:
@@ -124,7 +127,7 @@ def value_text(value: Value) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool | str):
-        return _word(value)
+        return _cell_text(value)
     return f"{value:,}" if isinstance(value, int) else figures(value)
 
 
@@ -135,11 +138,11 @@ def interval_text(row: AnswerRow) -> str:
     return f"{figures(row.lower, 6, ROUND_FLOOR)} to {figures(row.upper, 6, ROUND_CEILING)}"
 
 
-def _word(value: Value) -> str:
+def _cell_text(value: Value) -> str:
     """Return a key or a value as text; a boolean in lower case, as in SQL."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _share(confidence: float) -> str:
+def _percent(confidence: float) -> str:
     """Return a confidence in percent."""
     return f"{100.0 * confidence:.10g} %"

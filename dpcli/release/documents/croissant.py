@@ -1,7 +1,7 @@
 """The description of a release for catalogues of datasets, in Croissant 1.0 of MLCommons, which is JSON-LD with words of schema.org.
 
 release_run.py writes it next to the answers and the statement, if [disclosure] in the pipeline file states all that Croissant requires of a
-dataset. It has the SHA-256 digests of both files. Everything in it is public, as the answers are noisy.
+dataset. It has the SHA-256 digests of the answers and of the statement. Everything in it is public, as the answers are noisy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dpcli.analysis.documents.account import headline_of_run
-from dpcli.release.documents.release import disclosed
+from dpcli.release.documents.release import completed_disclosure
 from dpcli.release.query_answer import ANSWERS, STATEMENT
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ CONTEXT = {
 
 
 def croissant(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str | None:
-    """Return the description of the answers and the statement, which are in the folder of the release.
+    """Return the description of the answers and the statement, which must be in the folder of the release already.
 
-    It is None unless [disclosure] states all that Croissant requires of a dataset. Raises OSError if a file cannot be read.
+    The result is None unless [disclosure] states all that Croissant requires of a dataset: a licence, an address, a creator (controller)
+    and a date. Raises OSError if a file cannot be read.
     """
-    stated = disclosed(plan, answers)
+    stated = completed_disclosure(plan, answers)
     if stated.license is None or stated.url is None or stated.controller is None or stated.published is None:
         return None
     files = []

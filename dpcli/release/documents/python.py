@@ -1,7 +1,7 @@
 """The documents that a notebook shows of the results of dpcli.release and dpcli.plan_release. The command prints the same documents.
 
-The functions are registered by the names of the results' classes (`displayed` in release/plugin.py). They are not in documents/release.py:
-release_run.py imports that module, and table_release.py, which has these classes, imports release_run.py.
+The functions are registered by the names of the results' classes (`displayed` in release/plugin.py). They are not in documents/release.py,
+to avoid a circle of imports: release_run.py imports that module, and table_release.py, which has these classes, imports release_run.py.
 """
 
 from __future__ import annotations

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def plan_document(plan: ReleasePlan) -> Document:
-    """Return the document of a plan: its mechanisms, cost and expected errors. No data are read."""
+    """Return the document of a plan: its mechanisms, cost and expected errors. No data are read.
+
+    The exit code is 1 if the budget in the file refuses the release.
+    """
     rows = tuple(row for priced in plan.queries for row in _planned_rows(priced))
     account, over = plan.account, plan.over_budget
     notes = _plan_notes(plan)
@@ -57,11 +60,12 @@ def plan_document(plan: ReleasePlan) -> Document:
         tables=(Table("queries", ("query", "measure", "mechanism", "expected error"), rows),),
         notes=notes,
         details=(*errors, *notes),
-        total=repr(account.upper),
+        total=repr(account.upper),  # what the format "total" prints
     )
 
 
 def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
+    """Return sentences about what a plan protects, reads and stores, for the end of its document."""
     notes = ["no data were read"]
     if not can_read_expressions():
         notes.append(UNREAD)
@@ -119,17 +123,16 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     cost = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
     lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
     rows_read = "" if plan.window is None else plan.window.words
-    joins = (f"{note[:1].upper()}{note[1:]}" for note in _join_notes(plan))
-    sentences = (f"{rows_read[:1].upper()}{rows_read[1:]}", _block_sentence(plan), *joins)
-    scope = "".join(f"{escape(sentence)}.\n\n" for sentence in sentences if sentence)
+    clauses = (rows_read, _block_sentence(plan), *_join_notes(plan))
+    scope = "".join(f"{escape(f'{clause[:1].upper()}{clause[1:]}')}.\n\n" for clause in clauses if clause)
     queries_text = f"# Release: {title}\n\n{cost}, for all of these queries together:\n\n{lines}\n{scope}"
-    disclosed_pipeline = replace(plan.pipeline, path=plan.path, disclosure=disclosed(plan, answers))
-    facts = replace(gather(disclosed_pipeline), rows=rows_read)
+    completed_pipeline = replace(plan.pipeline, path=plan.path, disclosure=completed_disclosure(plan, answers))
+    facts = replace(gather(completed_pipeline), rows=rows_read)
     return queries_text + render(disclosure_report.document(disclosure(facts)))
 
 
-def disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure:
-    """Return the [disclosure] table of the file, in which what dpcli knows about the release replaces missing keys."""
+def completed_disclosure(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure:
+    """Return the [disclosure] table of the file. Keys that the file does not state have what dpcli knows about the release."""
     from dpcli import __version__
 
     unit = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
@@ -150,8 +153,8 @@ def disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure
         "utility": "; ".join(f"{priced.query.name}: {priced.expected_error}" for priced in plan.queries),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
-    disclosed = plan.pipeline.disclosure
-    return replace(disclosed, **{name: value for name, value in known.items() if getattr(disclosed, name) is None})
+    stated = plan.pipeline.disclosure
+    return replace(stated, **{name: value for name, value in known.items() if getattr(stated, name) is None})
 
 
 def explanation_document(plan: ReleasePlan) -> Document:
@@ -176,15 +179,15 @@ def explanation_document(plan: ReleasePlan) -> Document:
 def _why_table(priced: PricedQuery) -> Table:
     """Return a table that derives the noise of a query under the file's adjacency, and under another one at the same cost.
 
-    The other is add-remove for replace-one, and replace-one for add-remove and zero-out.
+    The other is add-remove for replace-one, and replace-one for add-remove and zero-out, which have equal sensitivities.
     """
     stated = priced.setting.adjacency
-    other = Adjacency.ADD_REMOVE if stated is Adjacency.REPLACE_ONE else Adjacency.REPLACE_ONE
+    alternative = Adjacency.ADD_REMOVE if stated is Adjacency.REPLACE_ONE else Adjacency.REPLACE_ONE
     rows: list[tuple[str, str, str]] = []
     for mechanism in priced.mechanisms:
         rows += _why_rows(mechanism, stated.value)
-    for mechanism in priced.query.mechanisms(replace(priced.setting, adjacency=other)):
-        rows += _why_rows(mechanism, f"if {other.value}")
+    for mechanism in priced.query.mechanisms(replace(priced.setting, adjacency=alternative)):
+        rows += _why_rows(mechanism, f"if {alternative.value}")
     return Table(f"{priced.query.name} ({priced.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
@@ -201,7 +204,7 @@ def _markdown_line(priced: PricedQuery) -> str:
     from dpcli.document.formats.markdown import escape
 
     query = priced.query
-    column: str | None = getattr(query, "column", None)
+    column: str | None = getattr(query, "column", None)  # not every measure has a column
     of = f" of {escape(column)}" if column else ""
     by = f" by {escape(', '.join(query.by))}" if query.by else ""
     where = f" where `{query.where}`" if query.where else ""
@@ -218,18 +221,19 @@ def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
 
 
 def _mechanism_words(mechanism: QueryMechanism) -> str:
-    """Return a mechanism with its keys and its steps, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
+    """Return a mechanism with its keys and its number of runs, such as "sum: discrete-laplace (scale 4, sensitivity 2)"."""
     keys = []
     for name, value in mechanism.keys.items():
         text = rounded_key(name, value) if isinstance(value, float) else str(value)
         keys.append(f"{name} {text}")
-    if mechanism.steps > 1:
-        keys.append(f"steps {mechanism.steps:,}")
+    if mechanism.runs > 1:
+        keys.append(f"steps {mechanism.runs:,}")
     words = f"{mechanism.type} ({', '.join(keys)})"
     return f"{mechanism.suffix}: {words}" if mechanism.suffix else words
 
 
 def _planned_data(priced: PricedQuery) -> dict[str, Any]:
+    """Return a query with its mechanisms and expected error as JSON values."""
     return {
         "name": priced.query.name,
         "measure": priced.query.measure,
@@ -237,7 +241,7 @@ def _planned_data(priced: PricedQuery) -> dict[str, Any]:
             {
                 "name": priced.name_of(mechanism),
                 "type": mechanism.type,
-                "steps": mechanism.steps,
+                "steps": mechanism.runs,
                 **mechanism.keys,
                 "why": list(mechanism.why),
             }
@@ -262,7 +266,10 @@ def _unit_note(plan: ReleasePlan) -> str:
 
 
 def _by_block(plan: ReleasePlan) -> bool:
-    """Return whether the rows of a unit are bounded in each block of the ledger separately, so that only its rows in one are protected."""
+    """Return whether the rows of a unit are bounded in each block of the ledger separately, so that only its rows in one are protected.
+
+    `block_part` is what the rows of a block share, such as their week; it is None if rows are bounded over the whole window.
+    """
     return plan.source.unit is not None and plan.window is not None and plan.window.block_part is not None
 
 

@@ -3,7 +3,8 @@
 The *gap* is the lead of the most common value over the next one, in rows, and the *domain* is the set of possible values. Mechanisms over
 declared values need a gap that grows with the size of the domain; propose-test-release (a noisy test of whether the value is stable) and
 the stability histogram (a threshold on noisy counts) do not, and spend a delta instead. A *curve* is the probability of the right value at
-each gap. The comparison reads no data; stability/mode_comparison.py computes it. A *document* is what a command returns to be shown.
+each gap. The comparison reads no data; stability/mode_comparison.py computes it. PTR, GUMBEL (the exponential mechanism, a noisy maximum)
+and STABILITY are three of its MECHANISMS. A *document* is what a command returns to be shown.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ NOTES = (
 
 def document(comparison: Comparison) -> Document:
     """Return the document of a comparison: tables, pictures, and the probabilities as data."""
-    crossings = {mechanism: comparison.crossing(PTR, mechanism) for mechanism in MECHANISMS if mechanism.needs_domain}
+    crossings = {mechanism: comparison.crossing_size(PTR, mechanism) for mechanism in MECHANISMS if mechanism.needs_domain}
+    needed_gap = comparison.needed_gap(PTR, size=2)  # the same for every size
     headline = (
-        f"propose-test-release is right with probability {comparison.confidence:g} for gaps of at least {comparison.needed(PTR, 2)}, for "
-        f"any domain; the noisy maximum needs a larger gap in domains of {_size(crossings[GUMBEL])} values or more"
+        f"propose-test-release is right with probability {comparison.confidence:g} for gaps of at least {needed_gap}, for any domain; the "
+        f"noisy maximum needs a larger gap in domains of {_size(crossings[GUMBEL])} values or more"
     )
     return Document(
         headline=headline,
@@ -45,11 +47,14 @@ def document(comparison: Comparison) -> Document:
 
 
 def picture(comparison: Comparison) -> Chart:
-    """Return the chart of the probability of the right answer as a function of the gap."""
+    """Return the chart of the probability of the right answer as a function of the gap, for three of the mechanisms.
+
+    Curves beyond the number of colours (SERIES) are left out.
+    """
     drawn = []
     for mechanism in (PTR, STABILITY, GUMBEL):
         drawn += [curve for curve in comparison.curves if curve.mechanism is mechanism]
-    labelled = [(_label(curve), _points(comparison, curve)) for curve in drawn[: len(SERIES)]]  # a colour for each
+    labelled = [(_label(curve), _points(comparison, curve)) for curve in drawn[: len(SERIES)]]
     return Chart(
         kind="stability",
         title="probability of the right most common value, by its lead",
@@ -66,7 +71,7 @@ def domains(comparison: Comparison) -> Chart:
     sizes = [10**decade for decade in range(1, DECADES)]
     labelled: list[tuple[str, Points]] = []
     for mechanism in MECHANISMS:
-        gaps = [comparison.needed(mechanism, size) for size in sizes]
+        gaps = [comparison.needed_gap(mechanism, size) for size in sizes]
         labelled.append((mechanism.label, tuple((float(size), float(gap)) for size, gap in zip(sizes, gaps, strict=True))))
     highest = max(gap for _, points in labelled for _, gap in points)
     return Chart(
@@ -88,7 +93,8 @@ def _lines(curves: list[tuple[str, Points]]) -> tuple[Line, ...]:
         if equal is None:
             drawn.append((label, points))
         else:
-            drawn[equal] = (f"{drawn[equal][0]} and {label}", points)
+            earlier_label, _ = drawn[equal]
+            drawn[equal] = (f"{earlier_label} and {label}", points)
     return tuple(Line(label, points, tone) for (label, points), tone in zip(drawn, SERIES, strict=False))
 
 
@@ -98,7 +104,7 @@ def _are_equal(points: Points, others: Points) -> bool:
 
 
 def _points(comparison: Comparison, curve: RightCurve) -> Points:
-    return tuple((float(gap), right) for gap, right in zip(comparison.gaps, curve.right, strict=True))
+    return tuple((float(gap), right) for gap, right in zip(comparison.gaps, curve.probabilities, strict=True))
 
 
 def _label(curve: RightCurve) -> str:
@@ -109,12 +115,12 @@ def _gaps_table(comparison: Comparison, crossings: dict[ModeRelease, int]) -> Ta
     """Return a table of the gap that each mechanism needs, and of the size of the domain from which propose-test-release needs less."""
     rows = []
     for mechanism in MECHANISMS:
-        gaps = (str(comparison.needed(mechanism, size)) for size in comparison.sizes)
+        gaps = (str(comparison.needed_gap(mechanism, size)) for size in comparison.sizes)
         better_from = f"{_size(crossings[mechanism])} values" if mechanism in crossings else "-"
         rows.append((mechanism.label, *gaps, better_from))
     columns = ("mechanism", *(f"{_size(size)} values" for size in comparison.sizes), "test better from")
     title = f"gap needed to be right with probability {comparison.confidence:g}, by the size of the domain"
-    return Table(title, columns, tuple(rows), frozenset(range(1, len(columns))))
+    return Table(title, columns, tuple(rows), numeric=frozenset(range(1, len(columns))))
 
 
 def _sensitivity_table(comparison: Comparison) -> Table:
@@ -123,7 +129,7 @@ def _sensitivity_table(comparison: Comparison) -> Table:
     rows = [(f"{_size(width)} bins", f"{comparison.clamped_sensitivity(width):,.10g}", around) for width in DOMAINS]
     title = "sensitivity of a centred sum, in bins: clamped to the domain, or around the fullest bin after a test"
     rows.append(("the real line", "inf", around))
-    return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), frozenset({1, 2}))
+    return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), numeric=frozenset({1, 2}))
 
 
 def _setting(comparison: Comparison) -> str:
@@ -141,10 +147,13 @@ def _size(size: int) -> str:
 
 
 def _data(comparison: Comparison, crossings: dict[ModeRelease, int]) -> dict[str, object]:
+    """Return the JSON data. crossings: size of the domain from which propose-test-release needs a smaller gap than a mechanism."""
     setting = comparison.setting
-    ways = [{"name": curve.mechanism.name, "domain_size": curve.size, "right": list(curve.right)} for curve in comparison.curves]
+    ways = [
+        {"name": curve.mechanism.name, "domain_size": curve.size, "right": list(curve.probabilities)} for curve in comparison.curves
+    ]
     needed = [
-        {"name": mechanism.name, "domain_size": size, "gap": comparison.needed(mechanism, size)}
+        {"name": mechanism.name, "domain_size": size, "gap": comparison.needed_gap(mechanism, size)}
         for mechanism in MECHANISMS
         for size in comparison.sizes
     ]
@@ -155,7 +164,7 @@ def _data(comparison: Comparison, crossings: dict[ModeRelease, int]) -> dict[str
         "adjacency": setting.adjacency.value,
         "max_groups": setting.groups,
         "max_rows": setting.rows,
-        "others": 0,
+        "others": 0,  # count of every other value in the compared data
         "confidence": comparison.confidence,
         "gaps": list(comparison.gaps),
         "ways": ways,
@@ -168,6 +177,6 @@ def _sheet(comparison: Comparison) -> Sheet:
     rows = tuple(
         (curve.mechanism.name, curve.size, gap, right)
         for curve in comparison.curves
-        for gap, right in zip(comparison.gaps, curve.right, strict=True)
+        for gap, right in zip(comparison.gaps, curve.probabilities, strict=True)
     )
     return Sheet(("way", "domain_size", "gap", "probability"), rows)

@@ -4,9 +4,9 @@ source_table.py calls it for each column that an engine reads, and sql_nodes.py 
 in a database and a double in parquet, and must then have the same values in every engine. A value that has no conversion becomes null, and
 counts as missing: it never fails, as an error would tell that there is such a value.
 
-A *term* is a piece of SQL, and *layers* are nested SELECTs that give names to terms, so that none is repeated (scalars.py). A conversion is
-a function that returns the converted term, given the stored column as a term and the layers. A *family* is a group of stored types that
-are converted alike.
+A *term* is a piece of SQL, and *layers* are nested SELECTs that give names to terms, so that none is repeated (scalars.py): `layers.bind`
+returns the name of a term, and the `depth` of a term is the layer in which its names exist. A conversion is a function that returns the
+converted term, given the stored column as a term and the layers. A *family* is a group of stored types that are converted alike.
 """
 
 from __future__ import annotations
@@ -42,7 +42,13 @@ def converted_text(value: Scalar, to: ScalarType) -> Scalar:
     return Scalar(to, lambda layers: layers.bind(convert(layers.bind(value.write(layers)), layers)))
 
 
+# The following functions are the conversions, each named by the type to which and the family from which it converts. A CASE tests a value
+# before it is converted: so all engines agree on the values that have a conversion, and PostgreSQL, whose casts fail for the others, meets
+# none of those.
+
+
 def _cast(to: ScalarType) -> Convert:
+    """Return the conversion by a cast, for families whose values PostgreSQL can all cast."""
     return lambda raw, layers: Term(layers.dialect.cast(raw.sql, to), raw.depth)
 
 
@@ -54,11 +60,12 @@ def _whole_of_text(raw: Term, layers: Layers) -> Term:
 def _number_of_text(raw: Term, layers: Layers) -> Term:
     text, dialect = _trimmed(raw, layers), layers.dialect
     fits = f"length({text.sql}) <= {MOST_DIGITS} AND {dialect.matches(text.sql, NUMBER)}"
-    return _bounded(Term(f"CASE WHEN {fits} THEN {dialect.number_of_text(text.sql)} END", text.depth), layers)
+    return _finite_double(Term(f"CASE WHEN {fits} THEN {dialect.number_of_text(text.sql)} END", text.depth), layers)
 
 
 def _truth_of_text(raw: Term, layers: Layers) -> Term:
     dialect = layers.dialect
+    # In lower case by `translate`, since engines disagree about the case of letters other than these.
     letters = (Term(dialect.text(alphabet)) for alphabet in (UPPER, LOWER))
     text = layers.bind(fill_template("translate({0}, {1}, {2})", _trimmed(raw, layers), *letters))
     true_words, false_words = (", ".join(map(dialect.text, words)) for words in (TRUE, FALSE))
@@ -72,7 +79,7 @@ def _date_of_text(raw: Term, layers: Layers) -> Term:
     day = layers.bind(fill_template("substring({0}, 1, 10)", text))
     ends = ", ".join(map(dialect.text, ("", "T", " ")))  # what may follow the date: nothing, or the time of day
     fits = f"{dialect.matches(day.sql, DAY)} AND substring({text.sql}, 11, 1) IN ({ends})"
-    return _dated(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
+    return _with_four_digit_year(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
 
 
 def _whole_of_real(raw: Term, layers: Layers) -> Term:
@@ -83,11 +90,11 @@ def _whole_of_real(raw: Term, layers: Layers) -> Term:
 
 
 def _number(raw: Term, layers: Layers) -> Term:
-    return _bounded(_cast("decimal")(raw, layers), layers)
+    return _finite_double(_cast("decimal")(raw, layers), layers)
 
 
 def _number_of_exact(raw: Term, layers: Layers) -> Term:
-    return _bounded(Term(layers.dialect.number_of_exact(raw.sql), raw.depth), layers)
+    return _finite_double(Term(layers.dialect.number_of_exact(raw.sql), raw.depth), layers)
 
 
 def _trimmed(raw: Term, layers: Layers) -> Term:
@@ -95,7 +102,7 @@ def _trimmed(raw: Term, layers: Layers) -> Term:
     return layers.bind(Term(layers.dialect.trimmed(raw.sql), raw.depth))
 
 
-def _bounded(number: Term, layers: Layers) -> Term:
+def _finite_double(number: Term, layers: Layers) -> Term:
     """Return a number as a finite double: null if its absolute value exceeds LARGEST or it is NaN, and 0 if it is below SMALLEST.
 
     Engines disagree beyond these ends (dialects.py).
@@ -105,12 +112,13 @@ def _bounded(number: Term, layers: Layers) -> Term:
     return fill_template(template, layers.bind(number), *bounds)
 
 
-def _dated(day: Term, layers: Layers) -> Term:
+def _with_four_digit_year(day: Term, layers: Layers) -> Term:
     """Return a date if it is in the years 1 to 9999; null otherwise."""
     ends = (literal(end, "date").write(layers) for end in (FIRST_DAY, LAST_DAY))
     return fill_template("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", layers.bind(day), *ends)
 
 
+# The conversions by the declared type and the family of the stored type. Other pairs are refused.
 CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {
     ("text", "text"): _cast("text"),
     ("text", "whole"): _cast("text"),
@@ -125,6 +133,6 @@ CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {
     ("boolean", "text"): _truth_of_text,
     ("boolean", "boolean"): lambda raw, layers: raw,
     ("date", "text"): _date_of_text,
-    ("date", "date"): _dated,
-    ("date", "timestamp"): lambda raw, layers: _dated(_cast("date")(raw, layers), layers),
+    ("date", "date"): _with_four_digit_year,
+    ("date", "timestamp"): lambda raw, layers: _with_four_digit_year(_cast("date")(raw, layers), layers),
 }

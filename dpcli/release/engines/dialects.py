@@ -19,7 +19,8 @@ Period = Literal["year", "quarter", "month", "week"]
 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
-# Two different collations of DuckDB. A column with a collation lacks one of them, and its texts cannot be compared with a text of that one.
+# Two different collations of DuckDB, which refuses to compare texts with different collations. A column that has a collation differs from
+# at least one of the two, so a failed comparison with either tells that it has one.
 COLLATIONS = ("noaccent", "nfc")
 DIGEST_BITS = 48  # number of bits of a digest, the first 12 hexadecimal digits of SHA-256; a double represents them exactly
 
@@ -29,12 +30,12 @@ class Dialect:
 
     Arguments are SQL expressions. The result may contain an argument more than once, unless the docstring of the method excludes this.
 
-    again: hint for a subquery of a WITH clause that should be computed at each use.
+    with_hint: hint for a subquery of a WITH clause that should be computed at each use.
     types: the engine's names of the types.
-    widest: the engine's widest integer type, with 128 bits or 38 digits.
+    widest: a type of the engine for integers of at least 38 digits, its widest one.
     """
 
-    again = "NOT MATERIALIZED"
+    with_hint = "NOT MATERIALIZED"
     types: ClassVar[Mapping[ScalarType, str]]
     widest: ClassVar[str]
 
@@ -192,9 +193,10 @@ class PostgresSql(Dialect):
         return self._of_64_bits(self.wide(sql))
 
     def number_of_text(self, sql: str) -> str:
-        return self.number_of_exact(self.wide(sql))
+        return self.number_of_exact(self.wide(sql))  # a cast to double would fail for a number that is too large
 
     def date_of_text(self, sql: str) -> str:
+        # A cast would fail for a day that does not exist, such as February 30, so the day is tested first.
         year, month, day = (f"CAST(substring({sql}, {start}, {length}) AS integer)" for start, length in ((1, 4), (6, 2), (9, 2)))
         leap = f"{year} % 4 = 0 AND ({year} % 100 <> 0 OR {year} % 400 = 0)"
         last = f"CASE WHEN {month} IN (4, 6, 9, 11) THEN 30 WHEN {month} <> 2 THEN 31 WHEN {leap} THEN 29 ELSE 28 END"
@@ -218,7 +220,7 @@ class PostgresSql(Dialect):
 class SparkSql(Dialect):
     """The SQL of Spark 4, ANSI mode off."""
 
-    again = ""
+    with_hint = ""
     types: ClassVar = {"text": "STRING", "integer": "BIGINT", "decimal": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE"}
     widest: ClassVar = "DECIMAL(38, 0)"
 

@@ -51,7 +51,7 @@ class DuckDB(SqlEngine):
     """A table that is open in DuckDB.
 
     spill: folder for rows that do not fit in memory.
-    split: header of a csv that is read by several threads at once; None for other files, and for a csv that is read in order.
+    parallel_csv: header of a csv that is read by several threads at once. None for other files, and for a csv that one thread reads.
     """
 
     dialect: ClassVar[Dialect] = DuckDBSql()
@@ -59,7 +59,7 @@ class DuckDB(SqlEngine):
     files: Files
     spill: SpillFolder
     connection: Any = field(repr=False)
-    split: Header | None = None
+    parallel_csv: Header | None = None
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         """Return the exact totals, as `SqlEngine.totals` does.
@@ -71,11 +71,11 @@ class DuckDB(SqlEngine):
             return SqlEngine.totals(self, aggregation, secret)
         except InputError as error:
             failure = error
-        if self.split is None:
+        if self.parallel_csv is None:
             raise failure
-        require_closed_quotes(self.files, self.split.delimiter, LONGEST_ROW)
+        require_closed_quotes(self.files, self.parallel_csv.delimiter, LONGEST_ROW)
         self.actual = replace(self._csv(in_order=True), joined=self._tables().joined)
-        return self.totals(aggregation, secret)
+        return self.totals(aggregation, secret)  # `parallel_csv` is None now, so a second failure is final
 
     def close(self) -> None:
         try:
@@ -84,6 +84,7 @@ class DuckDB(SqlEngine):
             self.spill.remove()
 
     def _find(self) -> ActualTable:
+        # The kind "memory" is missing, as its engine, GivenDuckDB, has a `_find` of its own.
         finders: dict[Kind, Callable[[], ActualTable]] = {
             "csv": self._csv,
             "parquet": lambda: self._parquet(self.files, self.table.stored),
@@ -105,13 +106,15 @@ class DuckDB(SqlEngine):
         return csv_table(files, header, in_order=True)
 
     def _csv(self, in_order: bool = False) -> ActualTable:
-        """Return the table of csv files, and note in `split` whether several threads read it. in_order: as in `_read_csv`."""
+        """Return the table of csv files, and note in `parallel_csv` whether several threads read it. in_order: whether one thread does."""
         header = header_of(self.files, self.table.stored)
-        self.split = None if in_order else header
+        self.parallel_csv = None if in_order else header
         return csv_table(self.files, header, in_order=in_order)
 
     def _parquet(self, files: Files, wanted: frozenset[str]) -> ActualTable:
-        item = f"read_parquet({_list(files.paths)}, hive_partitioning = false)"
+        """Return the table of parquet files. wanted: names of the columns that are used, here and below."""
+        item = f"read_parquet({_sql_list(files.paths)}, hive_partitioning = false)"
+        # DESCRIBE gives the types that all files have together. It would give new names to columns whose names differ only by case.
         names = self._column_names(files, wanted)
         kinds = [str(kind) for _, kind, *_ in self._rows(f"DESCRIBE SELECT * FROM {item}", files.place)]
         require_once(wanted, names, files.place)
@@ -133,7 +136,7 @@ class DuckDB(SqlEngine):
         place = files.place
         first, *others = (self._parquet_columns(path, place) for path in files.paths)
         names = {name for columns in (first, *others) for name, _ in columns}
-        for declared in sorted(wanted) if others else ():
+        for declared in sorted(wanted) if others else ():  # one file contradicts no other
             spellings = sorted(name for name in names if name != declared and name.casefold() == declared.casefold())
             if spellings:
                 raise InputError(f'{place}: expected "{declared}" in one spelling in all files, found "{spellings[0]}" too')
@@ -141,13 +144,13 @@ class DuckDB(SqlEngine):
             for columns in others:
                 kinds = _kinds_of(declared, columns)
                 if kinds != first_kinds:
-                    shown = dict.fromkeys(str(each[0]) if each else "none" for each in (first_kinds, kinds))
+                    shown = dict.fromkeys(str(found_kinds[0]) if found_kinds else "none" for found_kinds in (first_kinds, kinds))
                     raise InputError(f'{place}: expected "{declared}" of one type in every file, found {" and ".join(shown)}')
         return [name for name, _ in first]
 
     def _parquet_columns(self, path: str, place: str) -> list[tuple[str, str | None]]:
         """Return the names and types of the columns of a parquet file, in order. place: place of the file, for messages."""
-        file = DuckDBSql().text(_literal(path))
+        file = DuckDBSql().text(_exact_pattern(path))
         return _top_columns(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})", place))
 
     def _table_of_database(self, name: str | None, wanted: frozenset[str]) -> ActualTable:
@@ -161,6 +164,7 @@ class DuckDB(SqlEngine):
         )
         if not columns:
             raise InputError(f'{self.files.place}: no table "{name}"')
+        # Tables in the schema main come first, so a name without a schema means the one there if there are several.
         schema, table = columns[0][:2]
         kinds = {column: kind for *names, column, kind in columns if names == [schema, table]}
         item = f"{CATALOG}.{quoted(schema)}.{quoted(table)} AS raw"
@@ -266,7 +270,7 @@ def public_paths(table: SourceTable) -> tuple[str, ...]:
 
 
 def csv_table(files: Files, header: Header, in_order: bool) -> ActualTable:
-    """Return the table of csv files, whose columns are all texts. in_order: as in `_read_csv`."""
+    """Return the table of csv files, whose columns are all texts. in_order: whether one thread reads each file from its start."""
     sql_names = numbered_names(len(header.names))
     fields = {name: ActualColumn(sql, "text", "text") for name, sql in zip(header.names, sql_names, strict=True)}
     return ActualTable(_read_csv(files, header, in_order), fields, files.place, named=False)
@@ -288,6 +292,7 @@ def _read_csv(files: Files, header: Header, in_order: bool) -> str:
     """
     sql = DuckDBSql()
     columns = ", ".join(f"'{name}': 'VARCHAR'" for name in numbered_names(len(header.names)))
+    # Nothing is left to DuckDB's guesses, which follow from the first rows.
     options = (
         "auto_detect = false",
         "header = true",
@@ -304,22 +309,22 @@ def _read_csv(files: Files, header: Header, in_order: bool) -> str:
         f"buffer_size = {BUFFER}",
         f"columns = {{{columns}}}",
     )
-    return f"read_csv({_list(files.paths)}, {', '.join(options)})"
+    return f"read_csv({_sql_list(files.paths)}, {', '.join(options)})"
 
 
-def _list(paths: Sequence[str]) -> str:
+def _sql_list(paths: Sequence[str]) -> str:
     """Return paths as an SQL list of patterns, each of which matches only its path."""
-    return f"[{', '.join(DuckDBSql().text(_literal(path)) for path in paths)}]"
+    return f"[{', '.join(DuckDBSql().text(_exact_pattern(path)) for path in paths)}]"
 
 
-def _literal(path: str) -> str:
+def _exact_pattern(path: str) -> str:
     """Return a pattern that matches only this path."""
     return "".join(f"[{character}]" if character in PATTERN else character for character in path)
 
 
 def _folders(paths: Sequence[str]) -> str:
     """Return the folders that DuckDB lists for paths that contain characters of patterns, as an SQL list."""
-    folders = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _literal(path)}
+    folders = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _exact_pattern(path)}
     return f"[{', '.join(map(DuckDBSql().text, sorted(folders)))}]"
 
 

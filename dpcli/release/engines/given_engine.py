@@ -4,6 +4,9 @@ An *engine* answers aggregations (exact counts and sums for each key) by SQL. gi
 The engines copy the columns that the queries use once, after the charge, and read the copy. So all queries see one state of a table that
 the program may change meanwhile. A relation or a data frame may have other rows each time that it is read; even then, no *unit* (whom the
 release protects, with all of its rows) counts with more rows than it may.
+
+`_find` reports the columns of the table without reading a row. Columns are copied under the names f0, f1, ... by their *places* in the
+table (numbers from 0). A *family* is a group of types that are converted alike; types of the family "other" have no conversion.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ class GivenDuckDB(DuckDB):
     """A table in memory that DuckDB copies.
 
     given: the table of the program.
-    types: DuckDB's types of the columns that are copied, by their places in the table.
+    types: DuckDB's types of the columns that are copied, by their places in the table (numbers from 0).
     copied: whether the copy was made.
     """
 
@@ -47,21 +50,21 @@ class GivenDuckDB(DuckDB):
         self.types = {place: self.types[place] for place in _used_places(tuple(self.types), self.given.names, unused)}
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        self._statement(aggregation, secret)  # describes the table before it is copied
+        self._statement(aggregation, secret)  # calls `_find`, unless it was called before, which notes the columns to copy
         if not self.copied:
             self._copy()
-        return SqlEngine.totals(self, aggregation, secret)
+        return SqlEngine.totals(self, aggregation, secret)  # not as DuckDB, which reads a csv a second time after an error
 
     def _find(self) -> ActualTable:
         names = self.given.names
         require_once(self.table.stored, names, PLACE)
         places = [place for place, name in enumerate(names) if name in self.table.stored]
-        fields = {names[place]: self._described(place) for place in places}
+        fields = {names[place]: self._describe_column(place) for place in places}
         others = tuple(name for name in names if name not in fields)
         _require_columns(self.types, fields)
         return ActualTable(COPY, fields, PLACE, others=others)
 
-    def _described(self, place: int) -> ActualColumn:
+    def _describe_column(self, place: int) -> ActualColumn:
         """Return a column as DuckDB reads it. Its type is noted if it is one that can be converted, so that its values are copied."""
         kind = self.given.type_of(place, self._type_of)
         column = self._column(f"f{place}", kind)
@@ -75,11 +78,11 @@ class GivenDuckDB(DuckDB):
         """Return DuckDB's name of the type of an object with one column."""
         try:
             self.connection.register(PART, part)
-            kind = str(self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()[0][1])
+            ((_, kind, *_),) = self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()
         except Exception as error:  # of DuckDB, or of the library that the table comes from; no row was read
             return f"{UNREADABLE} ({type(error).__name__})"
         self.connection.unregister(PART)
-        return kind
+        return str(kind)
 
     def _copy(self) -> None:
         """Copy all rows of the columns in `types`."""
@@ -117,7 +120,7 @@ class GivenSpark(Spark):
         self.places = _used_places(self.places, tuple(self.given.frame.columns), unused)
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        self._statement(aggregation, secret)  # describes the table before it is copied
+        self._statement(aggregation, secret)  # calls `_find`, unless it was called before, which notes the columns to copy
         if not self.copied:
             quietly(self._copy, PLACE)
             self.copied = True
@@ -131,7 +134,7 @@ class GivenSpark(Spark):
     def _find(self) -> ActualTable:
         names = tuple(self.given.frame.columns)
         require_once(self.table.stored, names, PLACE)
-        kinds = [each.dataType.simpleString() for each in self.given.frame.schema.fields]
+        kinds = [frame_field.dataType.simpleString() for frame_field in self.given.frame.schema.fields]
         columns = [self._column(f"f{place}", kind) for place, kind in enumerate(kinds)]
         fields = {name: column for name, column in zip(names, columns, strict=True) if name in self.table.stored}
         self.places = [place for place, name in enumerate(names) if name in fields and columns[place].family != "other"]
@@ -141,9 +144,10 @@ class GivenSpark(Spark):
 
     def _copy(self) -> None:
         """Copy all rows of the columns in `places` to files of Spark, and create the view of the copy."""
-        own = numbered_names(len(self.given.frame.columns))
-        declared = self.given.frame.toDF(*own).select([own[place] for place in self.places])
-        declared.localCheckpoint(eager=True).createGlobalTempView(self.view)  # a cache would be computed again where it was lost
+        sql_names = numbered_names(len(self.given.frame.columns))
+        copied_columns = self.given.frame.toDF(*sql_names).select([sql_names[place] for place in self.places])
+        # A checkpoint, as a cache would be computed again where it was lost.
+        copied_columns.localCheckpoint(eager=True).createGlobalTempView(self.view)
 
 
 def _used_places(places: Sequence[int], names: Sequence[str], unused: Collection[str]) -> list[int]:

@@ -28,7 +28,8 @@ PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look
 # Types of pandas whose columns have a mask of missing values. DuckDB reads them as the numbers and booleans that they hold.
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})
 WIDE = frozenset({"HUGEINT", "UHUGEINT"})  # types of DuckDB that Arrow lacks; they are read as digits
-NESTED = frozenset({"STRUCT", "MAP", "UNION"})  # types of DuckDB whose names may hold values, as those of an ENUM inside
+# Types of DuckDB whose full names a message must not show, as they may hold values: an ENUM inside lists its texts.
+NESTED = frozenset({"STRUCT", "MAP", "UNION"})
 EXPECTED = "table: expected a DataFrame of pandas, polars or Spark, a pyarrow Table, or a DuckDB relation"
 
 
@@ -116,7 +117,8 @@ def _type_without_texts(dtype: Any) -> str:
     if categories is not None:
         return _type_without_texts(categories.dtype)
     is_interval = type(dtype).__name__ in ("IntervalDtype", "PeriodDtype")
-    return str(dtype).upper() if is_interval or getattr(dtype, "kind", "") in ("m", "c") else ""
+    is_other_number = getattr(dtype, "kind", "") in ("m", "c")  # numpy's kinds of durations and of complex numbers
+    return str(dtype).upper() if is_interval or is_other_number else ""
 
 
 def _is_plain(dtype: Any) -> bool:
@@ -125,6 +127,7 @@ def _is_plain(dtype: Any) -> bool:
 
     if isinstance(dtype, np.dtype):
         return dtype.kind in PLAIN_KINDS and dtype.isnative
+    # Timestamps with a time zone, numbers with a mask of missing values, and columns that Arrow stores.
     return type(dtype).__name__ == "DatetimeTZDtype" or str(dtype) in MASKED or getattr(dtype, "storage", None) == "pyarrow"
 
 
@@ -286,13 +289,13 @@ def given_table(table: object) -> GivenTable | SparkFrame:
 
     Raises InputError if the object is no table that dpcli can read. The message does not show it.
     """
-    for kind in type(table).__mro__:
-        package = kind.__module__.partition(".")[0]
+    for base_class in type(table).__mro__:  # the class of a table may be a subclass of the library's
+        package = base_class.__module__.partition(".")[0]
         if package == "pyspark":  # its other packages have a DataFrame as well
-            package = kind.__module__.rpartition(".")[0]
-        if (package, kind.__name__) in CLASSES:
-            given: GivenTable | SparkFrame = CLASSES[package, kind.__name__](table)
+            package = base_class.__module__.rpartition(".")[0]
+        if (package, base_class.__name__) in CLASSES:
+            given: GivenTable | SparkFrame = CLASSES[package, base_class.__name__](table)
             return given
-    own = type(table)
-    lazy = "; call collect() first" if own.__name__ == "LazyFrame" else ""
-    raise InputError(f"{EXPECTED}, found {own.__module__.partition('.')[0]}.{own.__name__}{lazy}")
+    table_class = type(table)
+    advice = "; call collect() first" if table_class.__name__ == "LazyFrame" else ""  # of polars
+    raise InputError(f"{EXPECTED}, found {table_class.__module__.partition('.')[0]}.{table_class.__name__}{advice}")

@@ -145,7 +145,7 @@ def open_postgres(table: SourceTable) -> Postgres:
     try:
         connection = psycopg.connect(
             table.url,
-            prepare_threshold=None,
+            prepare_threshold=None,  # no prepared statements, since a connection pooler may run a transaction in another process
             client_encoding="utf8",
             application_name="dpcli",
             connect_timeout=CONNECT_SECONDS,
@@ -153,4 +153,4 @@ def open_postgres(table: SourceTable) -> Postgres:
         return Postgres(table, place, connection)
     except psycopg.Error as error:
         failure: LedgerError = unreachable(place, error, settings)
-    raise InputError(str(failure))
+    raise InputError(str(failure))  # in the words of a ledger's server, but as the error of a source

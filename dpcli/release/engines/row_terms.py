@@ -70,11 +70,11 @@ def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> R
     unit = None if aggregation.unit is None else writer.unit(aggregation.unit)
     if aggregation.where is not None:
         writer.conditions.append(writer.expressions.condition(aggregation.where, "where").write(layers).sql)
-    if aggregation.filled:
-        writer.conditions.append(writer.any_value(aggregation.filled))
+    if aggregation.filled_columns:
+        writer.conditions.append(writer.any_value(aggregation.filled_columns))
     keys = tuple(map(writer.part, aggregation.parts))
     values = tuple(map(writer.value, aggregation.values))
-    return RowTerms(unit, keys, values, tuple(dict.fromkeys(writer.conditions)))
+    return RowTerms(unit, keys, values, tuple(dict.fromkeys(writer.conditions)))  # each condition once
 
 
 def _require_bounds(aggregation: Aggregation) -> None:
@@ -89,15 +89,16 @@ def _require_bounds(aggregation: Aggregation) -> None:
         raise InputError(
             "min, max: expected sums of at most 38 digits for 2^40 rows, found a larger range: use larger steps or a smaller range"
         )
-    declared = math.prod(len(key.declared or (0,)) for key in aggregation.keys)
-    if declared > MOST_KEYS:
-        raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {declared:,}")
+    key_count = math.prod(len(key.declared or (0,)) for key in aggregation.keys)  # a part without declared values counts as one
+    if key_count > MOST_KEYS:
+        raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {key_count:,}")
 
 
 @dataclass(frozen=True, slots=True)
 class RowWriter:
     """A writer of SQL expressions over the columns of a row.
 
+    expressions: the expressions that a file may state. A second argument such as "unit" or "by" is the setting that messages name.
     conditions: conditions on a row, to which each written expression adds those that it needs.
     """
 
@@ -146,14 +147,14 @@ class RowWriter:
             raise InputError(
                 f"by: expected a domain of different values of type {type_}, found {len(domain):,} values that repeat or have another type"
             )
-        numbers = [value for value in domain if type(value) is int]
+        numbers = [value for value in domain if type(value) is int]  # not isinstance: a boolean is no integer here
         if numbers and max(numbers) - min(numbers) == len(numbers) - 1:  # consecutive numbers need only their two ends in the SQL
             return f"{sql} BETWEEN {self._constant(min(numbers), type_)} AND {self._constant(max(numbers), type_)}"
         return f"{sql} IN ({', '.join(self._constant(value, type_) for value in domain)})"
 
     def _constant(self, value: KeyValue, type_: ScalarType) -> str:
         """Return a declared value as SQL. Raises InputError if it is a text that a database cannot store."""
-        text = value if isinstance(value, str) else str(value).lower()
+        text = value if isinstance(value, str) else str(value).lower()  # in lower case, as SQL spells true and false
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -180,6 +181,7 @@ class RowWriter:
         index = integer(0).write(layers)
         for power in reversed(range((len(edges) - 2).bit_length())):  # the bits of the largest index, the highest first
             further = layers.bind(fill_template("({0} + {1})", index, integer(2**power).write(layers)))
+            # The template has the SQL of `lower` and `further` already. They are passed too, for the depth of the result.
             reached = fill_template(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
             index = layers.bind(fill_template("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
         first, last = edge_terms[0], edge_terms[-1]
@@ -198,6 +200,7 @@ class RowWriter:
         number = layers.bind(self._clamped_steps(steps, scalar))
         if steps.squared_about is not None:
             distance = layers.bind(fill_template("({0} - {1})", number, integer(steps.squared_about).write(layers)))
+            # The square of up to 2^54 steps may exceed 64 bits.
             wide = layers.dialect.wide(distance.sql)
             number = layers.bind(Term(f"({wide} * {wide})", distance.depth))
         if steps.missing is None:
@@ -207,20 +210,21 @@ class RowWriter:
     def _clamped_steps(self, steps: Steps, scalar: Scalar) -> Term:
         """Return a number in whole steps, clamped: floor(clamped / step + 0.5), or the number itself if it is an integer in steps of 1.
 
-        Null is handled first, since SQL's least and greatest ignore null and would return a bound.
+        The whole number is clamped too, so that rounding in the bounds or in the quotient cannot take it beyond an end. Null is handled
+        first, since SQL's least and greatest ignore null and would return a bound.
         """
         layers = self.layers
         if scalar.type == "integer" and steps.step == 1.0:
             value = layers.bind(scalar.write(layers))
-            counted = value
+            step_count = value
         else:
             value = layers.bind(as_decimal(scalar, layers))
             numbers = (steps.minimum * steps.step, steps.maximum * steps.step, steps.step, 0.5)
             constants = (decimal(number).write(layers) for number in numbers)
             floor = fill_template("floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *constants)
-            counted = Term(layers.dialect.cast(floor.sql, "integer"), floor.depth)
+            step_count = Term(layers.dialect.cast(floor.sql, "integer"), floor.depth)
         ends = (integer(end).write(layers) for end in (steps.minimum, steps.maximum))
-        clamped = fill_template("least(greatest({0}, {1}), {2})", counted, *ends)
+        clamped = fill_template("least(greatest({0}, {1}), {2})", step_count, *ends)
         missing = Term("NULL") if steps.missing is None else integer(steps.count_of(steps.missing)).write(layers)
         return fill_template("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, missing, clamped)
 

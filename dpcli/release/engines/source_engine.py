@@ -34,7 +34,9 @@ def open_source(
 ) -> Iterator[SqlEngine]:
     """Open the table of a file's [source] and yield it. The table is closed at the end.
 
-    Relative paths start from the folder of the file at `path`. window, given: as in `SourceTable`.
+    path: path of the pipeline file. Relative paths in it start from its folder.
+    window: condition on the rows that may be read; None if all may be read.
+    given: table that a program gave in place of a path or an address; None if it gave none.
 
     Raises:
         InputError: The table cannot be opened, or there is neither a table, a path nor an address.
@@ -70,8 +72,8 @@ def source_table(source: Source, path: str, window: RowWindow | None = None) -> 
     columns = dict(source.columns)
     if window is not None:
         columns.setdefault(window.column, Column(type=window.type))
-    own = (source.path, source.url, source.table, source.engine)
-    return SourceTable(columns, *own, folder_of(path), window, joins=source.join, unit=source.unit)
+    data = (source.path, source.url, source.table, source.engine)
+    return SourceTable(columns, *data, folder_of(path), window, joins=source.join, unit=source.unit)
 
 
 @contextmanager

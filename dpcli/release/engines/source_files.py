@@ -2,8 +2,9 @@
 
 The engines for DuckDB and Spark call it before they open the files of [source], or of a public table that is joined with it. A source names
 one file, or several by a *pattern* such as visits/*.parquet. The first record of a csv is its header, unless the user is mistaken: then it
-is a private row, and a message may show of it only what `instead_of` permits. `require_closed_quotes` refuses a csv that cannot be parsed
-in order as a whole, with one message for every cause, since the cause is private.
+is a private row. So a message shows of it only what `instead_of` permits: a cell that equals the missing name up to case and separators, or
+any cell if at least half of the other wanted names are there. `require_closed_quotes` refuses a csv that cannot be parsed in order as a
+whole, with one message for every cause, since the cause is private.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def files_of(pattern: str, folder: str, key: str = "source.path") -> Files:
         return _files_of(pattern, folder)
     except InputError as error:
         failure = InputError(f"{key}: {error}")
-    raise failure
+    raise failure  # outside of the except clause, so that the first error is not attached as context
 
 
 def public_file(path: str, folder: str) -> Files:
@@ -124,11 +125,14 @@ def matching(pattern: str, folder: str) -> list[str]:
 
 
 def would_match(path: str, pattern: str, folder: str) -> bool:
-    """Return whether a new file at `path` would match a pattern, considering only folders that exist."""
+    """Return whether a new file at `path` would match a pattern, considering only folders that exist.
+
+    Commands ask this of the files that they are about to write, which must not become part of the data.
+    """
     if os.path.lexists(os.path.join(folder, pattern)) or not _is_pattern(pattern):
         return False
     above, name = os.path.split(pattern)
-    if name == "**":
+    if name == "**":  # any file in any folder below
         above, name = os.path.join(above, name), "*"
     folders = set(map(os.path.realpath, glob.glob(os.path.join(glob.escape(folder), above), recursive=True)))
     # A link at `path` is compared by its own name, and by the file to which it leads.
@@ -149,9 +153,10 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
     """
     lines = [_first_line(path) for path in files.paths]
     names_by_delimiter = {delimiter: _cells(lines[0], delimiter) for delimiter in DELIMITERS}
-    delimiter, names = max(names_by_delimiter.items(), key=lambda item: len(wanted.intersection(item[1])))
+    delimiter = max(DELIMITERS, key=lambda delimiter: len(wanted.intersection(names_by_delimiter[delimiter])))
+    names = names_by_delimiter[delimiter]
     if not all(map(_is_text, names)):
-        raise _no_text(files.paths[0])
+        raise _unreadable(files.paths[0])
     for path, line in zip(files.paths, lines, strict=True):
         if _cells(line, delimiter) != names:
             raise InputError(f"{path}: the columns in its first line differ from the columns of {files.paths[0]}")
@@ -198,11 +203,11 @@ def _first_line(path: str) -> str:
         with _open_bytes(path) as file:
             return file.read(LONGEST_HEADER).decode("utf-8-sig", errors=UNDECODABLE)
     except (OSError, EOFError, zlib.error):
-        failure = _no_text(path)
+        failure = _unreadable(path)
     raise failure
 
 
-def _no_text(path: str) -> InputError:
+def _unreadable(path: str) -> InputError:
     """Return the error of a file that is not a csv in UTF-8. It is the same for every cause."""
     return InputError(f"{path}: not a csv file in UTF-8, or an unreadable file")
 
@@ -232,11 +237,11 @@ def require_closed_quotes(files: Files, delimiter: str, longest: int) -> None:
             try:
                 # In latin-1 each byte is one character. The wrapper closes the file.
                 with io.TextIOWrapper(_open_bytes(path), encoding="latin-1", newline="") as file:
-                    deque(csv.reader(file, delimiter=delimiter, strict=True), maxlen=0)
+                    deque(csv.reader(file, delimiter=delimiter, strict=True), maxlen=0)  # reads all rows and keeps none
             except (csv.Error, OSError, EOFError, zlib.error):
                 failure = InputError(f"{files.place}: a cell has misplaced or unclosed quotes, or a file cannot be read")
     if failure is not None:
-        raise failure
+        raise failure  # outside of the except clause, so that the csv error is not attached as context
 
 
 def _open_bytes(path: str) -> gzip.GzipFile | io.BufferedReader:

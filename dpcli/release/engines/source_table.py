@@ -2,8 +2,9 @@
 
 `SourceTable` is what the pipeline file says, `ActualTable` what the engine (DuckDB, PostgreSQL or Spark) sees, and `Values` compares them
 and writes each used column as a *term*, SQL that converts it to the declared type. *Layers* are the nested SELECTs that give names to terms
-(scalars.py). A value that does not have the declared type is null; it never fails. A *unit* is whom the release protects, with all of its
-rows; a *window* is the rows that the blocks of a ledger allow to read; a *join* adds columns of a public table.
+(scalars.py): `bind` returns the name of a term, `join` adds a join to a layer, and the `depth` of a term is the layer in which its names
+exist. A value that does not have the declared type is null; it never fails. A *unit* is whom the release protects, with all of its rows; a
+*window* is the rows that the blocks of a ledger allow to read; a *join* adds columns of a public table.
 
 Two properties carry the sensitivity: a unit has one spelling, as each text is bounded as a unit of its own (`require_one_spelling`), and a
 joined public table adds no row (`joined_rows` has the proof).
@@ -83,8 +84,9 @@ class ActualTable:
     item: SQL of the table in a FROM clause.
     fields: columns by name.
     place: place of the table, for messages.
-    named: whether a schema names the columns. The columns of a csv are named by its header instead.
-    others: names of columns that are not declared.
+    named: whether a schema names the columns, so that a message may list them. The columns of a csv are named by its first line, which
+        may be a private row.
+    others: names of columns that are not in `fields`, as they are not declared.
     joined: the public tables that are joined with it.
     """
 
@@ -101,7 +103,7 @@ class Values:
     """The columns of a table as values of their declared types. A column is read only if an expression uses it.
 
     selected: names of columns in the innermost SELECT, by the SQL of the column in the table.
-    joining: numbers of the joins whose keys are being written. They detect a key that is computed from a column that its join adds.
+    joining: numbers of the joins whose keys are being written. They detect a key that is computed from a column that its own join adds.
     """
 
     table: SourceTable
@@ -116,7 +118,7 @@ class Values:
                 return self._joined(number, join, name, layers)
         if self.table.columns[name].rows_of_unit:
             return layers.compute(name, Scalar("integer", self._rows_of_unit))
-        return self.typed(name, self.table.columns[name].type, layers)
+        return self.as_type(name, self.table.columns[name].type, layers)
 
     def _rows_of_unit(self, layers: Layers) -> Term:
         """Return the number of rows of a row's unit that may be read, in the block in which the unit is bounded if there are blocks."""
@@ -152,7 +154,7 @@ class Values:
         single_values, alternatives = [], []
         for span in window.spans:  # the smallest and largest value of the block column in a stretch of blocks
             least, most = (literal(end, window.type).write(layers).sql for end in span)
-            if least == most:
+            if least == most:  # all such values go into one IN, which is shorter
                 single_values.append(least)
             else:
                 alternatives.append(f"{value} BETWEEN {least} AND {most}")
@@ -166,15 +168,15 @@ class Values:
         if window is None or window.block_part is None:
             return None
         value = self._block_value(window, layers)
-        if window.block_part == "value":
+        if window.block_part == "value":  # each value of the column is a block of its own; otherwise each week is
             return value.sql
         return layers.bind(Term(layers.dialect.first_day("week", value.sql), value.depth)).sql
 
     def _block_value(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""
-        return layers.bind(self.typed(window.column, window.type, layers))
+        return layers.bind(self.as_type(window.column, window.type, layers))
 
-    def typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
+    def as_type(self, name: str, to: ScalarType, layers: Layers) -> Term:
         """Return a column converted to a type. Raises InputError if the table has no such column, or one of another type."""
         column = self.actual.fields.get(name)
         if column is None:
@@ -209,7 +211,7 @@ def public_rows(table: SourceTable, actual: ActualTable, number: int, dialect: D
     join = table.joins[number]
     values = Values(replace(table, joins=()), actual.joined[number])
     layers = Layers(dialect, values)
-    key, *added = (values.typed(name, table.columns[name].type, layers).sql for name in (join.on, *join.columns))
+    key, *added = (values.as_type(name, table.columns[name].type, layers).sql for name in (join.on, *join.columns))
     named = zip((key, *added), (key_name(number), *_added_names(number, join)), strict=True)
     columns = ", ".join(f"{sql} AS {name}" for sql, name in named)
     return f"SELECT {columns} FROM {layers.over(values.base())} WHERE {key} IS NOT NULL"

@@ -58,7 +58,7 @@ class Spark(SqlEngine):
     def _find(self) -> ActualTable:
         path = self.table.path or ""
         if "://" in path:
-            if not path.endswith(".parquet"):
+            if not path.endswith(".parquet"):  # `header_of` can read the header of a csv on this machine only
                 raise InputError(f"{path}: expected .parquet where the data are at an address")
             return self._parquet([path], path, self.table.stored, VIEW)
         return self._in_files(files_of(path, self.table.folder), self.table.stored, VIEW)
@@ -70,7 +70,7 @@ class Spark(SqlEngine):
 
     def _in_files(self, files: Files, wanted: frozenset[str], view: str) -> ActualTable:
         """Return the table of files, as a view with this name."""
-        paths, place = list(map(_literal, files.paths)), files.place
+        paths, place = list(map(_exact_pattern, files.paths)), files.place
         if files.kind == "duckdb":
             raise InputError(f'{place}: expected .csv or .parquet for engine = "spark", found .duckdb')
         if files.kind == "parquet":
@@ -90,7 +90,7 @@ class Spark(SqlEngine):
         return rows
 
     def _view(self, frame: Any, names: tuple[str, ...], place: str, view: str, named: bool = True) -> ActualTable:
-        """Return the table of a data frame, whose columns are renamed by their places."""
+        """Return the table of a data frame, whose columns are renamed by their places. named: whether a schema names them, not a csv."""
         kinds = [field.dataType.simpleString() for field in frame.schema.fields]
         sql_names = numbered_names(len(names))
         quietly(lambda: frame.toDF(*sql_names).createOrReplaceTempView(view), place)
@@ -150,6 +150,6 @@ def _csv(session: Any, paths: list[str], columns: int, delimiter: str) -> Any:
     )
 
 
-def _literal(path: str) -> str:
+def _exact_pattern(path: str) -> str:
     """Return a pattern that matches only this path of the local machine."""
     return "file:" + "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

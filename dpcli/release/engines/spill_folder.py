@@ -57,6 +57,7 @@ def _locked(path: str) -> SpillFolder | None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = os.fstat(lock)
+            # Before it was locked, the folder may have been removed, and another one made under its path.
             if locked.st_uid == os.geteuid() and os.path.samestat(locked, os.stat(path)):
                 return SpillFolder(path, lock)
         except OSError:

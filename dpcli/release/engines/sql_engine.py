@@ -92,7 +92,7 @@ class SqlEngine:
         """Return the names of the columns that none of these aggregations reads."""
         values = self._values()
         for aggregation in aggregations:
-            statement(aggregation, values, self.dialect, b"")
+            statement(aggregation, values, self.dialect, b"")  # adds the columns that it reads to `values.selected`
         return {name for name, column in values.actual.fields.items() if column.sql not in values.selected}
 
     def _tables(self) -> ActualTable:

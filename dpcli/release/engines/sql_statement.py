@@ -33,6 +33,14 @@ SEPARATOR = "|"  # between the parts of the text that is hashed; each part is pr
 def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret: bytes) -> str:
     """Return SQL that yields one row for each key: the parts of the key, the numbers of units and rows, and the sums.
 
+    For a sum by one column, it is of this form, where m is max_rows:
+
+        WITH kept AS (SELECT unit AS u, key AS k0, value AS v0 FROM table WHERE conditions),
+            added AS (SELECT u, k0, count(*) AS n, sum(v0) AS s0 FROM kept GROUP BY u, k0),
+            chosen AS (SELECT u, k0, n, s0 FROM added, ranked at random in each u, WHERE place <= max_groups),
+            bounded AS (SELECT u, k0, least(n, m) AS n, s0 scaled down if n > m AS s0 FROM chosen)
+        SELECT k0, count(*), sum(n), sum(s0) FROM bounded GROUP BY k0
+
     values: the columns of the table; `selected` then has those that the statement reads.
     secret: key of the hash that chooses contributions.
 
@@ -47,20 +55,21 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
     names = _row_names(aggregation, terms, block)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     columns = _named_columns(terms, block, names) or "1 AS c0"
-    select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"
+    select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"  # equal units, keys and values: one row
     kept = f"{select} {columns} FROM {layers.over(values.base())}{where}"
-    keys = names.keys[: len(aggregation.keys)]
-    # The numbers of different values, as units and as rows: rows are then distinct, and differ in the part whose values are counted.
-    different = comma_separated((*keys, "count(*)", "count(*)"))
-    if terms.unit is None:
+    keys = names.keys[: len(aggregation.keys)]  # without the part whose different values are counted
+    # One number as that of units and of rows: each row is a unit, or the rows are the different values.
+    counts_by_key = comma_separated((*keys, "count(*)", "count(*)"))
+    if terms.unit is None:  # a unit has one row, so there is nothing to bound but its sum
         sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)
-        return f"SELECT {comma_separated((different, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
-    totals = comma_separated((*names.keys, "count(*)", "sum(n)", *map(dialect.total, names.sums)))
-    subqueries = (Subquery("kept", kept), *_bounded(aggregation, terms.keys, names, dialect, secret))
-    definitions = comma_separated(f"{subquery.name} AS {dialect.again} ({subquery.sql})" for subquery in subqueries)
+        return f"SELECT {comma_separated((counts_by_key, *sums))} FROM ({kept}) AS kept{group_by_clause(keys)}"
+    subqueries = (Subquery("kept", kept), *_bounding_subqueries(aggregation, terms.keys, names, dialect, secret))
+    definitions = comma_separated(f"{subquery.name} AS {dialect.with_hint} ({subquery.sql})" for subquery in subqueries)
     if aggregation.distinct is not None:
-        values_of_key = f"SELECT DISTINCT {comma_separated(names.keys)} FROM bounded"
-        return f"WITH {definitions} SELECT {different} FROM ({values_of_key}) AS different{group_by_clause(keys)}"
+        values_of_key = f"SELECT DISTINCT {comma_separated(names.keys)} FROM bounded"  # several units may have one value
+        return f"WITH {definitions} SELECT {counts_by_key} FROM ({values_of_key}) AS different{group_by_clause(keys)}"
+    # `bounded` has a row for each unit and key, with the number n of the unit's rows that count.
+    totals = comma_separated((*names.keys, "count(*)", "sum(n)", *map(dialect.total, names.sums)))
     return f"WITH {definitions} SELECT {totals} FROM bounded{group_by_clause(names.keys)}"
 
 
@@ -96,6 +105,7 @@ class RowNames:
 
 
 def _row_names(aggregation: Aggregation, terms: RowTerms, block: str | None) -> RowNames:
+    """Return names that are made up here, so that no name of the data is special in SQL."""
     keys = tuple(f"k{number}" for number in range(len(terms.keys)))
     parts = zip(keys, aggregation.parts, strict=True)
     inner = tuple(name for name, part in parts if part.steps is not None or part is aggregation.distinct)
@@ -120,56 +130,54 @@ class Subquery:
     sql: str
 
 
-def _bounded(
+def _bounding_subqueries(
     aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Dialect, secret: bytes
 ) -> Iterator[Subquery]:
     """Yield the subqueries that lead from the rows that count, `kept`, to the bounded contributions of each unit, `bounded`.
 
-    Let n be the number of rows of a unit in a group, of which at most m = max_rows may count. h is a hash of the unit and the group, mod n.
-
-    Numbers of rows and sums: least(n, m) rows count. If n > m, then m s / n counts of the sum s of the unit's integers, which is m times
-    their mean. h rounds it to a whole number: floor((m s + h) / n).
-
-    Proof: Let every integer be from a to b. Then n a <= s <= n b, so m s / n is from m a to m b. These ends are whole numbers, so both
-    ways of rounding stay between them. Each sum of a unit is thus within the range of the sums of m rows. If h is uniform from 0 to n - 1,
-    the expectation is m s / n exactly, as for the sum of m of the n rows that are drawn at random (Hermite's identity: floor((x + h) / n),
-    summed over h, is x for a whole x). Several sums of one unit are each in their range, but need not be the sums of any m rows together,
-    so each of them must be priced by itself.
-
-    Rows whose part of steps, or whose counted value, distinguishes them: They are in the order of that part, at the places p = 1 to n. The
-    row at p counts if (p m + h) mod n < m.
-
-    Proof: If n <= m, all rows count. Otherwise, p m + h takes every value mod n once as h goes from 0 to n - 1. So m of the n remainders
-    keep a row: each row has the same chance, m / n. Let g be the greatest common divisor of m and n. For each h, p m + h takes each of the
-    n / g values mod n that equal h mod g at g places, and m / g of these values are below m. So m rows count, whichever they are. The
-    order, n and h follow from the unit's own rows and the secret. n is counted in the same read as the rows.
+    Below, n is the number of rows of a unit in a group, of which at most m = max_rows may count, and h is a hash of the unit and the group.
     """
-    group, unit_and_keys = comma_separated(names.group), comma_separated(names.unit_and_keys)
+    group = comma_separated(names.group)
     sums = "".join(f", {name}" for name in names.sums)
     new_sums = "".join(f", {dialect.total(value)} AS {name}" for value, name in zip(names.values, names.sums, strict=True))
     max_rows = dialect.cast(str(aggregation.max_rows), "integer")
 
     yield Subquery("added", f"SELECT {group}, count(*) AS n{new_sums} FROM kept GROUP BY {group}")
-    chosen = "added"
+    groups = "added"
     bounded_parts = (part for part, name in zip(keys, names.keys, strict=True) if name not in names.inner)
-    if aggregation.max_groups < _most_groups(bounded_parts):
-        chosen = "chosen"
+    if aggregation.max_groups < _most_groups(bounded_parts):  # otherwise no unit can have too many keys
+        groups = "chosen"
         keys_of_unit = names.group[len(names.unit) :]
         order = comma_separated((f"{_random_rank(names.group, max_rows, dialect, secret)} DESC", *keys_of_unit))
         place = f"row_number() OVER (PARTITION BY {comma_separated(names.unit)} ORDER BY {order}) AS place"
         ranked = f"SELECT {group}, n{sums}, {place} FROM added"
         limited = f"SELECT {group}, n{sums} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
-        yield Subquery(chosen, limited)
+        yield Subquery(groups, limited)
 
-    hash_number = _hashed(names.group, dialect, secret)
-    if not names.inner:
-        values = zip(names.sums, aggregation.values, strict=True)
-        bounded_sums = (f"{_bounded_sum(name, steps, aggregation, dialect, hash_number)} AS {name}" for name, steps in values)
-        columns = comma_separated((group, f"least(n, {max_rows}) AS n", *bounded_sums))
-        yield Subquery("bounded", f"SELECT {columns} FROM {chosen}")
+    hash_number = _hash_of(names.group, dialect, secret)
+    if names.inner:
+        yield from _bounded_row_by_row(groups, names, hash_number, max_rows, dialect)
         return
+    values = zip(names.sums, aggregation.values, strict=True)
+    bounded_sums = (f"{_bounded_sum(name, steps, aggregation, dialect, hash_number)} AS {name}" for name, steps in values)
+    columns = comma_separated((group, f"least(n, {max_rows}) AS n", *bounded_sums))
+    yield Subquery("bounded", f"SELECT {columns} FROM {groups}")
 
-    hashed = f"SELECT {group}, {hash_number} AS hash_number FROM {chosen}"
+
+def _bounded_row_by_row(groups: str, names: RowNames, hash_number: str, max_rows: str, dialect: Dialect) -> Iterator[Subquery]:
+    """Yield the subqueries that keep at most m rows of each unit in each group, whose inner parts distinguish the rows.
+
+    The rows are in the order of the inner parts, at the places p = 1 to n. The row at p counts if (p m + h) mod n < m.
+
+    Proof: If n <= m, all rows count. Otherwise, p m + h takes every value mod n once as h goes from 0 to n - 1. So m of the n remainders
+    keep a row: each row has the same chance, m / n. Let g be the greatest common divisor of m and n. For each h, p m + h takes each of the
+    n / g values mod n that equal h mod g at g places, and m / g of these values are below m. So m rows count, whichever they are. The
+    order, n and h follow from the unit's own rows and the secret. n is counted in the same read as the rows.
+
+    groups: name of the subquery with the groups that count.
+    """
+    group, unit_and_keys = comma_separated(names.group), comma_separated(names.unit_and_keys)
+    hashed = f"SELECT {group}, {hash_number} AS hash_number FROM {groups}"
     row = comma_separated(f"kept.{name} AS {name}" for name in names.unit_and_keys)
     same_group = " AND ".join(f"kept.{name} = hashed.{name}" for name in names.group)
     rows = f"SELECT {row}, hash_number FROM kept JOIN ({hashed}) AS hashed ON {same_group}"
@@ -193,13 +201,13 @@ def _random_rank(columns: Sequence[str], most: str, dialect: Dialect, secret: by
     The keys are ordered as if they were drawn one after another with probabilities proportional to w = n / least(n, most). The number is
     log(U) / w with U uniform. It is minus an exponential time with rate w, so it is the highest with a probability proportional to w.
     """
-    hash_number = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
+    hash_number = f"({dialect.cast(_hash_of(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
     uniform = f"{hash_number} / {dialect.cast(str(2**DIGEST_BITS), 'decimal')}"
     inverse_weight = f"({dialect.cast(f'least(n, {most})', 'decimal')} / {dialect.cast('n', 'decimal')})"
     return f"ln({uniform}) * {inverse_weight}"
 
 
-def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
+def _hash_of(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
     """Return the hash of a row's columns as text, each preceded by its length, so that different rows have independent hashes."""
     parts = [dialect.text(secret.hex())]
     for column in columns:
@@ -209,7 +217,17 @@ def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
 
 
 def _bounded_sum(name: str, steps: Steps, aggregation: Aggregation, dialect: Dialect, hash_number: str) -> str:
-    """Return the bounded sum of a unit, as `_bounded` and `Aggregation` define it."""
+    """Return the bounded sum of a unit in a group: clipped if the aggregation has a range, and otherwise bounded to m of the n rows.
+
+    If n > m, then m s / n counts of the sum s of the unit's integers, which is m times their mean. h rounds it to a whole number:
+    floor((m s + h) / n), with h mod n.
+
+    Proof: Let every integer be from a to b. Then n a <= s <= n b, so m s / n is from m a to m b. These ends are whole numbers, so both
+    ways of rounding stay between them. Each sum of a unit is thus within the range of the sums of m rows. If h is uniform from 0 to n - 1,
+    the expectation is m s / n exactly, as for the sum of m of the n rows that are drawn at random (Hermite's identity: floor((x + h) / n),
+    summed over h, is x for a whole x). Several sums of one unit are each in their range, but need not be the sums of any m rows together,
+    so each of them must be priced by itself.
+    """
     if aggregation.clip is not None:
         return _clipped(name, aggregation, dialect)
     count, rows, furthest = (dialect.wide(number) for number in ("n", str(aggregation.max_rows), str(steps.furthest)))

@@ -25,7 +25,7 @@ UPPER, LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 # infinite, NaN or too small for a double. One of the three engines would raise an error for such results.
 FARTHEST, NEAREST = 1e150, 1e-150
 LARGEST_WHOLE = 9.2e18  # just below 2^63, so that a whole-number double below it fits into 64 bits
-# Characters of a text made of others. A bound is needed, as an engine could fail; its value is arbitrary
+# Largest number of characters of a concatenation. A bound is needed, as an engine could fail; its value is arbitrary.
 LONGEST_JOINED = 1_000_000
 ESCAPE = "!"  # character that makes the next one of a pattern stand for itself, in every engine
 
@@ -52,7 +52,9 @@ class Columns(Protocol):
 class Layers:
     """Nested SELECTs that give names to terms, so that no term is repeated in the SQL text. The innermost one is layer 0.
 
-    Each SELECT names terms over the names of the inner SELECTs.
+    Each SELECT names terms over the names of the inner SELECTs, for example:
+
+        (SELECT *, t0 + 1 AS t1 FROM (SELECT *, abs(c0) AS t0 FROM (SELECT age AS c0 FROM people) AS base) AS l0) AS l1
 
     names: the names of each layer, by the SQL that they stand for.
     joins: the joins of each layer, as SQL that follows the inner SELECT in its FROM clause.
@@ -67,17 +69,18 @@ class Layers:
 
     def bind(self, term: Term) -> Term:
         """Return a name for a term, so that it can be used several times and is computed once. Equal terms get one name."""
-        self._require_layer(term.depth)
+        self._add_layers(term.depth)
         name = self.names[term.depth].setdefault(term.sql, f"t{sum(map(len, self.names))}")
         return Term(name, term.depth + 1)
 
     def join(self, sql: str, depth: int) -> None:
         """Join a table to a layer, whose names are then also those of the table. Equal SQL is joined once."""
-        self._require_layer(depth)
+        self._add_layers(depth)
         if sql not in self.joins[depth]:
             self.joins[depth].append(sql)
 
-    def _require_layer(self, depth: int) -> None:
+    def _add_layers(self, depth: int) -> None:
+        """Add empty layers until there is one with the number `depth`."""
         while len(self.names) <= depth:
             self.names.append({})
             self.joins.append([])
@@ -105,7 +108,11 @@ def fill_template(template: str, *terms: Term) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A typed expression. Its value may be null, which is SQL's unknown for a condition."""
+    """A typed expression. Its value may be null, which is SQL's unknown for a condition.
+
+    write: function that writes it as SQL over the layers.
+    literal: whether it is a constant, which the list of `in` must consist of.
+    """
 
     type: ScalarType
     write: Callable[[Layers], Term]
@@ -216,8 +223,11 @@ def first_true(conditions: Sequence[Scalar], values: Sequence[Scalar]) -> Scalar
     return Scalar(type_, write)
 
 
-def reusing(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scalar]) -> Scalar:
-    """Return a function that uses its argument several times. The argument is written once and named, as repetition would multiply."""
+def apply_to_named(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scalar]) -> Scalar:
+    """Return a function of a value, which the function may use several times.
+
+    The value is written once and gets a name. If it were repeated, the length of the SQL would multiply in nested expressions.
+    """
 
     def write(layers: Layers) -> Term:
         name = layers.bind(value.write(layers))
@@ -227,8 +237,11 @@ def reusing(type_: ScalarType, value: Scalar, function: Callable[[Scalar], Scala
 
 
 def choice_by_truth(condition: Scalar, if_true: Scalar, if_false: Scalar) -> Scalar:
-    """Return `if_true` where a condition is true, and `if_false` where it is false; null where it is unknown. Both have one type."""
-    return reusing(if_true.type, condition, lambda known: first_true([known, negation(known)], [if_true, if_false]))
+    """Return `if_true` where a condition is true, and `if_false` where it is false; null where it is unknown. Both have one type.
+
+    SQL's ELSE would also apply where the condition is unknown.
+    """
+    return apply_to_named(if_true.type, condition, lambda known: first_true([known, negation(known)], [if_true, if_false]))
 
 
 def change_case(value: Scalar, upper: bool) -> Scalar:
@@ -259,7 +272,7 @@ def without_spaces(value: Scalar) -> Scalar:
     return _by_dialect("text", lambda dialect, sql: dialect.trimmed(sql), value)
 
 
-def joined(left: Scalar, right: Scalar) -> Scalar:
+def concatenate(left: Scalar, right: Scalar) -> Scalar:
     """Return a text followed by another. It is null if one of them is, or if it is longer than LONGEST_JOINED."""
 
     def write(layers: Layers) -> Term:
@@ -281,7 +294,7 @@ def absolute(value: Scalar) -> Scalar:
         is_negative = compose("boolean", "({0} < {1})", number, integer(0))
         return first_true([is_negative], [whole_arithmetic("-", integer(0), number), number])
 
-    return reusing("integer", value, absolute_integer)
+    return apply_to_named("integer", value, absolute_integer)
 
 
 def whole_number(value: Scalar, function: Literal["floor", "ceil"]) -> Scalar:
@@ -304,14 +317,14 @@ def nearest_whole(value: Scalar) -> Scalar:
 
     def with_sign(number: Scalar) -> Scalar:
         is_negative = compose("boolean", "({0} < {1})", number, decimal(0.0))
-        size = reusing("integer", absolute(number), _half_up)
-        return reusing(
+        size = apply_to_named("integer", absolute(number), _half_up)
+        return apply_to_named(
             "integer",
             size,
             lambda rounded: first_true([is_negative, negation(is_negative)], [whole_arithmetic("-", integer(0), rounded), rounded]),
         )
 
-    return reusing("integer", value, with_sign)
+    return apply_to_named("integer", value, with_sign)
 
 
 def _half_up(size: Scalar) -> Scalar:
@@ -324,7 +337,7 @@ def _half_up(size: Scalar) -> Scalar:
         is_high = compose("boolean", "({0} - {1} >= {2})", size, floor, decimal(0.5))
         return first_true([is_high, negation(is_high)], [whole_arithmetic("+", floor, integer(1)), floor])
 
-    return reusing("integer", whole_number(size, "floor"), raised)
+    return apply_to_named("integer", whole_number(size, "floor"), raised)
 
 
 def first_day(period: Period, value: Scalar) -> Scalar:

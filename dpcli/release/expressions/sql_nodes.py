@@ -31,13 +31,13 @@ from dpcli.release.expressions.scalars import (
     choice_by_truth,
     common_type,
     compose,
+    concatenate,
     date_part,
     decimal,
     decimal_arithmetic,
     first_day,
     first_true,
     integer,
-    joined,
     literal,
     matches_pattern,
     nearest_whole,
@@ -299,7 +299,7 @@ def _translate_nullif(translator: NodeTranslator, node: exp.Expr) -> Scalar:
     return _of_common_type("NULLIF", translator.comparable(node, node.this, node.expression))
 
 
-def _connection(operator: str) -> Translate:
+def _and_or(operator: str) -> Translate:
     def translate(translator: NodeTranslator, node: exp.Expr) -> Scalar:
         sides = (translator.of_type(side, "boolean") for side in (node.this, node.expression))
         return compose("boolean", f"({{0}} {operator} {{1}})", *sides)
@@ -326,6 +326,7 @@ def _whole_division(operator: str) -> Translate:
 
 
 def _translate_minus(translator: NodeTranslator, node: exp.Expr) -> Scalar:
+    """Return a number with the other sign. A negative literal is read as a whole, as the digits of -2^63 alone exceed 64 bits."""
     operand = node.this
     if _is_number(operand) and not operand.this.startswith("-"):
         return _number(translator, node, f"-{operand.this}")
@@ -347,7 +348,7 @@ def _translate_substring(translator: NodeTranslator, node: exp.Expr) -> Scalar:
 
 
 def _translate_joined(translator: NodeTranslator, node: exp.Expr) -> Scalar:
-    return joined(*(translator.of_type(side, "text") for side in (node.this, node.expression)))
+    return concatenate(*(translator.of_type(side, "text") for side in (node.this, node.expression)))
 
 
 def _translate_concat(translator: NodeTranslator, node: exp.Expr) -> Scalar:
@@ -355,7 +356,7 @@ def _translate_concat(translator: NodeTranslator, node: exp.Expr) -> Scalar:
     texts = [
         compose("text", "coalesce({0}, {1})", translator.of_type(part, "text"), literal("", "text")) for part in node.expressions
     ]
-    return reduce(joined, texts)
+    return reduce(concatenate, texts)
 
 
 def _literal_count(translator: NodeTranslator, node: exp.Expr, count: exp.Expr | None, least: int) -> int:
@@ -438,8 +439,8 @@ MEANINGS: Mapping[str, NodeMeaning] = {
     "Nullif": NodeMeaning(_translate_nullif, TWO),
     "Least": NodeMeaning(_extreme("least"), ONE | {"expressions", "ignore_nulls"}),
     "Greatest": NodeMeaning(_extreme("greatest"), ONE | {"expressions", "ignore_nulls"}),
-    "And": NodeMeaning(_connection("AND"), TWO),
-    "Or": NodeMeaning(_connection("OR"), TWO),
+    "And": NodeMeaning(_and_or("AND"), TWO),
+    "Or": NodeMeaning(_and_or("OR"), TWO),
     "Not": _function_of(negation, "boolean"),
     **{name: NodeMeaning(_arithmetic(operator), TWO) for name, operator in (("Add", "+"), ("Sub", "-"), ("Mul", "*"))},
     "Div": NodeMeaning(_arithmetic("/"), TWO | {"typed", "safe"}),

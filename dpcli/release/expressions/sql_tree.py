@@ -51,7 +51,7 @@ def parse_expression(text: str, key: str) -> exp.Expr:
         raise InputError(f"{key}: expected one SQL expression, found {quote_for_message(text)}") from None
     if any(token.comments for token in tokens):
         raise InputError(f"{key}: expected no comment, found a comment")
-    if len(trees) != 1 or not isinstance(trees[0], exp.Expr):
+    if len(trees) != 1 or not isinstance(trees[0], exp.Expr):  # several expressions, with ";" between them
         raise InputError(f"{key}: expected one SQL expression, found {quote_for_message(text)}")
     return trees[0]
 

@@ -1,8 +1,10 @@
 """The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps.
 
-Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `problems` and
-`needs` check the table, `mechanisms` returns the noise to price, `aggregation` the exact sums to ask an engine for, and `answer` the noisy
-answer. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
+the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the noise to price, `aggregation` the exact
+sums to ask an engine for, and `answer` the noisy answer. `setting` is what they depend on outside of the table: [source], the adjacency and
+the query's cost.
 
 A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`. A unit counts with
 at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); a `Contribution` states these bounds and what a row adds, and
@@ -30,10 +32,10 @@ from dpcli.release.column_values import SteppedRange, number_problems, stepped_r
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.measures.open_keys import HIDDEN, OpenKeysQuery
-from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
+from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, coverage, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
-from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity, shown_keys
+from dpcli.release.vectors import Contribution, is_laplace, key_selection, noisy_vector, sensitivity
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
@@ -44,10 +46,12 @@ COLUMN = Key("column of numbers; its [source.columns] entry has min, max and ste
 OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None)
 
 # Shares of a query's cost for its mechanisms. Each mechanism is priced with the noise that it gets, so the shares affect accuracy alone.
-KEYS_SHARE = 0.3  # for the choice of keys that are not declared; their sums use the rest. A choice without a proof that it is best
+# They are chosen by hand, without a proof that they are best.
+KEYS_SHARE = 0.3  # of a sum, for the selection of keys that are not declared; the noise on the sums uses the rest
 SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of a variance. The squares get most, as they have the largest range
 
-MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares or to a total is below it, so that the sensitivity fits into 64 bits
+# What one unit adds to a sum of squares or to a total is below this number, so that the sensitivity fits into 64 bits.
+MOST_OF_UNIT = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +99,10 @@ class ColumnQuery(OpenKeysQuery):
 
     def count_mechanism(self, setting: QuerySetting, share: float) -> QueryMechanism:
         """Return the mechanism that adds noise to the numbers of rows. If the keys are not declared, it chooses those that are shown."""
+        contribution = self.count_contribution()
         if self.shows_keys:
-            return shown_keys(self, setting, self.count_contribution(), self.delta or 0.0, "count", share)
-        return noisy_vector(self, setting, self.count_contribution(), "count", share)
+            return key_selection(self, setting, contribution, self.delta or 0.0, suffix="count", cost_share=share)
+        return noisy_vector(self, setting, contribution, suffix="count", cost_share=share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +128,7 @@ class SumQuery(ColumnQuery):
         },
     )
 
-    independent_choice: ClassVar[bool] = True  # the keys are chosen by noisy numbers of units
+    independent_choice: ClassVar[bool] = True  # the keys are chosen by noisy numbers of units, and not by the noise on the sums
 
     measure: Annotated[str, MEASURE] = "sum"
     max_total: Annotated[
@@ -143,6 +148,7 @@ class SumQuery(ColumnQuery):
             yield from ColumnQuery.needs(self, source)
             return
         yield from OpenKeysQuery.needs(self, source)
+        # The column needs no min and max, as the totals are clipped.
         problems = tuple(number_problems(source, "column", self.column))
         yield from problems
         column = source.columns.get(self.column)
@@ -167,35 +173,41 @@ class SumQuery(ColumnQuery):
 
     def contribution(self, setting: QuerySetting) -> Contribution:
         """Return the bound on what one unit adds to the sums: its rows, or one clipped total for each key."""
-        clip, values, fixed = self.clip(setting), self.values(setting), has_one_row_per_unit(self, setting.source)
-        if clip is None:
-            return Contribution(self.groups, self.rows, values.least, values.most, fixed=fixed, one_key=not self.by)
-        least_total, most_total = clip
-        return Contribution(self.groups, 1, least_total, most_total, fixed=fixed, one_key=not self.by, noun="clipped total")
+        clip, values = self.clip(setting), self.values(setting)
+        rows, least, most, noun = self.rows, values.least, values.most, "row"
+        if clip is not None:
+            rows, (least, most), noun = 1, clip, "clipped total"
+        one_row_always = has_one_row_per_unit(self, setting.source)
+        return Contribution(self.groups, rows, least, most, one_row_always=one_row_always, one_key=not self.by, noun=noun)
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         values, contribution = self.values(setting), self.contribution(setting)
         if not self.shows_keys:
-            return (noisy_vector(self, setting, contribution, unit=values.step),)
+            return (noisy_vector(self, setting, contribution, step_size=values.step),)
+        units_in_key = Contribution(self.groups, rows=1)  # what one unit adds to the numbers of units
         return (
-            noisy_vector(self, setting, contribution, "sum", 1.0 - KEYS_SHARE, values.step),
-            shown_keys(self, setting, Contribution(self.groups, 1), self.delta or 0.0, "keys", KEYS_SHARE),
+            noisy_vector(self, setting, contribution, suffix="sum", cost_share=1.0 - KEYS_SHARE, step_size=values.step),
+            key_selection(self, setting, units_in_key, self.delta or 0.0, suffix="keys", cost_share=KEYS_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return replace(aggregation_of(self, setting, (steps_of(setting.source, self.column),)), clip=self.clip(setting))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        sum_noise, *key_noise = self.mechanisms(setting)
-        covers = noise_alone(self) if self.max_total is None else f"{noise_alone(self)}, nor totals of units that were clipped"
+        sum_noise, *selections = self.mechanisms(setting)
+        covers = coverage(self)
+        if self.max_total is not None:
+            covers += ", nor totals of units that were clipped"
         sums = add_noise({key: total.sums[0] for key, total in totals.items()}, sum_noise)
-        if not key_noise:
+        if not selections:  # the keys are declared
             return additive_answer(self, sum_noise, sums, covers)
-        units = self.shown(add_noise({key: total.units for key, total in totals.items()}, key_noise[0]), key_noise[0])
-        return additive_answer(self, sum_noise, {key: sums[key] for key in units}, f"{covers}; {HIDDEN}")
+        (selection,) = selections
+        shown_units = self.shown(add_noise({key: total.units for key, total in totals.items()}, selection), selection)
+        return additive_answer(self, sum_noise, {key: sums[key] for key in shown_units}, f"{covers}; {HIDDEN}")
 
     def expected_error(self, setting: QuerySetting) -> str:
-        return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(self.mechanisms(setting)[-1], 'units')}"
+        selection = self.mechanisms(setting)[-1]  # not used if the keys are declared
+        return f"{OpenKeysQuery.expected_error(self, setting)}{self.shown_words(selection, 'units')}"
 
 
 def has_one_row_per_unit(query: Query, source: Source) -> bool:
@@ -236,17 +248,18 @@ class MeanQuery(ColumnQuery):
         if self.count is not None:
             return (self._mechanism_over_public_count(setting, self.count),)
         values, share = self.values(setting), self.sum_share(setting)
+        contribution = self.centred_contribution(values)
         return (
-            noisy_vector(self, setting, self.centred_contribution(values), "sum", share, values.step),
+            noisy_vector(self, setting, contribution, suffix="sum", cost_share=share, step_size=values.step),
             self.count_mechanism(setting, 1.0 - share),
         )
 
     def _mechanism_over_public_count(self, setting: QuerySetting, count: int) -> QueryMechanism:
-        """Return the mechanism that adds noise to the sum. A step of the sum, divided by the count, is its unit."""
+        """Return the mechanism that adds noise to the sum. The size of its steps is that of the column, divided by the count."""
         values = self.values(setting)
-        fixed = has_one_row_per_unit(self, setting.source)
-        contribution = Contribution(1, self.rows, values.least, values.most, fixed=fixed, one_key=True)
-        mechanism = noisy_vector(self, setting, contribution, unit=values.step / count)
+        one_row_always = has_one_row_per_unit(self, setting.source)
+        contribution = Contribution(1, self.rows, values.least, values.most, one_row_always=one_row_always, one_key=True)
+        mechanism = noisy_vector(self, setting, contribution, step_size=values.step / count)
         sum_change = sensitivity(setting.adjacency, contribution).l1 * values.step
         mean_change = (
             f"the sum changes by at most {figures(sum_change, 6, ROUND_CEILING)}; divided by the public count of {count:,}, the mean "
@@ -270,8 +283,9 @@ class MeanQuery(ColumnQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         values, mechanisms = self.values(setting), self.mechanisms(setting)
         if self.count is not None:
+            (sum_noise,) = mechanisms
             exact = {key: total.sums[0] for key, total in totals.items()}
-            return self._over_public_count(mechanisms[0], exact, values.step, self.count)
+            return self._over_public_count(sum_noise, exact, values.step, self.count)
         sum_noise, count_noise = mechanisms
         # A sum minus the middle of the range for each row is the centred sum.
         sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, sum_noise)
@@ -283,28 +297,29 @@ class MeanQuery(ColumnQuery):
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange, confidence: float) -> AnswerRow:
         """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
         interval = mean.interval(confidence)
+        # In floating point, as a mean is no whole number of steps.
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), interval.low, interval.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, confidence))
 
     def _over_public_count(self, mechanism: QueryMechanism, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
-        """Return the noisy sum divided by the public count. `exact` is the sum in whole steps."""
+        """Return the noisy sum divided by the public count. `exact` is the sum in whole steps, under the only key ()."""
         rows = []
         for key, number in add_noise(exact, mechanism).items():
             interval = public_mean_interval(number, law_of(mechanism), self.confidence, count, step)
             rows.append(postprocessed_row(self, key, on_grid(number, step) / count, interval))
-        return answer_of(self, tuple(rows), f"{noise_alone(self)}; rows without a value count as 0")
+        return answer_of(self, tuple(rows), f"{coverage(self)}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
-        mechanisms = self.mechanisms(setting)
         if self.count is not None:
             return ColumnQuery.expected_error(self, setting)
-        values, (sum_law, count_law) = self.values(setting), map(law_of, mechanisms)
+        values, (sum_noise, count_noise) = self.values(setting), self.mechanisms(setting)
+        sum_law, count_law = law_of(sum_noise), law_of(count_noise)
         rows, row_words = self.assumed_rows(setting)
         answers = self.joint_count(setting)
         confidence = self.interval_confidence(answers)
         error = expected_mean_error(sum_law, count_law, confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
         distance = figures(error, 3, ROUND_CEILING)
-        shown = self.shown_words(mechanisms[1])
+        shown = self.shown_words(count_noise)
         return f"within about {distance} {row_words}, {self.probability_words(answers)}; proportional to 1 / rows{shown}"
 
 
@@ -343,10 +358,11 @@ class VarianceQuery(ColumnQuery):
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         values = self.values(setting)
-        squares = Contribution(self.groups, self.rows, 0, values.furthest**2, one_key=not self.by)
+        squares = Contribution(self.groups, self.rows, least=0, most=values.furthest**2, one_key=not self.by)
+        distances = self.centred_contribution(values)
         return (
-            noisy_vector(self, setting, squares, "squares", SQUARES_SHARE, values.step**2),
-            noisy_vector(self, setting, self.centred_contribution(values), "sum", SUM_SHARE, values.step),
+            noisy_vector(self, setting, squares, suffix="squares", cost_share=SQUARES_SHARE, step_size=values.step**2),
+            noisy_vector(self, setting, distances, suffix="sum", cost_share=SUM_SHARE, step_size=values.step),
             self.count_mechanism(setting, COUNT_SHARE),
         )
 
@@ -356,6 +372,7 @@ class VarianceQuery(ColumnQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         values, (square_noise, sum_noise, count_noise) = self.values(setting), self.mechanisms(setting)
+        # The sums of a total are those of `aggregation`: squared distances from the middle, then values.
         squares = add_noise({key: total.sums[0] for key, total in totals.items()}, square_noise)
         sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, sum_noise)
         counts = self.shown(add_noise({key: total.rows for key, total in totals.items()}, count_noise), count_noise)
@@ -373,6 +390,6 @@ class VarianceQuery(ColumnQuery):
         square_noise, _, count_noise = self.mechanisms(setting)
         rows, row_words = self.assumed_rows(setting)
         answers = self.joint_count(setting)
-        error = expected_error(law_of(square_noise), self.interval_confidence(answers), square_noise.unit) / rows
+        error = expected_error(law_of(square_noise), self.interval_confidence(answers), square_noise.step_size) / rows
         distance = f"at least {figures(error, 3)} {row_words}"
         return f"{distance}, {self.probability_words(answers)}; the noise of the mean adds to this{self.shown_words(count_noise)}"

@@ -1,8 +1,10 @@
 """The measures count, distinct, histogram and threshold: numbers of rows, units or values, and comparisons of counts with a threshold.
 
-Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `problems` and
-`needs` check the table, `mechanisms` returns the noise to price, `aggregation` the exact counts to ask an engine for, and `answer` the
-noisy answer. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
+the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the noise to price, `aggregation` the exact
+counts to ask an engine for, and `answer` the noisy answer. `setting` is what they depend on outside of the table: [source], the adjacency
+and the query's cost.
 
 A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`, with an answer of
 its own. A unit counts with at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); the engine leaves out the rest. A
@@ -33,16 +35,17 @@ from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.measures.open_keys import OF_BY, OpenKeysQuery
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, law_of, noise_alone, postprocessed_row
+from dpcli.release.noisy_answers import NumbersByKey, add_noise, additive_answer, answer_of, coverage, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryMechanism, QuerySetting, error_text, key_type_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
-from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
+from dpcli.release.vectors import Contribution, key_selection, noisy_vector
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-# Share of the cost for the noise of the total; the noise of the keys uses the rest. The value is a choice, and affects accuracy alone.
+# Share of a count's cost for the noise on the total of all keys (`totals = true`); the noise on the keys uses the rest. It is chosen by
+# hand, and affects accuracy alone.
 TOTAL_SHARE = 0.3
 
 
@@ -50,7 +53,6 @@ TOTAL_SHARE = 0.3
 class CountQuery(OpenKeysQuery):
     """The number of rows, or of units, for each key."""
 
-    # Example tables, which tests read. Together they state every setting of the measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"by": ["state"], "where": "age >= 18", "rho": 0.02, "max_groups": 3, "max_rows": 2, "postprocess": ["non-negative"]},
         {"by": ["visitor"], "of": "units", "weight": 1, "noise": "laplace", "keys": "threshold", "delta": 1e-9, "max_groups": 1},
@@ -76,11 +78,11 @@ class CountQuery(OpenKeysQuery):
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         if self.shows_keys:
-            return (shown_keys(self, setting, self.contribution(), self.delta or 0.0),)
+            return (key_selection(self, setting, self.contribution(), self.delta or 0.0),)
         if self.totals:
             return (
-                noisy_vector(self, setting, self.contribution(), "keys", 1.0 - TOTAL_SHARE),
-                noisy_vector(self, setting, self.total_contribution(), "total", TOTAL_SHARE),
+                noisy_vector(self, setting, self.contribution(), suffix="keys", cost_share=1.0 - TOTAL_SHARE),
+                noisy_vector(self, setting, self.total_contribution(), suffix="total", cost_share=TOTAL_SHARE),
             )
         return (noisy_vector(self, setting, self.contribution()),)
 
@@ -99,10 +101,11 @@ class CountQuery(OpenKeysQuery):
         return aggregation_of(self, setting)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        key_noise, *total_noise = self.mechanisms(setting)
         exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
-        if total_noise:
-            return self._answer_with_total(exact, key_noise, total_noise[0])
+        if self.totals:
+            key_noise, total_noise = self.mechanisms(setting)
+            return self._answer_with_total(exact, key_noise, total_noise)
+        (key_noise,) = self.mechanisms(setting)
         return additive_answer(self, key_noise, self.shown(add_noise(exact, key_noise), key_noise), self.covers(key_noise))
 
     def _answer_with_total(self, exact: NumbersByKey, key_noise: QueryMechanism, total_noise: QueryMechanism) -> QueryAnswer:
@@ -132,14 +135,14 @@ class CountQuery(OpenKeysQuery):
         0 for a count that was left out.
         """
         keys = list(counts)
-        while True:  # each further round has fewer keys
+        while True:  # ends, as each further round has fewer keys
             adjusted = make_consistent(total, [counts[key] for key in keys], total_variance, count_variance)
             if "non-negative" not in self.postprocess or all(value >= 0 for value in adjusted):
                 return dict(zip(keys, adjusted, strict=True))
             keys = [key for key, value in zip(keys, adjusted, strict=True) if value >= 0]
 
     def total_contribution(self) -> Contribution:
-        """Return the bound on what one unit adds to the total of all keys."""
+        """Return the bound on what one unit adds to the total of all keys: the most rows of all its keys together."""
         to_keys = self.contribution()
         return Contribution(1, to_keys.groups * to_keys.rows, one_key=True)
 
@@ -189,7 +192,7 @@ class DistinctQuery(NoisyQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (mechanism,) = self.mechanisms(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
-        return additive_answer(self, mechanism, numbers, f"{noise_alone(self)}; {self.left_out}")
+        return additive_answer(self, mechanism, numbers, f"{coverage(self)}; {self.left_out}")
 
     @property
     def left_out(self) -> str:
@@ -234,7 +237,7 @@ class HistogramQuery(NoisyQuery):
             yield ("column",), "a column of numbers", f'"{self.column}", which is {column.type}'
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
-        one_key = len(self.bins) == 2 and not self.by
+        one_key = len(self.bins) == 2 and not self.by  # two edges make one bin
         return (noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=one_key)),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -243,8 +246,8 @@ class HistogramQuery(NoisyQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (mechanism,) = self.mechanisms(setting)
         numbers = add_noise({key: total.rows for key, total in totals.items()}, mechanism)
-        by_bin = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
-        return additive_answer(self, mechanism, by_bin, noise_alone(self), (*self.by, self.column))
+        by_bin = {(*values, self.bin_text(int(index))): number for (*values, index), number in numbers.items()}
+        return additive_answer(self, mechanism, by_bin, coverage(self), (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:
         """Return a bin as an interval, such as [0, 18). Bins are numbered from 0."""
@@ -289,7 +292,7 @@ class ThresholdQuery(Query):
 
     def laws(self, setting: QuerySetting) -> SparseVectorLaws:
         """Return the noise distributions of the sparse vector technique: of the threshold, and of each count."""
-        assert setting.cost is not None
+        assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         return SparseVectorLaws(setting.cost.pure_epsilon, self.rows, self.answers)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:

@@ -1,8 +1,10 @@
 """The measures top-k and mode: the most common values of a column. A mode by propose-test-release needs no declared values.
 
-Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `problems` and
-`needs` check the table, `mechanisms` returns the choices to price, `aggregation` the exact counts to ask an engine for, and `answer` the
-chosen values. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
+the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the choices to price, `aggregation` the
+exact counts to ask an engine for, and `answer` the chosen values. `setting` is what they depend on outside of the table: [source], the
+adjacency and the query's cost.
 
 A *unit* is whom the release protects, with all of its rows; it counts with at most `rows` rows (max_rows) in each of at most `groups` keys
 (max_groups), where a *key* is a combination of values of `by` and the column. A *choice* releases a value and not its count: it compares
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("column whose values are counted")
 # The setting without which delta has no effect.
-OF_TEST = NeededSetting('method = "propose-test-release"', lambda query: query.tests)
+OF_TEST = NeededSetting('method = "propose-test-release"', lambda query: query.uses_test)
 # For messages about a column without declared values: how to ask for its mode, and how to ask for its most common values.
 ADVISED_TEST = 'method = "propose-test-release" in the query, which answers if the lead is large'
 ADVISED_COUNT = (
@@ -66,19 +68,19 @@ class ChoiceQuery(Query):
     def choice_mechanism(self, setting: QuerySetting, kind: str, choices: int = 1) -> QueryMechanism:
         """Return the mechanism of type `kind` that makes this many choices for each key of `by`.
 
-        It is priced as one step for each choice that a unit can change: those of the keys of `by` in which the unit counts.
+        It is priced as one run for each choice that a unit can change: those of the keys of `by` in which the unit counts.
         """
-        assert setting.cost is not None
-        steps, score_range = choices * changed_keys(self, setting), self.score_range(setting)
-        cost = setting.cost if steps == 1 else setting.cost.share(1.0 / steps)
-        epsilon = cost.bounded_range_epsilon
+        assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
+        runs, score_range = choices * changed_keys(self, setting), self.score_range(setting)
+        cost = setting.cost if runs == 1 else setting.cost.share(1.0 / runs)
+        epsilon = cost.bounded_range_epsilon  # the stated epsilon, or the one whose bounded range implies the stated rho
         choice_scale(score_range, epsilon)  # raises InputError if no sampler supports the scale
         why = (
             f"one unit adds at most {self.rows:,} to a count{changed_words(self, setting)}: the difference of two counts changes by at "
             f"most {score_range:,}",
-            f"{'one choice' if steps == 1 else f'each of {steps:,} choices'} by {kind} at epsilon {epsilon:.6g}",
+            f"{'one choice' if runs == 1 else f'each of {runs:,} choices'} by {kind} at epsilon {epsilon:.6g}",
         )
-        return QueryMechanism("", kind, {"epsilon": epsilon}, why, steps=steps)
+        return QueryMechanism("", kind, {"epsilon": epsilon}, why, runs=runs)
 
     def aggregation_of_values(self, setting: QuerySetting, declared: bool = True) -> Aggregation:
         """Return the numbers of rows with each value, for each key of `by`. declared: whether only declared values count."""
@@ -92,7 +94,7 @@ class ChoiceQuery(Query):
         (mechanism,) = self.mechanisms(setting)
         domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
         scale = self.score_range(setting) / mechanism.keys["epsilon"]
-        choices = mechanism.steps // changed_keys(self, setting)
+        choices = mechanism.runs // changed_keys(self, setting)  # of one key
         if domain and choices > len(domain):
             file = setting.source.columns[self.column].domain_file
             raise InputError(f'query "{self.name}": top: expected at most the {len(domain):,} values in {file}, found {choices:,}')
@@ -142,8 +144,8 @@ class TopQuery(ChoiceQuery):
             counts = [value_totals[value].rows for value in values]
             chosen = top_k(counts, self.top, self.score_range(setting), mechanism.keys["epsilon"])
             rows += (AnswerRow((*key, place), values[index][0]) for place, index in enumerate(chosen, start=1))
-        names = (*self.by, "place")
-        return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
+        key_names = (*self.by, "place")
+        return QueryAnswer(self.name, self.measure, key_names, tuple(rows), self.confidence, self.expected_error(setting))
 
 
 def choice_problems(source: Source, column: str, otherwise: str = "") -> Iterator[Problem]:
@@ -181,46 +183,46 @@ class ModeQuery(ChoiceQuery):
     delta: Annotated[float | None, Key("largest probability of an answer that one unit could change", DELTA, needs=OF_TEST)] = None
 
     @property
-    def tests(self) -> bool:
+    def uses_test(self) -> bool:
         """Return whether the mode is released by propose-test-release."""
         return self.method == "propose-test-release"
 
     def problems(self) -> Iterator[Problem]:
         yield from Query.problems(self)
-        if self.tests and not self.delta:
+        if self.uses_test and not self.delta:
             yield ("delta",), "a delta above 0 with propose-test-release", "none"
-        if self.tests and self.by:
+        if self.uses_test and self.by:
             yield ("by",), 'no keys with propose-test-release, or method = "noisy-max"', ", ".join(self.by)
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from ChoiceQuery.needs(self, source)
-        if not self.tests:
+        if not self.uses_test:
             yield from choice_problems(source, self.column, "" if self.by else ADVISED_TEST)
         elif self.column in source.columns:
             yield from key_type_problems(source.columns[self.column], self.column, ("column",))
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         assert setting.cost is not None
-        if self.tests:
+        if self.uses_test:
             epsilon = setting.cost.pure_epsilon
             why = (
                 "one unit changes by at most 1 the number of units that must change for another answer",
                 f"a test of this number at epsilon {epsilon:.6g}",
             )
             return (QueryMechanism("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
-        # Permute-and-flip is never less accurate at the same epsilon. But the exponential mechanism has bounded range, so that a rho allows
-        # it a larger epsilon (`bounded_range_epsilon`).
+        # At the same epsilon, permute-and-flip is never less accurate. But the exponential mechanism has bounded range, so that the same
+        # rho allows it a larger epsilon (`bounded_range_epsilon`).
         return (self.choice_mechanism(setting, "permute-and-flip" if setting.cost.pure else "exponential"),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return self.aggregation_of_values(setting, declared=not self.tests)
+        return self.aggregation_of_values(setting, declared=not self.uses_test)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        choose = self._most_common_if_stable if self.tests else self._noisy_most_common
+        choose = self._most_common_if_stable if self.uses_test else self._noisy_most_common
         rows = []
         for key, value_totals in totals_by_key(self, setting, totals).items():
             chosen = choose(setting, {value: value_totals[value].rows for value in sorted(value_totals, key=sort_key)})
-            rows.append(AnswerRow(key, None if chosen is None else chosen[0]))
+            rows.append(AnswerRow(key, None if chosen is None else chosen[0]))  # `chosen` is a key with one part, the value
         return QueryAnswer(self.name, self.measure, self.by, tuple(rows), self.confidence, self.expected_error(setting))
 
     def _noisy_most_common(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...]:
@@ -244,6 +246,6 @@ class ModeQuery(ChoiceQuery):
         return released_mode(counts, test, laplace_draw, setting.adjacency, self.rows)
 
     def expected_error(self, setting: QuerySetting) -> str:
-        if self.tests:
+        if self.uses_test:
             return "the answer, if there is one, is right; there is none if few units could change it"
         return ChoiceQuery.expected_error(self, setting)

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal
 
 from dpcli.base.fields import DELTA, Key, NeededSetting
 from dpcli.file.toml.findings import Problem
-from dpcli.release.noisy_answers import NumbersByKey, noise_alone
+from dpcli.release.noisy_answers import NumbersByKey, coverage
 from dpcli.release.query import NoisyQuery, QueryMechanism
 
 HIDDEN = "keys that few units have are not shown"
@@ -23,9 +23,10 @@ HIDDEN_COUNTS = (
     f"{HIDDEN}; a key whose true count is not far above {{:,}} is shown only if its noise was high: then its noisy count is too high, "
     "and the interval's confidence is lower than stated"
 )
-# Confidences that joint intervals of undeclared keys may have. Each interval then needs a confidence that is a double below 1, even
-# for 2^40 keys. That for 0.9999 would be rounded up to 1, and the error would come after the charge. The lower end is arbitrary.
-CONFIDENCES = (0.001, 0.999)
+# Least and largest confidence that joint intervals of undeclared keys may have. With n keys, each interval needs a higher confidence, the
+# n-th root, which must be a double below 1 even for 2^40 keys. For 0.9999 it would be rounded up to 1, and the error would come after the
+# charge. The lower end is arbitrary.
+LEAST_JOINT, LARGEST_JOINT = 0.001, 0.999
 # Settings without which others have no effect: `by` for keys and totals, and keys = "threshold" for delta.
 OF_BY = NeededSetting("by", lambda query: bool(query.by))
 OF_THRESHOLD = NeededSetting('keys = "threshold"', lambda query: query.keys == "threshold")
@@ -68,8 +69,9 @@ class OpenKeysQuery(NoisyQuery):
                     f'"each" for a {self.measure} with keys = "threshold", whose noise chooses the keys',
                     '"joint"',
                 )
-            elif not CONFIDENCES[0] <= self.confidence <= CONFIDENCES[1]:
-                yield ("confidence",), "{} to {} for joint intervals of undeclared keys".format(*CONFIDENCES), repr(self.confidence)
+            elif not LEAST_JOINT <= self.confidence <= LARGEST_JOINT:
+                expected = f"{LEAST_JOINT} to {LARGEST_JOINT} for joint intervals of undeclared keys"
+                yield ("confidence",), expected, repr(self.confidence)
 
     def shown(self, counts: NumbersByKey, mechanism: QueryMechanism) -> NumbersByKey:
         """Return the noisy counts of the keys that are shown: all keys, or those whose noisy count exceeds the mechanism's threshold."""
@@ -79,10 +81,12 @@ class OpenKeysQuery(NoisyQuery):
 
     def covers(self, mechanism: QueryMechanism) -> str:
         """Return words for the errors that the intervals cover. `mechanism` is the noise on the counts, which may also choose the keys."""
-        return f"{noise_alone(self)}; {HIDDEN_COUNTS.format(mechanism.keys['threshold'])}" if self.shows_keys else noise_alone(self)
+        if not self.shows_keys:
+            return coverage(self)
+        return f"{coverage(self)}; {HIDDEN_COUNTS.format(mechanism.keys['threshold'])}"
 
     def shown_words(self, mechanism: QueryMechanism, counted: str = "rows") -> str:
         """Return a clause that says when a key is shown; "" if all declared keys are."""
-        return (
-            f"; a key is shown if its noisy count of {counted} exceeds {mechanism.keys['threshold']:,}" if self.shows_keys else ""
-        )
+        if not self.shows_keys:
+            return ""
+        return f"; a key is shown if its noisy count of {counted} exceeds {mechanism.keys['threshold']:,}"

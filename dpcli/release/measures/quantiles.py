@@ -1,8 +1,10 @@
 """The measure quantile: values on the declared grid of a column, chosen by the exponential mechanism.
 
-The class reads a [[query]] table with this measure, and `dpcli release` calls its methods (their order is in query.py): `problems` and
-`needs` check the table, `mechanisms` returns the choices to price, `aggregation` the exact counts to ask an engine for, and `answer` the
-chosen values. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost.
+The class is a [[query]] table with this measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
+the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the choices to price, `aggregation` the
+exact counts to ask an engine for, and `answer` the chosen values. `setting` is what they depend on outside of the table: [source], the
+adjacency and the query's cost.
 
 A *candidate* is a whole step of the column from min to max, and its *score* is minus the distance of its rank from the wanted share of the
 rows. The exponential mechanism prefers candidates with high scores; its cost follows from the *score range*, the largest change of the
@@ -45,8 +47,9 @@ if TYPE_CHECKING:
 
 # Largest number of candidates in all keys together. It bounds time and memory alone, as a list has a count for each of them.
 MOST_CANDIDATES = 1_000_000
-# Largest denominator of a share. Scores are in units of 1 / denominator, so those of 2^40 rows stay below the sampler's limit of 2^62.
-MOST_PARTS = 10**6
+# Largest denominator of a share. Scores are whole numbers, in units of 1 / denominator of a row, so those of 2^40 rows stay below the
+# sampler's limit of 2^62.
+LARGEST_DENOMINATOR = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +78,7 @@ class QuantileQuery(Query):
         if not self.quantiles or any(not 0.0 <= share <= 1.0 for share in self.quantiles):
             yield ("quantiles",), "at least one share from 0 to 1", ", ".join(f"{share:g}" for share in self.quantiles) or "none"
         for position, share in enumerate(self.quantiles):
-            if self.share(position).denominator > MOST_PARTS:
+            if self.share(position).denominator > LARGEST_DENOMINATOR:
                 yield ("quantiles", position), "a share of at most six decimals", repr(share)
 
     def needs(self, source: Source) -> Iterator[Problem]:
@@ -85,7 +88,8 @@ class QuantileQuery(Query):
         yield from problems
         if problems or any(name not in source.columns for name in (self.column, *self.by)):
             return
-        yield from self.work_problems(source, declared_key_count(self, source) or 1)  # `expected_error` counts keys of domain files
+        # Keys that a domain file lists count as one here. `expected_error`, which reads the file, checks their number again.
+        yield from self.work_problems(source, declared_key_count(self, source) or 1)
 
     def work_problems(self, source: Source, keys: int) -> Iterator[Problem]:
         """Yield a problem if this number of keys has too many candidates in all. The time of an answer grows with their number."""
@@ -100,8 +104,9 @@ class QuantileQuery(Query):
         return values.most - values.least + 1
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
-        assert setting.cost is not None
+        assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         choices = len(self.quantiles) * changed_keys(self, setting)
+        # The share of a stated epsilon, or the epsilon whose bounded range implies the share of a stated rho.
         epsilon = setting.cost.share(1.0 / choices).bounded_range_epsilon
         for position in range(len(self.quantiles)):
             choice_scale(self.score_range(setting, position), epsilon)  # raises InputError if no sampler supports the scale
@@ -110,7 +115,7 @@ class QuantileQuery(Query):
             f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
             f"{'one choice' if choices == 1 else f'each of {choices:,} choices'} by the exponential mechanism at epsilon {epsilon:.6g}",
         )
-        return (QueryMechanism("", "exponential", {"epsilon": epsilon}, why, steps=choices),)
+        return (QueryMechanism("", "exponential", {"epsilon": epsilon}, why, runs=choices),)
 
     def score_range(self, setting: QuerySetting, position: int) -> int:
         """Return the score range for the quantile at this position, in units of 1 / the denominator of its share."""
@@ -144,18 +149,18 @@ class QuantileQuery(Query):
                 scores = rank_scores(counts, self.share(position))
                 chosen = exponential(scores, self.score_range(setting, position), mechanism.keys["epsilon"])
                 rows.append(AnswerRow((*key, repr(share)), values.value(values.least + chosen)))
-        names = (*self.by, "share")
-        return QueryAnswer(self.name, self.measure, names, tuple(rows), self.confidence, self.expected_error(setting))
+        key_names = (*self.by, "share")
+        return QueryAnswer(self.name, self.measure, key_names, tuple(rows), self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
         """Return a description of how far the values may be from their ranks. Raises InputError if domain files have too many keys."""
         keys = math.prod(len(key.domain or ()) for key in group_keys(self, setting))
-        for key, expected, wrong in self.work_problems(setting.source, keys):
-            raise InputError(f'query "{self.name}": {key[0]}: expected {expected}, found {wrong}')
+        for (key,), expected, wrong in self.work_problems(setting.source, keys):
+            raise InputError(f'query "{self.name}": {key}: expected {expected}, found {wrong}')
         (mechanism,) = self.mechanisms(setting)
         candidates, distances = self.candidates(setting.source), []
         for position in range(len(self.quantiles)):
             scale = self.score_range(setting, position) / mechanism.keys["epsilon"]
-            scores = slack(candidates, scale, 1.0 - self.confidence)
-            distances.append(math.ceil(scores / self.share(position).denominator))
+            score_slack = slack(candidates, scale, 1.0 - self.confidence)
+            distances.append(math.ceil(score_slack / self.share(position).denominator))  # in rows
         return f"each is at most {max(distances):,} rows from the requested rank, with probability {self.confidence:.6g}"

@@ -5,10 +5,12 @@ its rows) changes the answer. A noisy test decides whether many units would have
 answer gets noise of the proposed size; if the test fails, the answer is none. The test's delta bounds the probability of an answer that was
 not stable. Numbers are whole *steps*, the declared unit of rounding of a column.
 
-Each class reads a [[query]] table with its measure, and `dpcli release` calls the methods (their order is in query.py): `needs` checks the
-table, `mechanisms` returns the test and the noise to price, `aggregation` the exact counts to ask an engine for, and `answer` tests and
-adds noise. `setting` is what they depend on outside of the table: [source], the adjacency and the query's cost. The distances that are
-tested, whose errors would break the guarantee, are computed in stability/stable_statistics.py.
+Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `needs` checks the table and
+yields (path of a setting, what was expected, what was found), `mechanisms` returns the test and the noise to price, `aggregation` the exact
+counts to ask an engine for, and `answer` tests and adds noise. `setting` is what they depend on outside of the table: [source], the
+adjacency and the query's cost. The distances that are tested, whose errors would break the guarantee, are computed in
+stability/stable_statistics.py.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import has_one_row_per_unit
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, scale_of
-from dpcli.release.noisy_answers import gaussian_draw, laplace_draw, law_of, noise_alone
+from dpcli.release.noisy_answers import coverage, gaussian_draw, laplace_draw, law_of
 from dpcli.release.query import MEASURE, Query, QueryMechanism, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-# Share of the cost for the test; the noise uses the rest. The value is a choice. It affects how often there is an answer, and its accuracy.
+# Share of the cost for the test; the noise uses the rest. It is chosen by hand, and affects how often there is an answer, and its accuracy.
 TEST_SHARE = 0.5
 TEST_DELTA = Key("largest probability of an answer that one unit could change by more than the proposed distance", DELTA)
 NUMBERS = Key("column of numbers; its [source.columns] entry has step, and needs no bounds")
@@ -75,11 +77,15 @@ class TestedQuery(Query):
         return whole_steps(getattr(self, self.proposal), stepped_range(source, self.column).step)
 
     def test_mechanism(self, epsilon: float, delta: float, why: tuple[str, ...]) -> QueryMechanism:
-        """Return the mechanism of the test. Its key `mechanism` names the one with the suffix "noise", which releases the answer."""
+        """Return the mechanism of the test. Its key `mechanism` names the entry with the suffix "noise", which releases the answer.
+
+        That entry is charged together with the test.
+        """
         keys = {"epsilon": epsilon, "delta": delta, "mechanism": f"{self.name}.noise"}
         return QueryMechanism("test", "propose-test-release", keys, why)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
+        # The only key is the value itself, over all of whose values the rows of a unit are bounded together.
         return replace(aggregation_by(self, setting, (stepped_key(setting.source, self.column),)), max_groups=1)
 
 
@@ -103,7 +109,7 @@ class StableQuery(TestedQuery):
     delta: Annotated[float, TEST_DELTA]
 
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
-        assert setting.cost is not None
+        assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         test_epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
         noise_epsilon = setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         most, step = self.proposed_steps(setting.source), stepped_range(setting.source, self.column).step
@@ -125,20 +131,20 @@ class StableQuery(TestedQuery):
         most, epsilon = self.proposed_steps(setting.source), setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         stable = self.stable_answer(self._numbers(setting, totals), most)
         row = self._row(released_number(stable, most, _test_of(test), epsilon, laplace_draw), noise)
-        covers = f"{noise_alone(self)}; the answer is none if the test fails"
+        covers = f"{coverage(self)}; the answer is none if the test fails"
         return QueryAnswer(self.name, self.measure, (), (row,), self.confidence, covers)
 
     def _row(self, value: int | None, noise: QueryMechanism) -> AnswerRow:
         """Return the answer for a noisy number of steps; an answer without value and interval if it is None."""
         if value is None:
             return AnswerRow((), None)
-        interval = additive_interval(value, law_of(noise), self.confidence, noise.unit)
-        return AnswerRow((), on_grid(value, noise.unit), interval.low, interval.high)
+        interval = additive_interval(value, law_of(noise), self.confidence, noise.step_size)
+        return AnswerRow((), on_grid(value, noise.step_size), interval.low, interval.high)
 
     def _numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
         """Return the exact, private numbers of steps, with the bounds of the column if both are declared."""
-        always_one = has_one_row_per_unit(self, setting.source)
-        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, always_one)
+        one_row_always = has_one_row_per_unit(self, setting.source)
+        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, one_row_always)
         if not setting.source.columns[self.column].bounded:
             return numbers
         values = stepped_range(setting.source, self.column)
@@ -150,7 +156,7 @@ class StableQuery(TestedQuery):
 
     def expected_error(self, setting: QuerySetting) -> str:
         _, noise = self.mechanisms(setting)
-        interval = additive_interval(0, law_of(noise), self.confidence, noise.unit)
+        interval = additive_interval(0, law_of(noise), self.confidence, noise.step_size)
         distance = figures(interval.high, 6, ROUND_CEILING)
         return f"within {distance} if there is an answer, with probability {self.confidence:.6g}; no answer if few units could change it"
 

@@ -5,9 +5,11 @@ each key. Either the counts get noise and the sums are computed from them, or th
 from the largest L1 and L2 norms of a column. Both cost the same. The strategy with the smaller sum of variances is used, which is known
 without the data (a choice between two cases of the matrix mechanism; Li, Hay, Rastogi, Miklau, McGregor 2010).
 
-The class reads a [[query]] table with this measure, and `dpcli release` calls its methods (their order is in query.py). A *unit*, whom the
-release protects with all of its rows, counts with at most `rows` rows in each of at most `groups` keys, which the engine enforces.
-Intervals cover the noise, and are not too narrow.
+The class is a [[query]] table with this measure: a field is a setting of the table, and its `Key` has the line in the manual and the
+constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
+the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the noise to price, `aggregation` the exact
+counts to ask an engine for, and `answer` the noisy sums. A *unit*, whom the release protects with all of its rows, counts with at most
+`rows` rows in each of at most `groups` keys, which the engine enforces. Intervals cover the noise, and are not too narrow.
 """
 
 from __future__ import annotations
@@ -83,18 +85,24 @@ class LinearQuery(NoisyQuery):
     def mechanisms(self, setting: QuerySetting) -> tuple[QueryMechanism, ...]:
         on_counts, on_sums = self._noise_on_counts(setting), self._noise_on_sums(setting)
         squared_weights = sum(weight * weight for row in self.matrix for weight in row)
-        variance_on_counts = law_of(on_counts).variance * squared_weights  # totals of the variances of all sums
-        variance_on_sums = law_of(on_sums).variance * len(self.matrix)
-        return (on_counts,) if variance_on_counts <= variance_on_sums else (on_sums,)
+        # For each strategy, the variances of all sums, added up.
+        total_with_noisy_counts = law_of(on_counts).variance * squared_weights
+        total_with_noisy_sums = law_of(on_sums).variance * len(self.matrix)
+        return (on_counts,) if total_with_noisy_counts <= total_with_noisy_sums else (on_sums,)
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
         columns = [(name, source.columns[name]) for name in self.by if name in source.columns]
         if any(column.domain_file for _, column in columns):
             return  # the number of values in the file is checked when the query is answered
-        keys = math.prod(len(declared_keys_of(column, name, "") or ()) for name, column in columns)
-        if self.by and keys != len(self.matrix[0]):
-            yield ("matrix",), f"{keys:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
+        key_count = math.prod(len(declared_keys_of(column, name, folder="") or ()) for name, column in columns)
+        if self.by and key_count != self.width:
+            yield ("matrix",), f"{key_count:,} weights in each row, one for each key", f"{self.width:,}"
+
+    @property
+    def width(self) -> int:
+        """The number of columns of the matrix, which should be the number of keys."""
+        return len(self.matrix[0])
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting)
@@ -103,9 +111,8 @@ class LinearQuery(NoisyQuery):
         (mechanism,) = self.mechanisms(setting)
         law = law_of(mechanism)
         keys = list(product(*(key.domain or () for key in group_keys(self, setting))))
-        width = len(self.matrix[0])
-        if len(keys) != width:
-            raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {width:,}')
+        if len(keys) != self.width:  # with a domain file, `needs` could not check it
+            raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {self.width:,}')
         counts = [totals[key].rows if key in totals else 0 for key in keys]
         confidence = self._confidence_of_sum(mechanism, setting)
         if mechanism == self._noise_on_counts(setting):
@@ -141,7 +148,7 @@ class LinearQuery(NoisyQuery):
 
     def _noise_on_counts(self, setting: QuerySetting) -> QueryMechanism:
         """Return the mechanism that adds noise to the count of each key."""
-        return noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=len(self.matrix[0]) == 1))
+        return noisy_vector(self, setting, Contribution(self.groups, self.rows, one_key=self.width == 1))
 
     def _noise_on_sums(self, setting: QuerySetting) -> QueryMechanism:
         """Return the mechanism that adds noise to all sums as one vector.
@@ -149,13 +156,15 @@ class LinearQuery(NoisyQuery):
         A row of a unit adds one column of the matrix to the sums, so the norms of the columns bound the sensitivity.
         """
         columns = list(zip(*self.matrix, strict=True))
-        largest = max(sum(map(abs, column)) for column in columns)
-        squared = max(sum(weight * weight for weight in column) for column in columns)
+        largest_l1 = max(sum(map(abs, column)) for column in columns)
+        largest_squared_l2 = max(sum(weight * weight for weight in column) for column in columns)
         replaced = setting.adjacency is Adjacency.REPLACE_ONE
         versions, version_words = (2, ", in either version") if replaced else (1, "")
-        rows = versions * self.groups * self.rows
+        rows = versions * self.groups * self.rows  # the most rows that differ between neighbouring datasets
+        l2_words = f"{math.sqrt(largest_squared_l2):.6g}"
         why = (
             f"one unit adds to at most {self.groups:,} of the keys, {counted(self.rows, 'row')} to each{version_words}",
-            f"a row changes the sums by a column of the matrix: at most {largest:,} in L1 norm, {math.sqrt(squared):.6g} in L2 norm",
+            f"a row changes the sums by a column of the matrix: at most {largest_l1:,} in L1 norm, {l2_words} in L2 norm",
         )
-        return noisy_vector_of(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
+        norms = Sensitivity(rows * largest_l1, rows * rows * largest_squared_l2, len(self.matrix), why)
+        return noisy_vector_of(self, setting, norms)

@@ -28,7 +28,7 @@ LARGEST = 2.0**50  # largest scale or sigma; with it, a draw exceeds 64 bits wit
 class NoiseLaw(Protocol):
     """A symmetric law on the integers whose probabilities decrease on both sides of 0. Two laws with the same type and scale are equal."""
 
-    def __hash__(self) -> int: ...  # laws are arguments of cached functions
+    def __hash__(self) -> int: ...  # needed, as laws are arguments of cached functions
 
     @property
     def spread(self) -> float:
@@ -73,7 +73,7 @@ class DiscreteLaplaceLaw:
     @property
     def variance(self) -> float:
         """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale))), rounded up. It is positive even if the exact value underflows."""
-        half = min(0.5 / self.scale, 350.0)  # little beyond, sinh^2 overflows; a smaller argument gives a larger variance
+        half = min(0.5 / self.scale, 350.0)  # sinh^2 overflows soon after 350; a smaller argument only gives a larger variance
         return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15)
 
     def log_probability(self, x: Array) -> Array:
@@ -200,6 +200,7 @@ def _total(sigma: float) -> float:
     """Return the sum of e^{-x^2 / (2 sigma^2)} over all integers. For sigma >= 3, sum / integral differs from 1 by at most e^-170."""
     if sigma >= 3.0:
         return sigma * math.sqrt(2.0 * math.pi)
+    # Terms beyond 40 sigma are below e^-800, which underflows to 0.
     return 1.0 + 2.0 * math.fsum(math.exp(-0.5 * (x / sigma) ** 2) for x in range(1, math.ceil(40.0 * sigma) + 2))
 
 
@@ -211,7 +212,7 @@ def _tails(sigma: float) -> Array:
     """
     x = np.arange(math.ceil(38.0 * sigma) + 3, dtype=float)
     mass = np.exp(-0.5 * (x / sigma) ** 2) / _total(sigma)
-    return np.asarray(np.maximum(np.cumsum(mass[::-1])[::-1], math.ulp(0.0)))
+    return np.asarray(np.maximum(np.cumsum(mass[::-1])[::-1], math.ulp(0.0)))  # no tail is 0: a bound on it must not be either
 
 
 def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:

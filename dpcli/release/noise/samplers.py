@@ -42,10 +42,10 @@ def noisy(values: Sequence[int], law: NoiseLaw) -> list[int]:
 
 def draws(count: int, law: NoiseLaw) -> list[int]:
     """Return a number of independent draws of a law. Raises Unavailable and InternalError as `noisy` does."""
-    sampler = measurement(law)
+    add_noise_to = measurement(law)
     drawn: list[int] = []
     while len(drawn) < count:
-        drawn += sampler([0] * min(BATCH, count - len(drawn)))
+        drawn += add_noise_to([0] * min(BATCH, count - len(drawn)))
     if any(abs(draw) >= INT64_MAX for draw in drawn):
         raise InternalError("a draw of the noise exceeds 64 bits, which has a negligible probability: nothing was released")
     return drawn
@@ -88,7 +88,7 @@ def require_samplers() -> None:
     check_version(version("opendp"))
     from opendp.mod import enable_features
 
-    enable_features("contrib")
+    enable_features("contrib")  # OpenDP refuses to make these samplers without it
 
 
 def check_version(version: str) -> None:

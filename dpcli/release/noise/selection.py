@@ -107,7 +107,11 @@ def permute_and_flip_sampler(scale: float) -> Measurement:
 
 
 def _measurement(measure: Measure, k: int, scale: float) -> Measurement:
-    """Return OpenDP's noisy top-k mechanism. It does not assume that a change moves all scores in the same direction."""
+    """Return OpenDP's noisy top-k mechanism. It does not assume that a change moves all scores in the same direction.
+
+    OpenDP selects the law of the choice by the privacy measure: that of Gumbel noise, which is the exponential mechanism, for
+    zero-concentrated divergence, and that of exponential noise, which is permute-and-flip, for max divergence.
+    """
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_noisy_top_k
     from opendp.metrics import linf_distance
@@ -133,9 +137,9 @@ def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
     counts: number of rows at each candidate of the declared grid, in order. Every row is at one of the candidates.
     share: share of the rows that should lie below the quantile, in [0, 1].
     """
-    part, parts = share.numerator, share.denominator
-    target = part * sum(counts)
-    tops = [parts * top for top in accumulate(counts)]
+    a, b = share.numerator, share.denominator
+    target = a * sum(counts)
+    tops = [b * top for top in accumulate(counts)]
     return [-max(bottom - target, target - top, 0) for bottom, top in pairwise([0, *tops])]
 
 
@@ -149,9 +153,9 @@ def rank_range(share: Fraction, max_rows: int, adjacency: Adjacency) -> int:
     candidates between its old and its new value by b, on both sides of the target, so the difference changes by 2 b. The changes of all
     rows of a unit add up. Both bounds are attained (tests/release/noise/test_select.py).
     """
-    part, parts = share.numerator, share.denominator
-    of_one_row = 2 * (parts if adjacency is Adjacency.REPLACE_ONE else max(part, parts - part))
-    return of_one_row * max_rows
+    a, b = share.numerator, share.denominator
+    range_of_one_row = 2 * (b if adjacency is Adjacency.REPLACE_ONE else max(a, b - a))
+    return range_of_one_row * max_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +199,8 @@ class SparseVectorLaws:
 def above_threshold(counts: Sequence[int], threshold: int, laws: SparseVectorLaws) -> list[bool]:
     """Return for each count, in order, whether the noisy count reaches the noisy threshold.
 
-    The list ends when `laws.answers` counts have reached the threshold, or with the last count. The noise of the threshold is drawn once.
+    The list ends when `laws.answers` counts have reached the threshold, or with the last count. The noise of the threshold is drawn once,
+    and not again after a count has reached it, as in Algorithm 1 of Lyu, Su and Li.
     """
     (noisy_threshold,) = noisy([threshold], laws.threshold)
     answers: list[bool] = []

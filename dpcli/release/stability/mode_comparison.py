@@ -50,10 +50,10 @@ FURTHEST = 10  # the largest gap of a picture is at least this number
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
-    """Data in which one value occurs `gap` times and no other value occurs, with the privacy of their release.
+class ModeCase:
+    """Data in which one value, the leading one, occurs `gap` times and no other value occurs, with the privacy of their release.
 
-    Scales and distances are computed as in `dpcli release`.
+    The mechanisms' scales, thresholds and distances are computed by the functions that `dpcli release` uses.
 
     gap: count of the leading value.
     size: number of values in the domain.
@@ -71,8 +71,9 @@ class Lead:
 
     @property
     def distance(self) -> int:
-        """The number of units that may change without another answer, for propose-test-release. Ties go to another value."""
-        return mode({1: 0, 2: self.gap}, self.adjacency, self.rows).distance  # of equal counts, `mode` takes the value 1
+        """The number of units that may change without another answer, for propose-test-release, if ties go to another value."""
+        # The leading value is 2. Of equal counts, `mode` takes the first value, which is 1.
+        return mode({1: 0, 2: self.gap}, self.adjacency, self.rows).distance
 
     @property
     def score_scale(self) -> float:
@@ -82,8 +83,8 @@ class Lead:
     @property
     def noise(self) -> DiscreteLaplaceLaw:
         """The distribution of the noise on each count of a histogram."""
-        moved = sensitivity(self.adjacency, Contribution(self.groups, self.rows))
-        return DiscreteLaplaceLaw(QueryCost(epsilon=self.epsilon).laplace_scale(moved.l1))
+        norms = sensitivity(self.adjacency, Contribution(self.groups, self.rows))
+        return DiscreteLaplaceLaw(QueryCost(epsilon=self.epsilon).laplace_scale(norms.l1))
 
     @property
     def threshold(self) -> int:
@@ -97,13 +98,13 @@ class ModeRelease:
 
     name: name in machine-readable output.
     label: name in tables and pictures.
-    right: function that returns the probability of the right value.
+    right_probability: function that returns the probability of the right value.
     needs_domain: whether the mechanism needs declared values.
     """
 
     name: str
     label: str
-    right: Callable[[Lead], float]
+    right_probability: Callable[[ModeCase], float]
     needs_domain: bool
 
 
@@ -116,7 +117,7 @@ class RightCurve:
 
     mechanism: ModeRelease
     size: int | None
-    right: tuple[float, ...]
+    probabilities: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +129,24 @@ class Comparison:
     confidence: probability of the right value for which the mechanisms' smallest gaps are compared.
     """
 
-    setting: Lead
+    setting: ModeCase
     gaps: tuple[int, ...]
     sizes: tuple[int, ...]
     curves: tuple[RightCurve, ...]
     confidence: float
 
-    def needed(self, mechanism: ModeRelease, size: int) -> int:
+    def needed_gap(self, mechanism: ModeRelease, size: int) -> int:
         """Return the smallest gap at which a mechanism returns the right value with at least the probability `confidence`."""
-        return _least(lambda gap: mechanism.right(replace(self.setting, gap=gap, size=size)) >= self.confidence, LARGEST_GAP)
+        return _least(
+            lambda gap: mechanism.right_probability(replace(self.setting, gap=gap, size=size)) >= self.confidence, LARGEST_GAP
+        )
 
-    def crossing(self, mechanism: ModeRelease, other: ModeRelease) -> int:
+    def crossing_size(self, mechanism: ModeRelease, other: ModeRelease) -> int:
         """Return the smallest size of the domain, from 2 on, for which `mechanism` needs a smaller gap than `other`.
 
         The result is LARGEST_SIZE if there is no such size below it.
         """
-        return _least(lambda size: self.needed(mechanism, size) < self.needed(other, size), LARGEST_SIZE, 2)
+        return _least(lambda size: self.needed_gap(mechanism, size) < self.needed_gap(other, size), LARGEST_SIZE, first=2)
 
     def clamped_sensitivity(self, bins: int) -> float:
         """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to this many bins."""
@@ -156,50 +159,53 @@ class Comparison:
         return sensitivity(self.setting.adjacency, centred_sum(self.setting.rows, STEPS_IN_BIN)).l1 / STEPS_IN_BIN
 
 
-def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int], confidence: float = 0.95) -> Comparison:
+def compare_modes(setting: ModeCase, gaps: Sequence[int], sizes: Sequence[int], confidence: float = 0.95) -> Comparison:
     """Compare all MECHANISMS by their probabilities of the right value. Each probability has an error of at most ERROR.
 
     setting: epsilon, delta and bounds on a unit, for every mechanism. The mechanisms that need a domain do not use delta.
     """
     curves = []
     for mechanism in MECHANISMS:
-        for size in sizes if mechanism.needs_domain else sizes[:1]:
-            right = tuple(mechanism.right(replace(setting, gap=gap, size=size)) for gap in gaps)
+        for size in sizes if mechanism.needs_domain else sizes[:1]:  # without a domain, every size gives the same curve
+            right = tuple(mechanism.right_probability(replace(setting, gap=gap, size=size)) for gap in gaps)
             curves.append(RightCurve(mechanism, size if mechanism.needs_domain else None, right))
     return Comparison(setting, tuple(gaps), tuple(sizes), tuple(curves), confidence)
 
 
-@lru_cache(4096)  # the searches for gaps and sizes ask for the same leads again
-def _right_by_test(lead: Lead) -> float:
-    """Return the probability that propose-test-release returns the leading value, if ties go to another value."""
-    return StabilityTest(lead.epsilon, lead.delta).release_probability(lead.distance)
+@lru_cache(4096)  # the searches for gaps and sizes ask for the same cases again
+def _right_by_test(case: ModeCase) -> float:
+    """Return the probability that propose-test-release returns the leading value: that its test passes for the case's distance."""
+    return StabilityTest(case.epsilon, case.delta).release_probability(case.distance)
 
 
-def _right_by_gumbel(lead: Lead) -> float:
-    """Return the probability that the exponential mechanism (Gumbel noise) returns the leading value."""
-    return max(1.0 - probability_beyond(lead.size, lead.score_scale, lead.gap - 1), 0.0)
+def _right_by_gumbel(case: ModeCase) -> float:
+    """Return the probability that the exponential mechanism (Gumbel noise) returns the leading value.
+
+    All other scores are exactly `gap` below the best one. In this case `probability_beyond` is no mere bound, but equal up to rounding.
+    """
+    return max(1.0 - probability_beyond(case.size, case.score_scale, case.gap - 1), 0.0)
 
 
-def _right_by_permute_and_flip(lead: Lead) -> float:
+def _right_by_permute_and_flip(case: ModeCase) -> float:
     """Return the probability that permute-and-flip returns the leading value.
 
     Another value is accepted with probability q, and the leading value surely. So the probability is the mean of (1 - q)^place over the
     place of the leading value in a random order, from 0: (1 - (1 - q)^n) / (n q) for n values.
     """
-    acceptance = math.exp(max(-lead.gap / lead.score_scale, LEAST_EXPONENT))
+    acceptance = math.exp(max(-case.gap / case.score_scale, LEAST_EXPONENT))
     if acceptance == 1.0:
-        return 1.0 / lead.size
-    return -math.expm1(lead.size * math.log1p(-acceptance)) / (lead.size * acceptance)
+        return 1.0 / case.size
+    return -math.expm1(case.size * math.log1p(-acceptance)) / (case.size * acceptance)
 
 
-def _right_by_noisy_histogram(lead: Lead) -> float:
+def _right_by_noisy_histogram(case: ModeCase) -> float:
     """Return the probability that the leading value has the largest noisy count of the domain."""
-    return _largest_probability(lead, -math.inf, lead.size)
+    return _largest_probability(case, -math.inf, case.size)
 
 
-def _right_by_stability_histogram(lead: Lead) -> float:
+def _right_by_stability_histogram(case: ModeCase) -> float:
     """Return the probability that the stability histogram shows the leading value, the only one that occurs."""
-    return _largest_probability(lead, lead.threshold, 1)
+    return _largest_probability(case, case.threshold, 1)
 
 
 @lru_cache(64)
@@ -210,23 +216,23 @@ def _threshold(scale: float, delta: float, adjacency: Adjacency, groups: int, ro
 
 
 @lru_cache(4096)
-def _largest_probability(lead: Lead, least: float, size: int) -> float:
+def _largest_probability(case: ModeCase, least: float, size: int) -> float:
     """Return the probability that the leading value has the largest of `size` noisy counts, and that this count is above `least`.
 
     Ties are broken at random. Let F be the distribution function of another noisy count, and f its probability at the noisy count of the
     leading value. With n values, the leading value then wins with probability (F^n - (F - f)^n) / (n f). This is computed as
     F^n (1 - (1 + f / (F - f))^-n) / (n f), which avoids cancellation. If n f underflows to 0, it is replaced by F^n.
     """
-    law = lead.noise
+    law = case.noise
     reach = math.ceil(REACH * law.scale)
     noise = np.arange(-reach, reach + 1.0)
-    place = noise + lead.gap
-    log_at_most, log_below = _log_at_most(place, law), _log_at_most(place - 1.0, law)
-    equal = np.exp(law.log_probability(place))
-    with np.errstate(all="ignore"):
+    noisy_count = noise + case.gap  # of the leading value; the noisy count of another value is its noise
+    log_at_most, log_below = _log_at_most(noisy_count, law), _log_at_most(noisy_count - 1.0, law)  # log F, log (F - f)
+    equal = np.exp(law.log_probability(noisy_count))  # f
+    with np.errstate(all="ignore"):  # where n f underflows, the quotient is not used
         tie_share = -np.expm1(-size * np.log1p(equal * np.exp(-log_below))) / (size * equal)
         wins = np.exp(size * log_at_most) * np.where(size * equal > 0.0, tie_share, 1.0)
-    return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(place > least, wins, 0.0)), 1.0))
+    return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(noisy_count > least, wins, 0.0)), 1.0))
 
 
 def _log_at_most(x: Array, law: DiscreteLaplaceLaw) -> Array:
@@ -237,7 +243,10 @@ def _log_at_most(x: Array, law: DiscreteLaplaceLaw) -> Array:
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
-    """Return the smallest integer >= `first` for which `holds` is true; at most `most`. `holds` must stay true for larger integers."""
+    """Return the smallest integer >= `first` for which `holds` is true, or `most` if there is none below it.
+
+    `holds` must stay true for larger integers.
+    """
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
@@ -253,12 +262,13 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
     """Return the comparison for the first mode by propose-test-release in a file. Raises InputError if the file has none."""
     for priced in queries:
         query = priced.query
-        if isinstance(query, ModeQuery) and query.tests and query.delta is not None:
+        if isinstance(query, ModeQuery) and query.uses_test and query.delta is not None:
             (mechanism,) = priced.mechanisms
             epsilon, adjacency = mechanism.keys["epsilon"], priced.setting.adjacency
-            lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
-            needed = compare_modes(lead, (1,), SIZES, query.confidence).needed(PTR, 2)  # for any size of the domain
-            largest = max(2 * needed, FURTHEST)
+            setting = ModeCase(epsilon, query.delta, adjacency, gap=1, size=SIZES[0], groups=query.groups, rows=query.rows)
+            # The picture shows gaps up to twice the one that propose-test-release needs, which is the same for every size of the domain.
+            without_curves = Comparison(setting, gaps=(), sizes=(), curves=(), confidence=query.confidence)
+            largest = max(2 * without_curves.needed_gap(PTR, size=2), FURTHEST)
             gaps = sorted({1 + round(place * (largest - 1) / POINTS) for place in range(POINTS + 1)})
-            return compare_modes(lead, gaps, SIZES, query.confidence)
+            return compare_modes(setting, gaps, SIZES, query.confidence)
     raise InputError(f'{path}: nothing to compare: no query has measure = "mode" and method = "propose-test-release"')

@@ -74,7 +74,8 @@ def units_apart(changes: int, per_unit: int) -> int:
     changes: smallest number of changes that lead to another answer; at least 1.
     per_unit: largest number of changes that one unit makes.
     """
-    return min(-(-changes // per_unit) - 1, UNREACHABLE)
+    needed_units = -(-changes // per_unit)  # the quotient, rounded up
+    return min(needed_units - 1, UNREACHABLE)  # one unit less does not suffice
 
 
 def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> StableAnswer[Key]:
@@ -92,6 +93,7 @@ def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> Stab
     ordered = sorted(counts, key=lambda key: tuple(_sortable(key)))
     answer = max(ordered, key=counts.__getitem__)  # the first of the most common values
     place = ordered.index(answer)
+    # For each other value, how much the gap to the answer must shrink before it becomes the answer.
     before = [counts[answer] - counts[key] for key in ordered[:place]]  # these values win ties with the answer
     after = [counts[answer] - counts[key] + 1 for key in ordered[place + 1 :]]
     changes = (*before, *after, counts[answer])  # the last number is for a value that does not occur yet

@@ -29,18 +29,18 @@ Gaussian = Callable[[float], int]  # function that draws discrete Gaussian noise
 
 @dataclass(frozen=True, slots=True)
 class CountedNumbers:
-    """A multiset of whole numbers, and a bound on what one unit may change.
+    """A multiset of whole numbers, one for each row, and a bound on what one unit may change.
 
     counts: number of rows with each whole number.
     rows: largest number of rows of one unit.
-    always_one: true if every unit has exactly one row in every dataset. Replacing a unit then keeps the number of rows.
+    one_row_always: true if every unit has exactly one row in every dataset. Replacing a unit then keeps the number of rows.
     low, high: declared bounds of the numbers; infinite if none are declared.
     """
 
     counts: Mapping[int, int]
     adjacency: Adjacency
     rows: int = 1
-    always_one: bool = False
+    one_row_always: bool = False
     low: float = -math.inf
     high: float = math.inf
 
@@ -49,14 +49,14 @@ class CountedNumbers:
             raise InternalError("a number is beyond its declared bounds: nothing was released")
 
     @property
-    def swapped(self) -> bool:
-        """True if two neighbouring datasets differ in one row that replaces another."""
-        return self.always_one and self.rows == 1 and self.adjacency is Adjacency.REPLACE_ONE
+    def replaces_one_row(self) -> bool:
+        """True if two neighbouring datasets differ in one row that replaces another, so that their numbers of rows are equal."""
+        return self.one_row_always and self.rows == 1 and self.adjacency is Adjacency.REPLACE_ONE
 
     @property
     def per_unit(self) -> int:
         """Largest number of rows that are added, removed or replaced when one unit changes."""
-        return self.rows * (2 if self.adjacency is Adjacency.REPLACE_ONE and not self.swapped else 1)
+        return self.rows * (2 if self.adjacency is Adjacency.REPLACE_ONE and not self.replaces_one_row else 1)
 
 
 def quantile(numbers: CountedNumbers, share: Fraction) -> float:
@@ -73,6 +73,9 @@ def quantile(numbers: CountedNumbers, share: Fraction) -> float:
 def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> StableAnswer[int]:
     """Return the quantile and its distance in units, for the test of propose-test-release.
 
+    share: share of the rows below the quantile.
+    most: proposed bound on the change of the quantile by one unit.
+
     The answer is None if there are no data. The distance is 0 if one unit may move the quantile by more than `most`.
 
     Consider two points of the line that are further apart than `most`. One row can move the quantile from one point to the other only if
@@ -87,7 +90,7 @@ def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stab
 
 
 def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
-    """Return the number plus discrete Laplace noise of scale most / epsilon; None if it fails the test.
+    """Return the number plus discrete Laplace noise of scale most / epsilon, rounded up; None if it fails the test.
 
     Priced by: propose-test-release whose `mechanism` is a discrete-laplace entry with this scale and sensitivity `most`.
     """
@@ -107,9 +110,9 @@ def _windows(numbers: CountedNumbers, most: int) -> Iterator[WindowRows]:
     """Yield the numbers of rows for each pair of a point and the first later point that is further than `most` away: a window."""
     points: list[float] = sorted({numbers.low, *numbers.counts, numbers.high})
     rows_up_to = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
-    right = 0
+    right = 0  # index of the later point, which only grows as the first point moves on
     for left, point in enumerate(points):
-        while right < len(points) and not points[right] - point > most:
+        while right < len(points) and not points[right] - point > most:  # `not >`: infinity - infinity is NaN, and no distance
             right += 1
         if right == len(points):
             return
@@ -129,12 +132,14 @@ def _changes(numbers: CountedNumbers, share: Fraction, window: WindowRows) -> in
     """
     left, between, right = window
     # Numbers of rows after which the quantile can be at least the second point, or at most the first point.
-    if numbers.swapped:
+    if numbers.replaces_one_row:
         rank = math.ceil(share * (left + between + right))
         to_right, to_left = left + between - rank + 1, rank - left
     else:
         a, b_minus_a = share.numerator, share.denominator - share.numerator
         largest_change = max(a, b_minus_a)
+        # The quantile reaches the second point once the first inequality fails, so once the difference of its sides is at most -1. It is
+        # at most the first point once the second inequality holds. The quotients are rounded up.
         to_right = -(-(b_minus_a * (left + between) - a * right + 1) // largest_change)
         to_left = -((b_minus_a * left - a * (between + right)) // largest_change)
     return max(to_right - 1, to_left - 1, between)
@@ -187,23 +192,26 @@ class ThreeBins:
 
 
 def farthest(width: int) -> int:
-    """Return the largest distance of a clamped number from the centre: half of `high` - `low`, rounded up."""
+    """Return the largest distance of a clamped number from the centre: half of `high` - `low` = 3 width - 1, rounded up."""
     return -(-(3 * width - 1) // 2)
 
 
 def centred_sum(rows: int, width: int) -> Contribution:
     """Return a bound on what the rows of one unit add to `ThreeBins.centred`."""
-    return Contribution(1, rows, 1 - 3 * width + farthest(width), farthest(width), one_key=True)
+    most = farthest(width)
+    least = most - (3 * width - 1)  # the distance of `low` from the centre, which is rounded down
+    return Contribution(1, rows, least, most, one_key=True)
 
 
 def squared_sensitivity(adjacency: Adjacency, rows: int, width: int) -> int:
     """Return the squared L2 sensitivity of a pair of numbers: the centred sum, and the number of rows times `farthest`.
 
-    With this factor both numbers get noise of the same sigma. A replaced row moves only the sum. A row that is added or removed moves both
-    numbers. Under replace-one its L2 distance is smaller than that of a replaced row.
+    With this factor a row that is added or removed moves both numbers by at most `farthest`, so both get noise of the same sigma. A
+    replaced row moves only the sum, by up to twice as much. Under replace-one a unit may also have a row in one version alone, whose L2
+    distance is smaller than that of a replaced row.
     """
-    moved = sensitivity(adjacency, centred_sum(rows, width)).squared_l2
-    return moved if adjacency is Adjacency.REPLACE_ONE else 2 * moved
+    squared_l2_of_sum = sensitivity(adjacency, centred_sum(rows, width)).squared_l2
+    return squared_l2_of_sum if adjacency is Adjacency.REPLACE_ONE else 2 * squared_l2_of_sum
 
 
 def bins(counts: Mapping[int, int], width: int) -> dict[int, int]:
@@ -238,6 +246,6 @@ def released_mean(
     total = three_bins.centred(numbers.counts) + gaussian(sigma)
     if count is not None:
         return three_bins.centre + total / count
-    factor = farthest(width)
+    factor = farthest(width)  # the count is scaled, so that it needs the same sigma as the sum (`squared_sensitivity`)
     rows = (factor * sum(numbers.counts.values()) + gaussian(sigma)) / factor
     return three_bins.centre + total / max(rows, 1.0)

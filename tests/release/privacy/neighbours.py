@@ -136,7 +136,7 @@ def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[
         elif kind == "test":
             found += _test(one, before, after, law)
     if kind in ("bounded-range", "permute-and-flip"):
-        made, priced = sum(each[2][0] for each in old), one.mechanisms[0].steps
+        made, priced = sum(each[2][0] for each in old), one.mechanisms[0].runs
         if changed > priced or made < priced or (made > priced and not one.query.by):
             found.append(f"{made} choices, {changed} of which see the change, priced: {priced}")
     return found

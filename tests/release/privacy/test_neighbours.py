@@ -123,8 +123,8 @@ def test_keys_that_are_forgotten_are_seen(measure: str, engine: DuckDB, tmp_path
 def test_a_limit_that_is_forgotten_is_seen(
     limit: dict[str, Any], measures: Sequence[str], engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = statements._bounded
-    monkeypatch.setattr(statements, "_bounded", lambda asked, *others: sound(replace(asked, **limit), *others))
+    sound = statements._bounding_subqueries
+    monkeypatch.setattr(statements, "_bounding_subqueries", lambda asked, *others: sound(replace(asked, **limit), *others))
     assert next(breaches(engine, range(600), tmp_path, measures), None) is not None
 
 
@@ -161,7 +161,7 @@ def test_a_blank_row_that_counts_is_seen(engine: DuckDB, tmp_path: Path, monkeyp
         asked = ("zero-out", {"columns": columns}, {"measure": "sum", **more}, ([(1,), (4,)], [(1,), (None,)]))
         assert moved_between(engine, tmp_path, *asked) == []
         with monkeypatch.context() as without:
-            without.setattr(group_keys, "filled", lambda setting: ())
+            without.setattr(group_keys, "filled_columns", lambda setting: ())
             assert moved_between(engine, tmp_path, *asked) != []
 
 

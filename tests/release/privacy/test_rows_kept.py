@@ -195,7 +195,7 @@ def of_secret(columns: Sequence[str], dialect: Any, secret: bytes) -> str:
 
 
 def test_units_with_one_hash_are_seen(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statements, "_hashed", of_secret)
+    monkeypatch.setattr(statements, "_hash_of", of_secret)
     with pytest.raises(AssertionError, match="'csv'"):
         test_one_row_of_a_unit_is_any_of_its_rows("csv", tmp_path, request)
 
