@@ -294,7 +294,8 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     _, owner_codes = np.unique(owners, return_inverse=True)
     _, block_codes = np.unique(np.asarray(blocks), return_inverse=True)
     block_count = int(block_codes.max(initial=0)) + 1
-    return owner_codes.astype(np.int64) * block_count + block_codes.astype(np.int64)
+    pair_codes: NDArray[np.int64] = owner_codes.astype(np.int64) * block_count + block_codes.astype(np.int64)
+    return pair_codes
 
 
 def _as_list(units: Any, place: str) -> list[Any]:
