@@ -154,13 +154,20 @@ def grid_of(std: float) -> float:
 def round_to_grid(value: T, grid: float) -> T:
     """Return a number or an array in double precision, rounded to multiples of a power of two. An array is changed in place.
 
-    Close to the number that is added and subtracted, the numbers of double precision are the multiples of the grid. Beyond 2^51 times
-    the grid, they are those of half of it or more.
+    Beyond 2^51 times the grid, the result is a multiple of half of it or more.
     """
-    shift = 1.5 * 2.0**52 * grid
+    shift = rounding_shift(grid)
     value += shift
     value -= shift
     return value
+
+
+def rounding_shift(grid: float) -> float:
+    """Return the number whose addition and subtraction rounds to multiples of a power of two.
+
+    Close to this number, the numbers of double precision are the multiples of the grid.
+    """
+    return 1.5 * 2.0**52 * grid
 
 
 def is_cryptographic(count: int, stream: Stream) -> bool:

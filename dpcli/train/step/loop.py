@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
-from dpcli.random.streams import Stream, grid_of, normals, round_to_grid
+from dpcli.random.streams import Stream, grid_of, normals, round_to_grid, rounding_shift
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Adaptive, gradient_noise_multiplier
 from dpcli.train.engine.method import trained_parameters
@@ -154,9 +154,9 @@ def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> N
     if scale != 1.0:
         foreach_multiply(noisy, scale)
     foreach_add(noisy, values)
-    grid = grid_of(noise.drawn_std * scale)
-    for noisy_values in noisy:
-        round_to_grid(noisy_values, grid)
+    shift = rounding_shift(grid_of(noise.drawn_std * scale))
+    foreach_add(noisy, shift)  # `round_to_grid`, of all tensors at once
+    foreach_add(noisy, -shift)
     foreach_copy(values, noisy)
 
 

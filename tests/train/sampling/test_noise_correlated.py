@@ -330,6 +330,17 @@ def test_the_grid_of_noisy_sums_is_that_of_the_noise_whatever_the_unit_of_the_en
         assert 0.8 < float(sums["w"].std()) < 1.2 and not (sums["w"] % grid_of(1.0 - 1e-12)).any(), unit
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_who_draws_may_change_what_was_drawn(name: str) -> None:
+    """A step adds the sums to its noise in place. What later steps remember of that noise must not have them."""
+    shapes = {"w": torch.Size([50])}
+    kept, changed = (noise_of(specs(12)[name], 1.0, SeededStream(7)) for _ in range(2))
+    for _ in range(12):
+        drawn = changed.next(shapes)["w"]
+        assert torch.equal(kept.next(shapes)["w"], drawn)
+        drawn.fill_(1e6)
+
+
 def test_parameters_may_not_change_within_a_run() -> None:
     noise = noise_of(specs(5)["buffered"], 1.0, SystemStream())
     noise.next({"w": torch.Size([3])})
