@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError
@@ -65,6 +65,12 @@ class PrivateBatch(Displayed):
 
     def __init__(self, number: int) -> None:
         self.number = number  # not a dataclass, because frameworks rebuild dataclasses when they move them to a device
+
+    def __getitem__(self, index: object) -> NoReturn:
+        """Refuse to show records, also in `for inputs, labels in private`. There is no `__iter__`, by which frameworks take batch sizes."""
+        raise InputError(
+            "dpcli.private: a batch shows no records; pass it to private.step(batch), which takes them from the data and calls the loss"
+        )
 
     def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)
         return f"{self.number}"
@@ -215,9 +221,11 @@ class Private(Displayed):
         optimizer. That step is refused if a `.grad` was changed.
 
         Raises:
-            InputError: As in `step`.
+            InputError: `step` raises it for the same reasons.
         """
-        self._steps.backward(batch.number if isinstance(batch, PrivateBatch) else None)
+        if not isinstance(batch, PrivateBatch):
+            raise InputError(f"step: expected the batch that the run drew last, found {type(batch).__name__}")
+        self._steps.backward(batch.number)
 
     def finish(self) -> PrivateResult:
         """Write the model, its description and the statement to the run's folder, and commit the run in the ledger.

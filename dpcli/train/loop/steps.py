@@ -171,20 +171,18 @@ class LoopSteps:
             raise StopIteration
         return self.taken + 1
 
-    def backward(self, number: int | None) -> None:
+    def backward(self, number: int) -> None:
         """Set the .grad of the parameters to the noisy mean gradient of the drawn sample.
 
         Args:
-            number: Number of the batch that the caller passed; None if the caller passed an object of another class.
+            number: Number of the batch that the caller passed.
 
         Raises:
             InputError: The call is out of order, the batch is not the last one, or the state of the run changed.
         """
         self._require_phase(LoopPhase.DRAWN)
         if number != self.taken + 1:
-            raise InputError(
-                f"step: expected batch {self.taken + 1}, which was drawn last, found {number or 'an object of another class'}"
-            )
+            raise InputError(f"step: expected batch {self.taken + 1}, which was drawn last, found {number}")
         require_plain_modes(self.guard.model)
         self._enter_busy(LoopPhase.DRAWN)
         sample, trainer = self.sample, self.run.prepared.trainer
@@ -277,7 +275,8 @@ class LoopSteps:
         """Check before a step of the optimizer that it uses the noisy gradient and nothing else. Raises InputError if it does not."""
         if self.phase is not LoopPhase.NOISED:
             raise InputError(
-                "optimizer: expected a step by private.step(batch), found one by other code: it would use a gradient without noise"
+                "optimizer: expected a step by private.step(batch), found one by other code: it would use a gradient without noise; in "
+                "Lightning, set automatic_optimization = False"
             )
         require_plain_modes(self.guard.model)
         self._enter_busy(LoopPhase.NOISED)

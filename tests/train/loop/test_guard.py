@@ -375,11 +375,13 @@ def test_the_optimizer_steps_for_nobody_else(begin: Begin) -> None:
 def test_a_batch_is_stepped_once_and_before_the_next(begin: Begin) -> None:
     private = begin()
     batch = next(private)
+    with pytest.raises(InputError, match="a batch shows no records; pass it to"):
+        _inputs, _targets = batch  # type: ignore[misc]
     with pytest.raises(InputError, match="once"):
         next(private)
     with pytest.raises(InputError, match="expected batch 1, which was drawn last, found 2"):
         private.step(dpcli.PrivateBatch(2))
-    with pytest.raises(InputError, match="found an object of another class"):
+    with pytest.raises(InputError, match="expected the batch that the run drew last, found "):
         private.step(records())  # type: ignore[arg-type]
     private.step(batch)
     with pytest.raises(InputError, match="draw a batch first"):
