@@ -6,7 +6,7 @@ L1 sensitivity s. The pair has one atom for each integer from 0 to s, up to MAX_
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
 type: `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
-that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
+that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
