@@ -181,7 +181,7 @@ class RangeLoss:
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
             low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < LARGEST_SERIES_ARGUMENT else np.zeros_like(a)
-            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0  # then below e^-600
+            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0  # about e^-600 or less
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
         return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 

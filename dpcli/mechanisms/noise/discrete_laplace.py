@@ -125,7 +125,7 @@ class DiscreteLaplace(Mechanism):
         if s == 1:
             return (TwoPointLoss(self.epsilon),)
         if s > MAX_ATOMS:
-            c = math.ceil(s / MAX_ATOMS)  # moves by c are counted
+            c = math.ceil(s / MAX_ATOMS)  # s moves by 1 count as s / c moves by c
             return DiscreteLaplace(self.scale / c, math.ceil(s / c)).losses()
         log_end, log_middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
         reference = [log_end, *(log_middle - x * a for x in range(1, s)), log_end - s * a]

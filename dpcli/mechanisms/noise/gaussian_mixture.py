@@ -31,7 +31,7 @@ from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # _RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # ratios of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free

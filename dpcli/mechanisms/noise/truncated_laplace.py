@@ -26,7 +26,7 @@ from dpcli.base.stated import multiple, quotient  # exact for stated decimals, r
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # _RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # ratios of sensitivity over noise
 from dpcli.mechanisms.sampling.poisson import SampledLoss, with_ends
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import MayFail, Pure
