@@ -143,7 +143,7 @@ def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], f
 
 def classical_mean(epsilon: float) -> float:
     """Return eps (e^eps - 1), the bound of 2010 on the mean privacy loss of an eps-DP mechanism. Raises NotRepresentable on overflow."""
-    if epsilon > 700.0:  # e^epsilon may overflow
+    if epsilon > 700.0:  # the product overflows from about 703 on
         raise NotRepresentable("one step's epsilon is above 700: advanced composition overflows there, and basic is smaller")
     return epsilon * math.expm1(epsilon)
 
@@ -157,7 +157,7 @@ def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float
     """Return the sum of the mean losses + sqrt(2 log(1/slack) sum eps^2), by the Azuma-Hoeffding inequality, rounded up.
 
     It is inf if a step's epsilon is, and only the sum of the mean losses if `slack` is 1 or more. Raises NotRepresentable if `mean` does,
-    because it would overflow.
+    as `classical_mean` does instead of overflowing.
     """
     largest = max((e for e, _, _ in groups), default=0.0) or 1.0
     if math.isinf(largest):

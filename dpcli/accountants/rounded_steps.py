@@ -45,7 +45,7 @@ def rounded_steps(steps: Steps, most_different: int, most_sampled: int = MOST_SA
     sampled = sorted((m for m in different if type(m) in KINDS), key=repr)
     if len(different) <= most_different or len(sampled) <= most_sampled:
         return None
-    # Only mechanisms of one kind and one number of records have an order, so these two stay as they are.
+    # The proof compares mechanisms of one kind and one number of records, so these two stay as they are.
     rows = np.array([(KINDS.index(type(m)), m.records, m.mu, m.rate) for m in sampled])  # type: ignore[attr-defined]
     for log_ratio in LOG_RATIOS:
         above, below = _round(rows, log_ratio, np.ceil), _round(rows, log_ratio, np.floor)

@@ -81,9 +81,11 @@ def demand(condition: bool, what: str) -> None:
 
 def number(text: str | int | Fraction) -> arb:
     """Return the ball of a decimal number or a fraction, which is read exactly."""
-    exponent = int(str(text).lower().partition("e")[2] or 0)
     # Checked before Fraction reads the text, because it would write out a power of 10 of any size.
-    demand(len(str(text)) <= 10_000 and abs(exponent) <= 1000, "a number of at most 10,000 digits and an exponent of at most 1000")
+    demand(
+        len(str(text)) <= 10_000 and abs(int(str(text).lower().partition("e")[2] or 0)) <= 1000,
+        "a number of at most 10,000 digits and an exponent of at most 1000",
+    )
     value = Fraction(text)
     return arb(fmpq(value.numerator, value.denominator))
 
@@ -821,7 +823,7 @@ def directions(parts: list[Json]) -> list[str]:
 
 
 def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tuple[arb, arb]:
-    """Return proved bounds on delta(epsilon) in one direction. Chernoff's bound proves no lower one, which is then -inf."""
+    """Return proved bounds on delta(epsilon) in one direction. The lower one is -inf if the plan proves none."""
     method = plan["method"]
     if method == "gaussian":
         return gaussian(parts, epsilon)

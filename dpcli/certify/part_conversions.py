@@ -392,8 +392,7 @@ def _convert_may_fail(mechanism: MayFail, line: BillLine, neighbours: Neighbours
     return {**part, "delta": str(_at_least(mechanism.delta))}, assumed
 
 
-# Mechanisms that `_convert_sampled` refuses: a Gaussian on a sample has a type of its own, and from a rho alone nothing follows for a
-# sample.
+# Mechanisms that `_convert_sampled` refuses: a Gaussian on a sample has a class of its own, and a rho alone says nothing about a sample.
 NEVER_SAMPLED = (PoissonSampled, Gaussian, NearlyGaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
 _STATED = (Pure, StatedPure, RandomizedResponse)
 # Mechanisms whose pairs are their own mirror images, as REPLACED_ATOMS needs.

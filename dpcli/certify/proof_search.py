@@ -11,9 +11,9 @@ contour (item 2) is the line z = t + i y. A sum T over the *frequencies* y = k h
 distance h, and is bounded by Chernoff's bounds at an order s_1 below t and an order s_2 above it. The other comes from the frequencies
 that are left out (item 3).
 
-Words: a `Form` (floating_parts.py) is a part in floating point, which plans its own cells and panels: those carry the bound on the decay
-(item 4), these the quadrature (item 5). A run is *big* if its outcome lies beyond the *cut* (item 6). A *pad* is a small normal loss that
-is added, so that all frequencies decay; it costs a little of delta (item 7). The *room* of a proof is the share of delta that it may lose,
+Words: a `Form` (floating_parts.py) is a part in floating point. It plans the part's *cells*, for the bound on the decay (item 4), and its
+*panels*, for the quadrature (item 5). A run is *big* if its outcome lies beyond the *cut* (item 6). A *pad* is a small normal loss that is
+added, so that all frequencies decay; it costs a little of delta (item 7). The *room* of a proof is the share of delta that it may lose,
 which grows with the distance between the bound to prove and the accountants' number. The *slack* is the part of the room that each of
 several errors may take. The *work* of a plan is the checker's, in frequencies times nodes.
 """
@@ -301,7 +301,7 @@ def frequency_spacing(log_moment: LogMoment, epsilon: float, t: float, log_slack
         log_c = log_chernoff(log_moment, s, epsilon) if s > 0.0 else 0.0
         return 2.0 * math.pi * abs(t - s) / max(log_c - log_slack + LOG_HALF, 1.0)
 
-    # Any orders on both sides of t serve; those of these grids that allow the largest distance are used.
+    # Any order below t and any above it give a bound. The orders of two grids that allow the largest distance are used.
     below = max([0.0, *(t * np.linspace(0.02, 0.98, 25))], key=largest_distance)
     above = max(t * (1.0 + np.geomspace(0.02, 30.0, 40)), key=largest_distance)
     h = rounded(0.999 * min(largest_distance(below), largest_distance(above)))
@@ -388,7 +388,7 @@ def find_plan(
 def _find_plan(
     parts: Sequence[Json], direction: str, epsilon: float, delta: float, *, upper: bool, known: CurvePoint | None, pad: float
 ) -> Plan:
-    """Return the plan of the cheapest method that applies. At extremes, errors of floating-point computations are raised as they are.
+    """Return the plan of the first method that applies. At extremes, errors of floating-point computations are raised as they are.
 
     Closed forms come first, then Chernoff's bound if it proves an upper bound, then finite sums, and last the contour.
     """

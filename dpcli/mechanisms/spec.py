@@ -38,7 +38,7 @@ class Spec:
     """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys, and override `resolve`.
 
     A registered type also has `premises` (base/premise.py): what must hold for the cost, each with a test that violates it on purpose and
-    the commands that enforce it.
+    the commands that enforce it, if any.
 
     Attributes of the type:
         example: Keys that make sense under every adjacency that the type allows. Entries that it names are called "part".

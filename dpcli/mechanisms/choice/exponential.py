@@ -10,7 +10,7 @@ returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that domin
 claimed to attain them. `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from
 above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns
 the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `priced` makes the mechanism, and
-`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it.
+`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class RangeLoss:
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
             low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < LARGEST_SERIES_ARGUMENT else np.zeros_like(a)
-            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0  # then below e^-600
+            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0  # about e^-600 or less
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
         return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 

@@ -27,7 +27,7 @@ where it is small.
 Methods of a mechanism (mechanism.py): `losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the
 mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness`
 returns a mechanism whose cost is a lower bound. Of a type: `priced` makes the mechanism, and `premises` lists what must hold for the cost,
-each with a test that violates it and the commands that enforce it.
+each with a test that violates it and the commands that enforce it, if any.
 """
 
 from __future__ import annotations

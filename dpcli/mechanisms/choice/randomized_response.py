@@ -7,7 +7,7 @@ part is visible, so add-remove makes no sense here; `BlankedResponse` is for a b
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises`
-lists what must hold for the cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a
+lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
 statement that dpcli does not enforce.
 """
 

@@ -258,7 +258,7 @@ def _edge_of_events(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[
     middle = 0.5 * (left + right)
     line = np.array([int(np.argmin(slopes * w_middle + heights)) for w_middle in middle.tolist()])  # the lowest, for each cell
     z_left, z_middle, z_right = (slopes[line] * ends + heights[line] for ends in (left, middle, right))
-    # Over its value at z_middle, the tangent of f'(1 - z) there is 1 + rise at z_left, and 1 - fall at z_right.
+    # The tangent of f'(1 - z) at z_middle, divided by its value there, is 1 + rise at z_left and 1 - fall at z_right.
     rate = trials.depth_slope(z_middle)
     straight = rate * (z_right - z_middle) < STRAIGHT
     rise, fall = (np.where(straight, rate * np.abs(z - z_middle), 0.0) for z in (z_left, z_right))

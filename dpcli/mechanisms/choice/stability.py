@@ -10,7 +10,7 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without the claim that some data
 attain its bounds; `split_failure` sets the probability of revealing everything aside. Of a loss L: `tails` returns log tail probabilities
 under P and Q. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each
-with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
+with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations

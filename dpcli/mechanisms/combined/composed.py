@@ -11,7 +11,7 @@ returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that domin
 claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound;
 `split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
 returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism, `poisson` makes it on a Poisson sample, and
-`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it.
+`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any.
 """
 
 from __future__ import annotations

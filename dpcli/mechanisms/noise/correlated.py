@@ -3,8 +3,8 @@
 The specs below have the keys of the types, which differ in their matrix. `resolve` returns the cost of a whole run, and `poisson_run` that
 of one turn on Poisson samples, with the number of turns. A record *participates* in some of the steps; the keys limit how often, and how
 close together. `encoded_norm` is the largest effect of these participations. `premises` lists what must hold for the cost, each with a test
-that violates it and the commands that enforce it. `unclaimed` returns a mechanism without the claim that some data attain its bounds. A key
-with `claim=True` is a statement that dpcli does not enforce, and the runs of a sweep may differ in one with `varies=True`.
+that violates it and the commands that enforce it, if any. `unclaimed` returns a mechanism without the claim that some data attain its
+bounds. A key with `claim=True` is a statement that dpcli does not enforce, and the runs of a sweep may differ in one with `varies=True`.
 
 Let x_1, x_2, ... be the clipped sums of the steps, and C a lower triangular matrix, the encoder. C x + noise, or any function of it, is
 released. The noise is one Gaussian vector for the whole run. So the run costs as much as one Gaussian at the sensitivity of x -> C x, also

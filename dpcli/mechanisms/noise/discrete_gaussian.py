@@ -13,7 +13,7 @@ a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log t
 under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the
 same law; `decays` says whether its characteristic function decays. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
 `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
-that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
+that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ L1 sensitivity s. The pair has one atom for each integer from 0 to s, up to MAX_
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
 type: `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
-that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
+that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class DiscreteLaplace(Mechanism):
         if s == 1:
             return (TwoPointLoss(self.epsilon),)
         if s > MAX_ATOMS:
-            c = math.ceil(s / MAX_ATOMS)  # moves by c are counted
+            c = math.ceil(s / MAX_ATOMS)  # s moves by 1 count as s / c moves by c
             return DiscreteLaplace(self.scale / c, math.ceil(s / c)).losses()
         log_end, log_middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
         reference = [log_end, *(log_middle - x * a for x in range(1, s)), log_end - s * a]

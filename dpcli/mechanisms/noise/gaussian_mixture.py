@@ -15,7 +15,7 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
 mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
-the commands that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
+the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpcli.base.premise import NOISE, SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours, any_sampled
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # _RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # ratios of sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free

@@ -12,7 +12,7 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
 mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
-the commands that enforce it. A key with `claim=True` is a statement that dpcli does not enforce.
+the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A step moves the model by a noisy gradient. Later steps hide earlier ones, so th
 (Altschuler, Talwar 2022, arXiv:2205.13710). If the batches of records are fixed beforehand, the run costs as much as one Gaussian. If each
 step draws its batch in secret, it costs as much as one Gaussian and the last sampled steps, or as all steps. The theorem, its proof and the
 formulas are in numerics/closed/shifted_interpolation.py. This file has the keys of the type "last-iterate", and translates them into
-mechanisms. `premises` lists what must hold for the theorem, each with a test that violates it and the commands that enforce it. All bounds
-are rounded up. `unclaimed` returns a mechanism without the claim that some data attain its bounds. A key with `claim=True` is a
+mechanisms. `premises` lists what must hold for the theorem, each with a test that violates it and the commands that enforce it, if any. All
+bounds are rounded up. `unclaimed` returns a mechanism without the claim that some data attain its bounds. A key with `claim=True` is a
 statement that dpcli does not enforce.
 """
 

@@ -275,7 +275,9 @@ class MixtureReplaceLoss(MixtureLoss):
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
 
     def cut(self, level: float, log_mass: float) -> CutLoss | None:
-        """Return the loss divided into a small and a big part, which begin at the same multiples of `level` as in `MixtureRemoveLoss.cut`.
+        """Return the loss divided into a small and a big part, at the same multiples of `level` as in `MixtureRemoveLoss.cut`.
+
+        Return None if this would need too many nodes, or if the rate is below the rounding of 1.
 
         Above the real line, the power of 1/m(-x) grows by about z times the rate times half the square of the angle, which limits the
         strip. At the largest order that matters, z = TILT / level, the angle below lets it grow by e^6.

@@ -8,7 +8,7 @@ Probabilities of showing are rounded up.
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `TruncatedSpec` (truncated_laplace.py) checks the keys, and has `with_group` make the mechanism. `premises` lists what must hold for the
-cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli does not
+cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not
 enforce.
 """
 

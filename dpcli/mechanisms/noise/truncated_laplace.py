@@ -8,8 +8,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
 loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
 the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
-hold for the cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli
-does not enforce.
+hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
+dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpcli.base.stated import multiple, quotient  # exact for stated decimals, r
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # _RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO, NoPrivacy  # ratios of sensitivity over noise
 from dpcli.mechanisms.sampling.poisson import SampledLoss, with_ends
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import MayFail, Pure

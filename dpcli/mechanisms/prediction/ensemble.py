@@ -15,7 +15,7 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `resolve` makes the mechanism,
-and `premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it. A key with
+and `premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with
 `claim=True` is a statement that dpcli does not enforce.
 """
 

@@ -3,8 +3,8 @@
 A token is one choice by the exponential mechanism, whose scores are the logits, so it costs what a choice of bounded range costs:
 `BoundedRange` (choice/exponential.py). A step of this mechanism is one token, or one token and the noisy comparisons before it, which have
 a pure epsilon (`Pure`). The proof that they add up is in the docstring of the type "private-decoding". All numbers are rounded up.
-`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is
-a statement that dpcli does not enforce.
+`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with
+`claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations

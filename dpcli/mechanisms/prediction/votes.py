@@ -3,8 +3,8 @@
 A teacher is a model that is trained on one shard of the private data. The types below charge what releasing the noisy counts, or noisy
 largest counts, would cost, whatever the votes are. `with_noise` (noise/additive.py) returns a mechanism at a sensitivity over noise, and
 `unclaimed` drops the claim that some data attain its bounds, because less than the counts is released. `premises` lists what must hold for
-the cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli does not
-enforce.
+the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does
+not enforce.
 
 All records of a unit of privacy are in one shard. Under any adjacency, one change therefore retrains one teacher, whose vote may move from
 one label to another. One count then rises by 1 and another falls by 1, which is an L2 distance of sqrt 2. The largest count moves by at

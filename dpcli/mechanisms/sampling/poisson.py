@@ -393,9 +393,8 @@ class SampledReplaceLoss(SampledLoss):
     def _check(self) -> None:
         """Raise NotRepresentable if the former slope of step 4 is not the smaller one."""
         middle = self.half.tails(np.zeros(1))
-        if (
-            math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0])) > 1.0 + 1e-9
-        ):  # 1e-9 is for the rounding of tails
+        above = math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0]))
+        if above > 1.0 + 1e-9:  # 1e-9 is for the rounding of tails
             raise NotRepresentable("its replace-one pair is not symmetric enough to be sampled")
 
     def tails(self, at: Array) -> Tails:

@@ -5,7 +5,7 @@ fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism t
 of steps in which each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
 *Amplification* means that a step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring
 cites and for the adjacencies that it names: everything else charges unsampled runs, or is refused. `premises` lists what must hold for the
-cost, each with a test that violates it and the commands that enforce it. A key with `claim=True` is a statement that dpcli does not
+cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not
 enforce, and the runs of a sweep may differ in one with `varies=True`.
 """
 

@@ -11,7 +11,7 @@ log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `att
 `split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
 returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised. Of a type: `resolve` makes the
 mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
-the commands that enforce it.
+the commands that enforce it, if any.
 """
 
 from __future__ import annotations
