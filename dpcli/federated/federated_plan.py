@@ -130,7 +130,7 @@ def read_federated(data: bytes, path: str) -> Federated:
     Raises InvalidFile if the file has problems, each reported at its place, or has no [federated].
     """
     table = section(data, path, "federated")
-    if not isinstance(table, Federated):  # the missing table is reported as any problem of a file is
+    if not isinstance(table, Federated):  # a missing table is reported like any other problem of the file
         text, tables = toml_document(data, path)
         findings = Findings()
         findings.add("DP005", ("federated",), "a [federated] table, which describes the server and its clients", "none")

@@ -90,7 +90,8 @@ def _contradict(unit_words: list[str], column_words: list[str], block_words: fro
 def _block_words(family: BlockFamily) -> frozenset[str]:
     """Return the words by which the name of a unit may refer to a block: week in patient-week, region in patient-region.
 
-    They are the words of the kind of the blocks ("week"), and of the column that determines the block unless it has dates.
+    They are the words of the kind of the blocks ("week"), and of the column that determines the block, without `PARTS`. A column of dates
+    adds no words.
     """
     column_words = set() if family.kind.column_type == "date" else set(_words(family.column)) - PARTS
     return frozenset({*_words(family.by), *column_words})

@@ -92,7 +92,8 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
 
 def _resume_or_begin(plan: SweepPlan, charges: SweepCharges) -> SearchState:
     """Return the saved state of the search. Charge a new search, draw its trials and save its state."""
-    content = (plan.trials, plan.better, [variant.fingerprint for variant in plan.variants])  # their `repr` has all of their values
+    # The `repr` of `trials` has the names of its class and fields. If one is renamed, searches that are saved now cannot be resumed.
+    content = (plan.trials, plan.better, [variant.fingerprint for variant in plan.variants])
     fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
     state_file = os.path.join(plan.folder, SEARCH)
     if os.path.lexists(state_file):

@@ -261,7 +261,7 @@ def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> boo
     member = members.get(str(key))
     if member is None:
         return True
-    # None checks the key itself, and each value the keys in it.
+    # None stands for a value without keys, so that `path` is checked itself; each value checks its own keys too.
     return member.varies and all(_inner_varies(member.kind, tuple(inner_keys), value) for value in [None, *values])
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
-Progress = Callable[[int, int], None]  # called with the number of runs that have ended, and the number of all runs
+Progress = Callable[[int, int], None]  # called with the number of runs that are done, and the number of all runs
 FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a run; 64 bits practically never coincide
 
 

@@ -64,10 +64,10 @@ def optimise_banded(steps: int, bands: int) -> Reals:
 def best_toeplitz(steps: int, bands: int) -> Reals:
     """Return the coefficients c of a banded Toeplitz encoder with small error on prefix sums, non-increasing from c_0 = 1.
 
-    The columns are not normalised, so the search minimises the product of the cost and the error: |c|^2 sum_t (n - t) p_t^2. Here |c|^2 is
-    the largest squared length of a column. p is the first column of A C^-1, which solves c * p = (1, 1, ...) as a convolution. The later
-    columns are shifted copies of p, so p_t occurs n - t times in n steps. If g solves C^T g = ((n - t) p_t)_t, the derivative of half the
-    sum by c_k is -sum_t g_t p_{t-k}.
+    The columns are not normalised, so the search minimises the product of the squared cost and the error: |c|^2 sum_t (n - t) p_t^2. Here
+    |c|^2 is the largest squared length of a column. p is the first column of A C^-1, which solves c * p = (1, 1, ...) as a convolution. The
+    later columns are shifted copies of p, so p_t occurs n - t times in n steps. If g solves C^T g = ((n - t) p_t)_t, the derivative of half
+    the sum by c_k is -sum_t g_t p_{t-k}.
 
     The search is over the ratios of successive coefficients, and starts at the square root of A.
     """

@@ -123,7 +123,7 @@ class Correlated(ABC):
         return self._std
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        """Return the noise of the next step in double precision, by parameter name. The caller must not change the tensors.
+        """Return the noise of the next step in double precision, by parameter name. The caller may change the tensors.
 
         Raises:
             InternalError: The call is in a fork, or the shapes have another number of entries than in the first step.
@@ -147,7 +147,7 @@ class Correlated(ABC):
 
     @abstractmethod
     def step(self, number: int) -> Reals:
-        """Return the noise of a step. Steps are numbered from 1."""
+        """Return the noise of a step, in memory that the state does not share. Steps are numbered from 1."""
 
     def draw(self, size: int) -> Reals:
         """Draw `size` entries of z."""

@@ -153,7 +153,7 @@ def _parts_of_list(values: list[Any]) -> tuple[str, dict[str, Any]]:
     names = [*EVENTS[name].required, *EVENTS[name].optional] if name in EVENTS else []
     if name in EVENTS and len(field_values) != len(names):
         raise InputError(f"{name}: expected {len(names)} values, found {len(field_values)}")
-    return name, dict(zip(names, field_values, strict=False))  # of an unknown class, which `tree_of` refuses, no field is named
+    return name, dict(zip(names, field_values, strict=False))  # `tree_of` refuses an unknown class, so its values need no names
 
 
 def _is_event(value: Any) -> bool:
@@ -202,7 +202,7 @@ def _value(value: Any, depth: int) -> Value:
         if any(isinstance(item, Sequence) and not _is_event(item) for item in value):
             raise InputError("expected a list of numbers or of events, found a list or a text in the list")
         return tuple(_value(item, depth) for item in value)
-    if hasattr(value, "tolist"):  # an array of numpy or jax
+    if hasattr(value, "tolist"):  # such as an array of numpy or jax
         return _value(value.tolist(), depth)
     return tree_of(value, depth)
 

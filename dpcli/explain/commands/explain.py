@@ -159,7 +159,7 @@ def _command_help(name: str) -> str:
 
 
 def _explain_queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
-    """Explain the queries of a file. `word` is the first argument, which must be "query"; `flags` must not be given."""
+    """Explain the queries of a file. `word` is the first argument, which must be "query". No option in `flags` may be given."""
     if word != "query":
         raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
     from dpcli.release.documents.release import explanation_document

@@ -97,7 +97,7 @@ def run_sweep(
             return search_document(search(plan, processes, opened))
         with progress("runs") as report:
             result = measure(plan, processes, opened, report)
-    charts = [chart(result)] if result.best else []  # no run has ended, so there is nothing to draw
+    charts = [chart(result)] if result.best else []  # without a run that has ended, there is nothing to draw
     if charts and pictures:
         show(charts[0], format_=None, outputs=pictures)
     return result_document(result, charts)

@@ -248,7 +248,7 @@ def _measured_point_data(point: MeasuredVariant, best: bool) -> dict[str, Any]:
 def chart(sweep: MeasuredSweep) -> Chart:
     """Return the picture of the frontier. At least one run of the sweep must have ended."""
     plan, best, metric = sweep.plan, sweep.best, sweep.metric
-    best_points = [point for point in best if all(map(math.isfinite, point.values))]  # others cannot be drawn
+    best_points = [point for point in best if all(map(math.isfinite, point.values))]  # infinity and NaN cannot be drawn
     other_points = [point for point in sweep.measured if point.values and point not in best and math.isfinite(point.median)]
     left, right = log_span(plan.sweep.epsilon, HORIZONTAL_MARGIN)
     heights = [point.median for point in other_points]

@@ -12,7 +12,8 @@ every output (layout.py), which says along which dimension the output holds reco
 A rule raises `Mixed` to refuse the program at once, for example if the operator pairs each record with every other record. A rule that
 returns AlongRecords wrongly breaks the guarantee; tests/train/isolation compares the rules with the operators themselves. The rules of
 operators that only move numbers are in moves.py. An operator that is not in the table `RULES` below has no rule, unless torch tags it as
-pointwise. `layout_in_shape` gives a layout to an output that has a dimension for the records, and `Shared` to one that has none.
+pointwise. `layout_in_shape` gives a layout to an output whose shape agrees with it, and `Shared` to one without a length that depends on
+the number of records.
 """
 
 from __future__ import annotations

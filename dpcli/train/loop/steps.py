@@ -216,7 +216,7 @@ class LoopSteps:
         """Write the model and the statement, and return the outcome.
 
         Args:
-            unchecked: Paragraphs for the statement about the user's own loop, and what was not checked of it.
+            unchecked: Paragraphs for the statement about the user's own loop, including what was not checked.
 
         Raises:
             InputError: The call is out of order, or the weights, other state or the records changed.
@@ -268,7 +268,7 @@ class LoopSteps:
         return self.known_epsilon.epsilon
 
     def _repeated_portions(self) -> list[tuple[int, int]]:
-        """Return the portions of steps that count twice, each as the steps before it and its last step."""
+        """Return the portions of steps that count twice, each as (number of steps before it, number of its last step)."""
         return self.run.plan.repeated_portions(self.run.initial.resumed)
 
     def _check_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -304,7 +304,7 @@ class LoopSteps:
             self.guard.store_state()
             self.sample, self.gradients = None, {}
             self._leave_busy(LoopPhase.IDLE)
-            self.run.after(self.taken)  # saves a state if the plan says so
+            self.run.after(self.taken)  # at a milestone of the plan, saves a state and measures the metrics
 
     def _require_no_hooks(self) -> None:
         """Raise InputError if the optimizer has hooks other than the two of this run."""

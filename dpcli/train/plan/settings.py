@@ -277,7 +277,7 @@ def read_train(data: bytes, path: str) -> Train:
         InvalidFile: The file has problems, or no [train] table. The error lists every problem with its place.
     """
     train = section(data, path, "train")
-    if not isinstance(train, Train):  # the missing table is reported as any problem of a file is
+    if not isinstance(train, Train):  # a missing table is reported like any other problem of the file
         text, tables = toml_document(data, path)
         findings = Findings()
         expected = "a [train] table, which names the model and the data"

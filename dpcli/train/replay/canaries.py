@@ -6,7 +6,7 @@ gives a lower bound on epsilon, which holds however the scores are computed: bet
 
 A canary *record* is added to the private records, and its score is minus its loss under the final model. The run remains private. A canary
 *gradient* is added to the clipped sums, in a direction of its own, and recognised in the noisy sums. This is a stronger test, but its
-scores reveal the noise, so the run is not private (`TrainingPlan.open_to_audit`).
+scores tell something about the noise alone, without the records, so the run is not private (`TrainingPlan.open_to_audit`).
 
 C is the clipping norm, and a *stage* is a sequence of steps of one mechanism of the file (plan/stages.py).
 

@@ -125,7 +125,7 @@ def _require_not_ended(folder: str, state: str, ledger: Ledger | None) -> None:
         saved, result = load_checkpoint(state), description_in(folder)
     except InputError:  # there is no state, or no result
         return
-    if saved.run != result.run or saved.charged != (ledger is not None):  # another run, or its ledger was not given
+    if saved.run != result.run or saved.charged != (ledger is not None):  # another run, or only one of the two has a ledger
         return
     if ledger is not None:
         charged = ledger.state().runs.get(saved.run)

@@ -186,8 +186,8 @@ def _shuffle(scheme: Batched, population: Population, stream: Stream) -> Iterato
 def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
     """Yield the batches of passes. All passes have the same random order.
 
-    The order of the file is not used, because an absent record would move all records after it to other places. Training refuses this
-    scheme (plan/stages.py), and only federated rounds use it.
+    The order of the file is not used, because an absent record would move all records after it to other places. Only federated
+    rounds use this function.
     """
     size, length = _declared_size(population, "scheme = cyclic"), pass_length(scheme, population.declared)
     return cycle(_shuffled(population, size, length, stream))

@@ -164,7 +164,7 @@ def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
     types = pyarrow.types
     arrow_type = column.type.value_type if types.is_dictionary(column.type) else column.type
     by_date = only.type == "date"
-    # Dates may also be written as texts, which are compared as those of a .csv file are: below, by `RowWindow.holds`.
+    # A column of texts may also hold dates. They are compared at the end, in the way of a .csv file.
     if by_date and (types.is_date(arrow_type) or (types.is_timestamp(arrow_type) and arrow_type.tz is None)):
         in_window = cache(lambda day: contains_day(day, only))
         return [in_window(day) for day in days(column, arrow_type)]
@@ -313,7 +313,7 @@ def _refusal(place: str, problem: str) -> InputError:
 
 
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
-    """Return for each of `count` records whether it is held out as public. Every k-th is, with k = 1 / share, rounded up.
+    """Return for each of `count` records whether it is held out as public. Every k-th is, with k of `held_out_interval`.
 
     Raises InputError if the records have owners, or the share is more than one half.
     """
