@@ -74,7 +74,7 @@ def fit(
     unpriced = ledger is None and plan.account is None  # a plan without a guarantee has no cost to charge
     with nullcontext() if unpriced else opened_or_warned(ledger, dataset) as opened_ledger, progress("models") as report:
         try:
-            plan = restrict_run(plan, opened_ledger, window)  # to the part of the dataset that --window names
+            plan = restrict_run(plan, opened_ledger, window)  # to its window, the part of the dataset that FILE or --window names
             outcome = fit(plan, opened_ledger, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models fitted so far are in {plan.folder}; --resume continues from there", err=True)

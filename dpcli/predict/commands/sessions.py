@@ -59,7 +59,7 @@ def run_session(
 ) -> int:
     """Run the session of a plan and print its outcome; with --dry-run, print its plan only. The options are as in `session_options`.
 
-    With --window, the session reads only this part of the ledger's dataset.
+    --window names the part of the ledger's dataset that the session reads.
     """
     from dpcli.cli.printing import progress
     from dpcli.sessions.commands.ledger_options import opened_or_warned, restrict_dry_run, restrict_run

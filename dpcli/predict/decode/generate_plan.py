@@ -158,7 +158,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
         """Return an upper bound on epsilon for this number of texts, all tokens private, and the rest of the file, at the file's delta."""
         from dpcli.analysis.account import headline
 
-        texts_per_batch = -(-texts // self.generate.batches)  # rounded up, as a unit is in one batch
+        texts_per_batch = -(-texts // self.generate.batches)  # of the batch that writes most; a unit is in one batch
         entry = replace(self.entry, steps=texts_per_batch * self.generate.tokens)
         return headline(with_entry(self.pipeline, entry), delta=self.account.delta).upper
 

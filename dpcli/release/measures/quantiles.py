@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 # Largest number of candidates in all keys together. It bounds time and memory alone, as a list has a count for each of them.
 MOST_CANDIDATES = 1_000_000
-# Largest denominator of a share. Scores are whole numbers, in units of 1 / denominator of a row, so those of 2^40 rows stay below the
-# sampler's limit of 2^62.
+# Largest denominator of a share. Scores are whole numbers, rows times the denominator, so those of 2^40 rows stay below the sampler's limit
+# of 2^62.
 LARGEST_DENOMINATOR = 10**6
 
 
