@@ -2,7 +2,7 @@
 
 `fit` makes the models. It charges a ledger, if one is named, for all tokens. `predict` draws tokens from the models, and counts each before
 it is drawn. `evaluate` compares perplexities for the operator, and `account` prices a file. `predict` refuses options that change how a
-token is drawn (`_refuse`): the guarantee covers what the file says. `output_options` adds -f and -o, for which it is told what the
+token is drawn (`_refuse`): the guarantee covers what the file says. `output_options` adds -f and -o, and its arguments say what the
 documents contain; `emit` prints a document and returns its exit code.
 """
 

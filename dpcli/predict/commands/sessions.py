@@ -2,7 +2,7 @@
 
 A *session* is everything that one charge pays for: all of its texts or answers are charged at its start. Run again with --resume, it
 continues (prediction_session.py). Each command passes `run_session` its plan, and the functions that make its outcome and the documents.
-`output_options` adds -f and -o, for which it is told what the documents contain; `emit` prints a document and returns its exit code.
+`output_options` adds -f and -o, and its arguments say what the documents contain; `emit` prints a document and returns its exit code.
 """
 
 from __future__ import annotations
