@@ -27,7 +27,7 @@ from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, 
 from dpcli.predict.shards import SESSION_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
-# Both limits are arbitrary, and affect time and memory alone.
+# Larger values are refused, to bound time and memory. Both limits are arbitrary.
 MILLION = up_to(10**6, "10^6")  # a whole number from 1 to 10^6
 MOST_COUNTS = 1_000  # largest number of batches with a threshold, as the private tokens of each have a separate count
 
