@@ -84,7 +84,7 @@ class AuditRequest:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders of the user's modules: that of the file, unless it is standard input ("-"), and the current folder."""
+        """The folders of the user's modules: that of the file, if it has a path, and the current folder."""
         path = self.pipeline.path if self.pipeline is not None else None
         if not path or path == "-":
             return (os.getcwd(),)

@@ -173,7 +173,7 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
     def excess(mu: float) -> float:
         return curve_excess(canaries, guesses, correct, gaussian_curve(mu), significance)
 
-    low, high = 0.0, 0.25  # first bracket; a larger one takes its place until its end is not refuted
+    low, high = 0.0, 0.25  # first bracket; the next one follows as long as the upper end is refuted
     if guesses == 0 or excess(low) <= 0.0:
         return 0.0
     while excess(high) > 0.0:

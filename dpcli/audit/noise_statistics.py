@@ -10,8 +10,9 @@ probability that the declared noise looks at least as bad as the measured noise.
 Gaussian; the p-values of numbers of equal pairs are approximations (`Collisions`).
 
 Too much noise costs no privacy. The size of the noise is therefore tested only for being too small. The other tests use each tensor divided
-by its root mean square (`scaled`), so that they do not depend on the size; their p-values are computed as if this size were known. Each
-test also states its power: the smallest fault that it detects with probability 90 %.
+by its root mean square (`scaled`), so that they do not depend on the size; their p-values are computed as if this size were known. Only the
+search for repeated coordinates uses the noise as it is. Each test also states its power: the smallest fault that it detects with
+probability 90 %.
 """
 
 from __future__ import annotations
@@ -242,8 +243,8 @@ def shape_test(draws: Draws) -> Statistic:
     p, where = _worst_corrected(checks)
 
     def power(level: float) -> str:  # A distance of 0.5 or more is stated as no power.
-        # Both are times 1 / sqrt(n): the distance at which the p-value is `level`, and a margin, because the standard deviation of an
-        # empirical distribution function is at most 0.5 / sqrt(n).
+        # Two distances in units of 1 / sqrt(n): the one at which the p-value is `level`, and a margin, because the standard deviation of
+        # an empirical distribution function is at most 0.5 / sqrt(n).
         refuted = math.sqrt(0.5 * math.log(2.0 * len(checks) / level))
         spread = 0.5 * float(special.ndtri(DETECTION_PROBABILITY))
         away = (refuted + spread) / math.sqrt(max(counts))

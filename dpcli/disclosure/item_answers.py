@@ -1,11 +1,11 @@
 """Answers to the items of a disclosure statement: quoted from the file, or derived from its mechanisms and its account.
 
 An *item* is a question that papers or registries ask about a private release (items.py), and an *account* is the certified epsilon and
-delta of a file (dpcli/analysis). Its `winner` is the accountant whose bound is stated; None if no accountant applies. A function that is
-named like an item of items.py returns the answer to that item on one line; None if the file does not state it. The other functions return
-parts of answers. An *entry* is a [[mechanism]] table of the file, and a *charge* of the
-account is a mechanism with the number of its runs. A guarantee is *amplified* if its cost is smaller because records are drawn at random.
-rho is the parameter of zCDP. Upper bounds are rounded up.
+delta of a file (dpcli/analysis). Its `winner` is the row of the accountant whose bound is stated; None if no accountant applies. A function
+that is named like an item of items.py returns the answer to that item on one line; None if the file does not state it. The other functions
+return parts of answers. An *entry* is a [[mechanism]] table of the file, and a *charge* of the account is a mechanism with the number of
+its runs. A guarantee is *amplified* if its cost is smaller because records are drawn at random. rho is the parameter of zCDP. Upper bounds
+are rounded up.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def source_file(facts: Facts) -> str:
 
 def tuning(facts: Facts) -> str | None:
     """Return the file's description of how hyperparameters were chosen, with the mechanisms that account for the choice."""
-    covers = _section(facts.pipeline, "train").get("covers")  # [train.covers] says what the guarantee of a training run covers
+    covers = _section(facts.pipeline, "train").get("covers")  # what the accounting covers besides the training
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
     training_words = None
     if isinstance(note, str) and has_words(note) and not is_silent(note):  # is_silent: the text itself says NOT STATED

@@ -19,8 +19,7 @@ AGGREGATORS: dict[str, str] = {
 DECODING = frozenset({"private-decoding"})
 
 PLUGIN = Plugin(
-    # Folders of dpcli without which these commands do not work.
-    names=("audit", "disclosure", "ledger", "train"),
+    names=("audit", "disclosure", "ledger", "train"),  # the folders of dpcli that this one imports; without them it is left out
     commands={
         "generate": ("dpcli.predict.commands.sessions:generate", "Write synthetic texts from private texts, token by token."),
         "pate": ("dpcli.predict.commands.pate:command", "Label public data by noisy votes, and train a student (PATE)."),

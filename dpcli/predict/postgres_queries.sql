@@ -1,5 +1,5 @@
--- postgres_queries.py runs this before the first count in a database. Each row counts the answers of one session.
--- identity: fingerprint of the session. total: number of answers that its charge pays for. taken: number of answers granted so far.
+-- postgres_queries.py runs this before the first count in a database. Each row is a count of answers of one session.
+-- identity: that of the session. total: number of answers that its charge pays for. taken: number of answers granted so far.
 CREATE SCHEMA dpcli_queries;
 CREATE TABLE dpcli_queries.budget (
   name text PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9._-]{1,64}$'),
@@ -7,7 +7,7 @@ CREATE TABLE dpcli_queries.budget (
   total bigint NOT NULL CHECK (total >= 1),
   taken bigint NOT NULL CHECK (taken BETWEEN 0 AND total)
 );
--- Refuse every change but a larger `taken`. postgres_queries.py turns the code DPL01 into a message.
+-- Refuse to delete a row, to lower `taken`, or to change another column. postgres_queries.py turns the code DPL01 into a message.
 CREATE FUNCTION dpcli_queries.never_back() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP <> 'UPDATE' OR NEW.taken < OLD.taken OR (NEW.name, NEW.identity, NEW.total) IS DISTINCT FROM (OLD.name, OLD.identity, OLD.total) THEN

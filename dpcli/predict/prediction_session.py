@@ -69,7 +69,7 @@ class AnswerLimit:
             path = os.path.join(session.folder, f"{self.name}.db" if self.name else COUNT_FILE)
         else:
             path = f"{place}-{self.name}" if self.name else place
-        is_new = not session.counted  # The session has its counts from its first beginning on (`mark_counted`).
+        is_new = not session.counted  # A session that began has its counts already (`mark_counted`).
         return open_queries(path, session.identity, self.total, new=is_new, moved=moved, counted_noun=self.counted_noun)
 
 

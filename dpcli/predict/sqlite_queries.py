@@ -285,7 +285,7 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise LedgerError(f"{path}: its folder was locked by another process for too long; {NOTHING_WRITTEN}") from None
-                time.sleep(0.01)  # arbitrary; affects speed alone
+                time.sleep(0.01)  # seconds until the next attempt; arbitrary
         yield
     finally:
         os.close(descriptor)

@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.vote_bounds import Counts
 
-MOST_VALUES = 10**8  # largest number of values in a table of votes, which then takes at most 800 MB; limits memory alone
+MOST_VALUES = 10**8  # largest number of values in a table of votes, which then takes at most 800 MB; a larger table is refused
 HINT = 'if each row has the label from each teacher, set vote_rows = "labels"'
 
 

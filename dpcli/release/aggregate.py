@@ -24,7 +24,7 @@ MOST_ROWS = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """An integer for each row: how many steps the row's value is.
+    """An integer for each row: the row's value in steps.
 
     A *step* is the declared unit of rounding of a column. The value is clamped and then rounded to whole steps: floor(value / step + 0.5).
 

@@ -31,8 +31,8 @@ def aggregation_of(query: NoisyQuery, setting: QuerySetting, values: tuple[Steps
     """Return the aggregation of a query whose keys are the columns of `by`, with the sums of these values.
 
     If another setting than max_rows bounds a unit (`replaces_max_rows`), all of its rows count: max_rows of the aggregation is the most
-    that a table may have. If a unit has more than max_groups keys, each of them is then equally likely to be kept. For an engine draws a
-    key of n rows with a probability proportional to n / min(n, max_rows), which is 1 for every key.
+    that a table may have. If a unit has more than max_groups keys, each of them is then equally likely to be kept: an engine draws a key of
+    n rows with a probability proportional to n / min(n, max_rows), which is 1 for every key.
     """
     rows = query.rows if query.replaces_max_rows is None else MOST_ROWS
     return replace(aggregation_by(query, setting, group_keys(query, setting)), values=values, max_rows=rows)

@@ -54,8 +54,7 @@ class PricedQuery:
 def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
     """Return the entries of all queries in order, each with the index of its query; an empty tuple if a finding was added.
 
-    values: the tables of the file as dataclasses, by name. A table that is missing or cannot be read is left out, and a [[mechanism]]
-        that cannot be read is None.
+    values: the tables that the file states, as dataclasses, by name. The reader of a file calls this only if it has no finding so far.
     findings: collection to which the problems of the queries are added.
     """
     before = len(findings)

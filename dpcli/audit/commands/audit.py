@@ -1,8 +1,8 @@
 """The command `dpcli audit`: attack a program and compare the result with its privacy claim.
 
 The options replace keys of the [audit] table of FILE (audit_settings.py). audit_run.py performs the audit, and documents/audit.py says what
-its result means. `output_options` adds -f and -o, for which it is told what the documents contain; `emit` prints a document and returns its
-exit code.
+its result means. `output_options` adds -f and -o, and its arguments say what the documents contain; `emit` prints a document and returns
+its exit code.
 """
 
 from __future__ import annotations

@@ -274,7 +274,7 @@ class MeasuredRates(NamedTuple):
 
 def _measured_rates(measured: MeasuredScores) -> MeasuredRates:
     """Return the error rates at some of the thresholds between scores."""
-    # A threshold may say "member" below itself. The signs of the scores are then changed, so that high scores mean "member" again.
+    # If scores below the threshold mean "member", the signs of all scores are changed, so that high scores mean "member" again.
     sign = -1.0 if measured.threshold is not None and not measured.threshold.above else 1.0
     inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
     # Thresholds from the strictest. A score at or above a threshold means "member".

@@ -125,7 +125,7 @@ def _steps(count: int) -> str:
 def _seen_in_batches(declared: Declared, steps: int, significance: float) -> dict[str, str]:
     """Return what tests of the batches see of faults of Poisson sampling; empty for other sampling schemes."""
     rate, level = declared.rate or 0.0, significance / STATISTICAL_CHECKS
-    # As in the tests themselves: at rate 1 every record is in every batch, and one batch alone has no spread of sizes.
+    # At rate 1 every record is in every batch, and a single batch has no spread of sizes.
     if not 0.0 < rate < 1.0 or not declared.records or steps < 2:
         return {}
     return {

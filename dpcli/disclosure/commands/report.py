@@ -51,7 +51,7 @@ def command(
 
     form: Form = "registry" if registry else "report"
     html = "html" in (format_, *(output.partition("=")[0] for output in outputs))  # an output is FORMAT=PATH
-    with working():  # says in a terminal that the account takes long
-        statement, charts = draft(file, delta, form, certificate, illustrated=html)  # -f html shows the pictures
+    with working():  # shows a notice in a terminal if the account takes long
+        statement, charts = draft(file, delta, form, certificate, illustrated=html)  # html shows the pictures
     day = date.date().isoformat() if date else None
     return emit(document(statement, charts, strict=strict, date=day), format_, outputs)

@@ -3,7 +3,7 @@
 A *teacher* is a model of one *shard*, a part of the private data. `fit` trains the teachers and saves their votes, `label` answers the
 queries with noise and charges for them, `student` learns from the labels, and `account` prints what they cost. A *session* of `label` is
 everything that one charge pays for; it may be interrupted and continued. Each command reads the [pate] table of FILE (pate/pate_plan.py).
-`output_options` adds -f and -o, for which it is told what the documents contain; `emit` prints a document and returns its exit code.
+`output_options` adds -f and -o, and its arguments say what the documents contain; `emit` prints a document and returns its exit code.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def label(
 
     plan = plan_of(file)
     with opened_or_none(ledger, dataset) as opened_ledger, progress("queries") as report:
-        plan = restrict_run(plan, opened_ledger, window)  # to the part of the dataset that --window names
+        plan = restrict_run(plan, opened_ledger, window)  # to its window, the part of the dataset that FILE or --window names
         try:
             outcome = hold_session(plan, opened_ledger, insecure_seed, report, lambda: predictor(plan), moved)
         except KeyboardInterrupt:

@@ -2,7 +2,7 @@
 
 `fit` makes the models. It charges a ledger, if one is named, for all tokens. `predict` draws tokens from the models, and counts each before
 it is drawn. `evaluate` compares perplexities for the operator, and `account` prices a file. `predict` refuses options that change how a
-token is drawn (`_refuse`): the guarantee covers what the file says. `output_options` adds -f and -o, for which it is told what the
+token is drawn (`_refuse`): the guarantee covers what the file says. `output_options` adds -f and -o, and its arguments say what the
 documents contain; `emit` prints a document and returns its exit code.
 """
 
@@ -74,7 +74,7 @@ def fit(
     unpriced = ledger is None and plan.account is None  # a plan without a guarantee has no cost to charge
     with nullcontext() if unpriced else opened_or_warned(ledger, dataset) as opened_ledger, progress("models") as report:
         try:
-            plan = restrict_run(plan, opened_ledger, window)  # to the part of the dataset that --window names
+            plan = restrict_run(plan, opened_ledger, window)  # to its window, the part of the dataset that FILE or --window names
             outcome = fit(plan, opened_ledger, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models fitted so far are in {plan.folder}; --resume continues from there", err=True)

@@ -2,7 +2,7 @@
 
 A *session* is everything that one charge pays for: all of its texts or answers are charged at its start. Run again with --resume, it
 continues (prediction_session.py). Each command passes `run_session` its plan, and the functions that make its outcome and the documents.
-`output_options` adds -f and -o, for which it is told what the documents contain; `emit` prints a document and returns its exit code.
+`output_options` adds -f and -o, and its arguments say what the documents contain; `emit` prints a document and returns its exit code.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run_session(
 ) -> int:
     """Run the session of a plan and print its outcome; with --dry-run, print its plan only. The options are as in `session_options`.
 
-    With --window, the session reads only this part of the ledger's dataset.
+    --window names the part of the ledger's dataset that the session reads.
     """
     from dpcli.cli.printing import progress
     from dpcli.sessions.commands.ledger_options import opened_or_warned, restrict_dry_run, restrict_run

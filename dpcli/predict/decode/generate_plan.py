@@ -27,7 +27,7 @@ from dpcli.predict.prediction_plan import TEMPLATE, TEXT_ALONE, PredictionPlan, 
 from dpcli.predict.shards import SESSION_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
-# Both limits are arbitrary, and affect time and memory alone.
+# Larger values are refused, to bound time and memory. Both limits are arbitrary.
 MILLION = up_to(10**6, "10^6")  # a whole number from 1 to 10^6
 MOST_COUNTS = 1_000  # largest number of batches with a threshold, as the private tokens of each have a separate count
 
@@ -158,7 +158,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
         """Return an upper bound on epsilon for this number of texts, all tokens private, and the rest of the file, at the file's delta."""
         from dpcli.analysis.account import headline
 
-        texts_per_batch = -(-texts // self.generate.batches)  # rounded up, as a unit is in one batch
+        texts_per_batch = -(-texts // self.generate.batches)  # of the batch that writes most; a unit is in one batch
         entry = replace(self.entry, steps=texts_per_batch * self.generate.tokens)
         return headline(with_entry(self.pipeline, entry), delta=self.account.delta).upper
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Sums = NDArray[np.int64]
 
-GRID = 2**20  # contributions are rounded to multiples of clip / GRID; the value affects accuracy alone
+GRID = 2**20  # contributions are rounded to multiples of clip / GRID; this rounding affects accuracy alone
 # FAR and LARGEST_MULTIPLE bound the scores, and enter the rounding h above, for which the clip is reduced.
 FAR = 1000.0  # The base is at least -FAR temperature. A token of weight e^-1000 is practically never drawn.
 LARGEST_MULTIPLE = 8  # The sum of contributions is clipped to this many times the size of a batch.

@@ -121,7 +121,8 @@ class NGram(CountingModel):
             yield from ((f"{name}{table.length}", getattr(table, name)) for name in ARRAYS)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
-        lengths = range(min(1, self.order - 1), self.order)  # of one token or more; of none if the model has no longer ones
+        # Lengths of contexts, in tokens: from 1 on, or 0 alone if the model has no longer ones.
+        lengths = range(min(1, self.order - 1), self.order)
         return pack(tuple(count_ngrams(records, length, self.vocabulary) for length in lengths))
 
     def tuned(self, learnt: bytes) -> LanguageModel:

@@ -100,7 +100,7 @@ def hold_session(
             # A session that ended before it used all answers had asked all its queries.
             queries = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
         _write_outputs(plan, transcript)
-        commit(transcript.session, ledger)  # records the end of the run in the ledger, unless an earlier call did
+        commit(transcript.session, ledger)  # records the end of the run in the ledger, if there is one and no earlier call did
         return SessionOutcome(plan, transcript, queries, had_ended, _exact_account(plan, queries))
 
 

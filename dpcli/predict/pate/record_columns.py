@@ -77,8 +77,8 @@ def _columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Colu
         raise InputError(f"{file_path}: expected a column {missing[0]!r}, found {near}")
     arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:
-        last = next(reversed(columns))  # of the columns that are not in `extra`
-        arrays[LABELS] = _numbers(file_path, columns.pop(label or last))
+        # By default, the labels are in the last of the columns that are not in `extra`.
+        arrays[LABELS] = _numbers(file_path, columns.pop(label or next(reversed(columns))))
     elif label is not None:  # The column of the label is no input, even where no labels are wanted.
         columns.pop(label, None)
     if not columns:

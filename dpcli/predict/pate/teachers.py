@@ -125,8 +125,12 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
             refuse_other_votes(plan, votes)
             write_votes(plan, votes, queries)
     label_counts = [len(np.unique(records.labels)) for records in shard_records]  # number of different labels in each shard
-    fitted_before = pate.teachers - len(unfitted or ())
-    return Teachers(votes, fitted_before, empty=label_counts.count(0), single=label_counts.count(1))
+    return Teachers(
+        votes,
+        fitted_before=pate.teachers - len(unfitted or ()),
+        empty=label_counts.count(0),
+        single=label_counts.count(1),
+    )
 
 
 def _shards_and_queries(plan: VotingPlan) -> tuple[list[Records], Array]:

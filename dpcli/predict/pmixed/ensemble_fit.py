@@ -91,7 +91,7 @@ def fit(
         side = public_side(plan.pmixed, plan.path)
         side.require_usable()
         shards = shard_texts(plan, private_texts(plan))
-        # Digests of the inputs, which must be the same if the fit is continued.
+        # Digests of the inputs, or sample answers of the model. They must be the same if the fit is continued.
         inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
         fitted_file = os.path.join(plan.folder, FITTED)
         if os.path.exists(fitted_file):

@@ -171,7 +171,7 @@ def best_student(
             continue
         correct = sum(labeller.label(prompt) == other.label for prompt, other in zip(prompts, others, strict=True))
         candidate = Student(chosen, correct / len(others) if others else None)
-        # The first candidate replaces the empty prompt, and a later one a worse one.
+        # A candidate replaces the empty prompt, and one with less agreement.
         if best.agreement is None or (candidate.agreement or 0.0) > best.agreement:
             best = candidate
     return best

@@ -26,7 +26,7 @@ from dpcli.predict.shards import SHARD_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
-HUNDRED_THOUSAND = up_to(100_000, "100000")  # a whole number from 1 to 100,000; it limits time and memory alone
+HUNDRED_THOUSAND = up_to(100_000, "100000")  # a whole number from 1 to 100,000; more would be refused, to bound time and memory
 OF_MODELS = NeededSetting("model", lambda prompt: prompt.model is not None)
 
 

@@ -32,7 +32,7 @@ class Dialect:
 
     with_hint: hint for a subquery of a WITH clause that should be computed at each use.
     types: the engine's names of the types.
-    widest: a type of the engine for integers of at least 38 digits, its widest one.
+    widest: the engine's widest type for integers, which has at least 38 digits.
     """
 
     with_hint = "NOT MATERIALIZED"

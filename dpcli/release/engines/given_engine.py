@@ -50,7 +50,7 @@ class GivenDuckDB(DuckDB):
         self.types = {place: self.types[place] for place in _used_places(tuple(self.types), self.given.names, unused)}
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        self._statement(aggregation, secret)  # calls `_find`, unless it was called before, which notes the columns to copy
+        self._statement(aggregation, secret)  # the first statement calls `_find`, which notes the columns to copy
         if not self.copied:
             self._copy()
         return SqlEngine.totals(self, aggregation, secret)  # not as DuckDB, which reads a csv a second time after an error
@@ -120,7 +120,7 @@ class GivenSpark(Spark):
         self.places = _used_places(self.places, tuple(self.given.frame.columns), unused)
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        self._statement(aggregation, secret)  # calls `_find`, unless it was called before, which notes the columns to copy
+        self._statement(aggregation, secret)  # the first statement calls `_find`, which notes the columns to copy
         if not self.copied:
             quietly(self._copy, PLACE)
             self.copied = True

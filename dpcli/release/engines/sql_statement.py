@@ -133,10 +133,7 @@ class Subquery:
 def _bounding_subqueries(
     aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Dialect, secret: bytes
 ) -> Iterator[Subquery]:
-    """Yield the subqueries that lead from the rows that count, `kept`, to the bounded contributions of each unit, `bounded`.
-
-    Below, n is the number of rows of a unit in a group, of which at most m = max_rows may count, and h is a hash of the unit and the group.
-    """
+    """Yield the subqueries that lead from the rows that count, `kept`, to the bounded contributions of each unit, `bounded`."""
     group = comma_separated(names.group)
     sums = "".join(f", {name}" for name in names.sums)
     new_sums = "".join(f", {dialect.total(value)} AS {name}" for value, name in zip(names.values, names.sums, strict=True))
@@ -165,9 +162,10 @@ def _bounding_subqueries(
 
 
 def _bounded_row_by_row(groups: str, names: RowNames, hash_number: str, max_rows: str, dialect: Dialect) -> Iterator[Subquery]:
-    """Yield the subqueries that keep at most m rows of each unit in each group, whose inner parts distinguish the rows.
+    """Yield the subqueries that keep at most m = max_rows rows of each unit in each group, whose inner parts distinguish the rows.
 
-    The rows are in the order of the inner parts, at the places p = 1 to n. The row at p counts if (p m + h) mod n < m.
+    The rows are in the order of the inner parts, at the places p = 1 to n. The row at p counts if (p m + h) mod n < m, where h is a hash of
+    the unit and the group.
 
     Proof: If n <= m, all rows count. Otherwise, p m + h takes every value mod n once as h goes from 0 to n - 1. So m of the n remainders
     keep a row: each row has the same chance, m / n. Let g be the greatest common divisor of m and n. For each h, p m + h takes each of the
@@ -217,10 +215,10 @@ def _hash_of(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
 
 
 def _bounded_sum(name: str, steps: Steps, aggregation: Aggregation, dialect: Dialect, hash_number: str) -> str:
-    """Return the bounded sum of a unit in a group: clipped if the aggregation has a range, and otherwise bounded to m of the n rows.
+    """Return the bounded sum of a unit in a group: clipped if the aggregation has a range, and otherwise bounded to m = max_rows rows.
 
-    If n > m, then m s / n counts of the sum s of the unit's integers, which is m times their mean. h rounds it to a whole number:
-    floor((m s + h) / n), with h mod n.
+    If the unit has n > m rows in the group, then m s / n counts of the sum s of their integers, which is m times their mean. A hash h of
+    the unit and the group, mod n, rounds it to a whole number: floor((m s + h) / n).
 
     Proof: Let every integer be from a to b. Then n a <= s <= n b, so m s / n is from m a to m b. These ends are whole numbers, so both
     ways of rounding stay between them. Each sum of a unit is thus within the range of the sums of m rows. If h is uniform from 0 to n - 1,

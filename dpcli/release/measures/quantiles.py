@@ -45,10 +45,10 @@ from dpcli.release.query_answer import AnswerRow, QueryAnswer
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
-# Largest number of candidates in all keys together. It bounds time and memory alone, as a list has a count for each of them.
+# Largest number of candidates in all keys together. More are refused, to bound time and memory, as a list has a count for each of them.
 MOST_CANDIDATES = 1_000_000
-# Largest denominator of a share. Scores are whole numbers, in units of 1 / denominator of a row, so those of 2^40 rows stay below the
-# sampler's limit of 2^62.
+# Largest denominator of a share. Scores are whole numbers, rows times the denominator, so those of 2^40 rows stay below the sampler's limit
+# of 2^62.
 LARGEST_DENOMINATOR = 10**6
 
 

@@ -85,7 +85,7 @@ class TestedQuery(Query):
         return QueryMechanism("test", "propose-test-release", keys, why)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        # The only key is the value itself, over all of whose values the rows of a unit are bounded together.
+        # The key has one part, the value. The rows of a unit are bounded over all values together.
         return replace(aggregation_by(self, setting, (stepped_key(setting.source, self.column),)), max_groups=1)
 
 

@@ -181,7 +181,7 @@ def _right_by_test(case: ModeCase) -> float:
 def _right_by_gumbel(case: ModeCase) -> float:
     """Return the probability that the exponential mechanism (Gumbel noise) returns the leading value.
 
-    All other scores are exactly `gap` below the best one. In this case `probability_beyond` is no mere bound, but equal up to rounding.
+    All other scores are exactly `gap` below the best one, so the bound `probability_beyond` is the probability itself, up to rounding.
     """
     return max(1.0 - probability_beyond(case.size, case.score_scale, case.gap - 1), 0.0)
 

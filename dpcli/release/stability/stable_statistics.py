@@ -199,7 +199,7 @@ def farthest(width: int) -> int:
 def centred_sum(rows: int, width: int) -> Contribution:
     """Return a bound on what the rows of one unit add to `ThreeBins.centred`."""
     most = farthest(width)
-    least = most - (3 * width - 1)  # the distance of `low` from the centre, which is rounded down
+    least = most - (3 * width - 1)  # `low` minus the centre, which is rounded down
     return Contribution(1, rows, least, most, one_key=True)
 
 
