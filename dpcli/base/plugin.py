@@ -22,8 +22,8 @@ class Plugin(NamedTuple):
     """The features of one folder or package.
 
     Attributes:
-        names: Despite its name, the other folders with a plugin that this folder imports and cannot do without, such as "ledger". If one of
-            them is not installed, the plugin is left out.
+        names: Names of the other folders with a plugin that this folder imports and cannot do without, such as "ledger". If one of them is
+            not installed, the plugin is left out.
         commands: Target and short help of each command.
         mechanisms: Classes of mechanisms, by type.
         sampling: Classes of sampling schemes, by scheme.

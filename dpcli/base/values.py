@@ -44,7 +44,7 @@ def _dataclass_of(cls: Any, options: dict[str, bool]) -> type:
         if name not in defined or (name == "__hash__" and defined[name] is None):
             setattr(cls, name, _compiling_stub(name, compiler, home))
     make = STANDARD if _inherits_dataclass(cls) else _frozen
-    result = make(cls, **{**options, "init": False, "repr": False, "eq": False})  # not compiled now: the stubs stand in their place
+    result = make(cls, **{**options, "init": False, "repr": False, "eq": False})  # the class has stubs for them
     home.append(result)
     return result
 

@@ -122,7 +122,7 @@ def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
         count = 0 if cost is None else ledger.granted(cost)
         if cost is None or count == 0:
             continue
-        bound = certified_lower(run, count, ledger.delta)
+        bound = certified_lower(run, count=count, delta=ledger.delta)
         reported = ledger.epsilon_of(times(cost, count))
         if bound > ledger.epsilon * (1.0 + ROUNDING):
             yield f"{count} runs priced at {delta} are granted, and have epsilon >= {bound}, above the cap {ledger.epsilon}"

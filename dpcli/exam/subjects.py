@@ -95,7 +95,7 @@ def _attempt(drawing: Drawing, kind: str, scheme: str, adjacency: str) -> Subjec
         return None
     table = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
     base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}  # for keys that name another entry
-    tables = [base, table] if "base" in str(keys) else [table]  # whether one of the keys names it
+    tables = [base, table] if "base" in str(keys) else [table]  # a key may name it
     text = toml_text({"format": 1, "privacy": privacy, "mechanism": tables})
     try:
         subject = parse(text.encode(), "it.toml")

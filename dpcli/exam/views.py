@@ -42,8 +42,8 @@ WORK = 3e6  # cells of work (dpcli/numerics/work.py) allowed for one law, which 
 def scale_of(loss: PrivacyLoss) -> float:
     """Return a number a with P(L > a) <= e^-40, by the Chernoff bound from the CGF. It is clipped to [LEAST_LOSS, LARGEST_LOSS].
 
-    It limits the cells of an integral. e^-40, about 4e-18, is below the rounding of a probability near 1; a larger limit would only make
-    the lower bounds looser.
+    The cells of an integral reach to a. The mass beyond, e^-40 or about 4e-18, is below the rounding of a probability near 1. A larger a
+    would make the cells wider, and the lower bounds looser.
     """
     with np.errstate(all="ignore"):
         reach = np.min((loss.cgf(Z) + 40.0) / Z)

@@ -168,7 +168,7 @@ def caps_in_force(written: Pipeline, external: ExternalCaps) -> CapsInForce:
     budget = written.budget or Budget()
     flags, policy = external.flags, external.policy
     pairs = (
-        # A budget without an epsilon states no delta but its own: the delta of [privacy], to which `cap_delta` falls back, limits no cap.
+        # A delta of [budget] without an epsilon limits every cap. The delta of [privacy], to which `cap_delta` falls back, does not.
         EpsilonAndDelta(BUDGET, budget.epsilon, budget.delta if budget.epsilon is None else written.cap_delta),
         EpsilonAndDelta(POLICY, policy.epsilon, policy.delta),
         EpsilonAndDelta(flag("--max-epsilon"), flags.epsilon, flags.delta),

@@ -104,7 +104,7 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_tables: Collec
     entry = entries[edit.name]
     is_sampled = entry.sampling is not None
     # The increase of this change alone is no criterion here: parts of a partition cost less together than alone, and an entry that replaces
-    # a removed one raises epsilon as long as that one is still counted.
+    # another raises epsilon, since the removed one is still counted.
     if entry.spec.evidence == CostEvidence.FREE or entry.partition is not None or (removed_tables and is_sampled):
         return True
     has_claim = entry.spec.evidence < CostEvidence.PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None

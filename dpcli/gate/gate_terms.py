@@ -229,7 +229,7 @@ def _condition_for_quote(quote: Quote) -> Condition:
 
 
 def _condition_for_error(error: Exception) -> Condition:
-    """Return "error" if the ledger cannot be used, "unknown" if no accountant bounds the runs, and "invalid" for any other refusal."""
+    """Return a condition: "error" if the ledger cannot be used, "unknown" if no accountant bounds the runs, otherwise "invalid"."""
     if isinstance(error, LedgerError):
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):

@@ -225,7 +225,7 @@ def new_file(result: Account, external: ExternalCaps, unpriced: str = "") -> Con
 def epsilon_now(result: Account, base: Base) -> float:
     """Return the current epsilon at the delta of the base. Epsilons at two deltas cannot be compared.
 
-    A base without a delta, which the JSON of an earlier gate may state, is compared at the current delta.
+    A base without a delta is compared at the current delta.
     """
     return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 

@@ -196,7 +196,7 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
     if old is None or new is None:
         return False
     # How many blocks a hash makes is a term of the ledger, which is not known here: every number that could be valid counts as a block.
-    # `()` is the list of named blocks, such as regions, which is a term of the ledger too; those kinds have no order.
+    # Kinds whose blocks are listed, such as regions, have no order. So no list is needed here: `()`.
     kinds = [load(target)((), MOST_BLOCKS) for target in BLOCKS.values() if load(target).ordered]
     return any(_width(kind, old.split(", ")) == _width(kind, new.split(", ")) > 0 for kind in kinds)
 

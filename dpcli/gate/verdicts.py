@@ -153,8 +153,8 @@ class Judged:
         base: The earlier version.
         epsilon_at_base_delta: The current epsilon at the delta of the earlier version.
         changes: The cost of each change, if it alone were made to the base.
-        needed_waivers: The indices of the policy's waivers that concern one of the conditions. The gate reports the other waivers as not
-            needed.
+        needed_waivers: The indices of the policy's waivers that concern one of the conditions. Waivers that cover judged files and are
+            needed by none of them are reported (`waivers.unused_waivers`).
         written: The pipeline as the file states it, with its own caps; None if there is no account.
         sources: The paths and addresses of the private data that commands read for the file.
     """

@@ -31,7 +31,7 @@ WARNING_DAYS = 14
 # The keys that decide what a waiver grants. If the policy's waiver_author is "another", the approver must have written none of their lines.
 # Anybody may edit the reason.
 GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")
-# The pattern of what separates names in an approver's text, and the characters that are removed around a name.
+# Names in an approver's text are separated by matches of _BETWEEN. The characters in _AROUND are removed around a name.
 _BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)
 _AROUND = " \t\r\n.\"'`<>()[]"
 

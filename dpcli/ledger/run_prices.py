@@ -131,8 +131,11 @@ class RunPrices(EntryLog):
         blocks: list[str] = []
         for text in given:
             trailing = trailing_of(text, family.kind)
-            today = date.fromisoformat(self.now()[:10])  # the first ten characters of a time are its day
-            blocks += [text] if trailing is None else trailing.blocks(family.kind, today)
+            if trailing is None:
+                blocks.append(text)
+            else:
+                today = date.fromisoformat(self.now()[:10])  # the first ten characters of a time are its day
+                blocks += trailing.blocks(family.kind, today)
         return tuple(blocks)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:

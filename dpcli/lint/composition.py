@@ -66,7 +66,7 @@ def _adaptive_parameters(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "if later parameters depend on earlier outputs, only a privacy filter is a valid accountant: zCDP, or epsilon at delta 0"
     )
-    if pipeline.budget is None:  # the guarantee of an adaptive file is its cap, so it has none
+    if pipeline.budget is None:  # an adaptive file guarantees its cap, and nothing without one
         message += "; a filter needs a cap that is fixed beforehand, and [budget] states none"
         yield RuleFinding(("privacy", "adaptive"), message, "error")
     else:

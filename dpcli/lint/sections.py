@@ -112,7 +112,7 @@ def names_one_of(*wanted: str) -> Callable[[Any], bool]:
     return lambda value: not known.isdisjoint(words_in(value))
 
 
-# Keys of [train] in the example files of rules, of which OF_TEXT replaces some by those of a language model.
+# Keys of [train] in the example files of rules. OF_TEXT replaces and adds those of a language model.
 TRAINED = {"task": '"classification"', "data": '"digits"', "clipping": "{ norm = 1.0 }", "learning_rate": "0.5"}
 OF_TEXT = {"task": '"causal-lm"', "data": '"mails.txt"', "model": '"gpt2"'}
 

@@ -93,7 +93,7 @@ LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"
 def _mistaken_norms(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         sensitivity = getattr(entry.spec, "sensitivity", None)
-        has_laplace_noise = getattr(entry.spec, "scale", None) is not None  # the types laplace and discrete-laplace have this key
+        has_laplace_noise = getattr(entry.spec, "scale", None) is not None  # a key of the types with Laplace noise, such as laplace
         if not has_laplace_noise or sensitivity is None or entry_mentions(f"{L1}|{OF_NORMS}", entry):
             continue
         needed = f'"{entry.type}" noise needs the L1 sensitivity, which may be larger'

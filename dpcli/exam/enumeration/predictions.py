@@ -74,9 +74,9 @@ def sessions(
 
 
 def _session_law(outcomes: tuple[float, ...], queries: int, answers: int) -> Iterator[float]:
-    """Yield the probability of each sequence of outcomes. It ends after `queries` queries, or after `answers` answers.
+    """Yield the probability of each sequence of outcomes. A sequence ends after `queries` queries, or after `answers` answers.
 
-    The first of the outcomes of a query is that it is not answered.
+    `outcomes` has the probabilities of the outcomes of one query. The first outcome is that there is no answer.
     """
     if queries == 0 or answers == 0:
         yield 1.0

@@ -84,7 +84,7 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
 def tested_number(epsilon: float, delta: float, scale: float, situation: Situation) -> Iterator[Release]:
     """Yield releases of a number with Laplace noise, which are empty if the test fails.
 
-    Each unit moves the number by 1, except at one count of units, where the number jumps by 9 more. Only the test can hide this jump.
+    Each unit moves the number by 1. At one count of units, 9 is added to it, and only the test can hide this jump.
     """
     level = threshold(epsilon, delta)
     for jump, up in itertools.product((-3, -1, 0, 1, 4), (1.0, -1.0)):

@@ -74,7 +74,7 @@ raising_options = composed(
         help="Accept that a raised cap guarantees nothing, or that a lower cap changes no guarantee.",
     ),
 )
-# "total" and "records" are parts of the documents, which the formats of these names show.
+# The documents have a `total` and `records`, and formats that need one of them are offered.
 answer_options = output_options("text", "total", "records")
 
 

@@ -195,8 +195,8 @@ CREATE OR REPLACE FUNCTION dpcli.letters() RETURNS jsonb LANGUAGE sql IMMUTABLE 
   SELECT '{letters}'::jsonb
 $$;
 
--- What a name looks like: names that readers would confuse give the same result. As skeleton in dpcli.file.toml.confusables, where gone are
--- the characters that a reader does not see. Letters are replaced three times, as a replacement may itself be replaced.
+-- What a name looks like: names that readers would confuse give the same result. As skeleton in dpcli.file.toml.confusables. In letters(),
+-- gone has the characters that a reader does not see. Letters are replaced three times, as a replacement may itself be replaced.
 CREATE OR REPLACE FUNCTION dpcli.looks(name text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE

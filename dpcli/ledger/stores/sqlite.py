@@ -333,8 +333,8 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
             raise LedgerError(
                 f"{path}: expected no leftover of another ledger, found {leftover}, which SQLite would apply to the new ledger"
             )
-    # The temporary name is random, because processes in two containers can have the same process id. Its form is that of DRAFT, by which a
-    # draft is recognised that an interrupted command has left.
+    # The temporary name is random, because processes in two containers can have the same process id. It matches DRAFT, by which the draft
+    # of an interrupted command is recognised.
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

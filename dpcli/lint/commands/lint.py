@@ -184,7 +184,7 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
     real = os.path.realpath(path)
 
     def finish_draft() -> None:
-        """Check and complete the new file, which `replace_file` writes as a draft with the ending .new, before it replaces the old one."""
+        """Give the draft, which `replace_file` has written, the owner of the file. Raises InputError if the file was changed meanwhile."""
         os.chown(f"{real}.new", info.st_uid, info.st_gid)
         if read_bytes(real) != before:
             raise InputError(f"{name}: not repaired: it was changed by another program in the meantime")
