@@ -117,8 +117,8 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        sharp = fits(*span(t, self._whole_window, self.step))
-        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t), sharp)
+        exact_cgf = fits(*span(t, self._whole_window, self.step))
+        return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t), exact_cgf)
 
     def row(self) -> TableRow | None:
         """Return the loss as a row of a table of its family; None if there is no such table."""

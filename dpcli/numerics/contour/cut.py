@@ -441,7 +441,7 @@ class CappedLoss:
     def tilted(self, t: float) -> TiltedQuadrature:
         window, step = self._window_and_step(t)
         strip = min(0.5 * math.pi / self.slope, 0.45 * math.pi / self.sharpness)
-        return TiltedQuadrature(t, self._weighted, window, strip, step, sharp=True)
+        return TiltedQuadrature(t, self._weighted, window, strip, step, exact_cgf=True)
 
 
 def cap(pair: Line, slope: float, log_mean: Callable[[float], float], log_mass: float) -> CappedLoss:

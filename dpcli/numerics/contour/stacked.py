@@ -107,7 +107,7 @@ class StackedTilted:
         step = rows.steps(order)
         count = (high - low) / step
         wide_low, wide_high = rows.cgf_windows(order)
-        self.sharp = bool((((wide_high - wide_low) / step) < MAX_NODES).all())
+        self.exact_cgf = bool((((wide_high - wide_low) / step) < MAX_NODES).all())
         self._blocks = [self._block(i, low[i], high[i], step[i]) for i in row_groups(np.arange(len(count)), count, len(SHARES))]
         counts = stack.counts
         self.cumulant, self.mean, self.variance = (

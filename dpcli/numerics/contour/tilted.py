@@ -80,7 +80,7 @@ class Tilted(Protocol):
         ...
 
     @property
-    def sharp(self) -> bool:
+    def exact_cgf(self) -> bool:
         """Tell whether the loss's `cgf` at t exceeds K(t) by at most SLACK, relative, and is not just a bound."""
         ...
 
@@ -156,13 +156,13 @@ class TiltedQuadrature:
         window: an interval outside of which less than e^-40 of the tilted mass lies.
         strip: the height up to which log Q and log r are analytic, and |r| is at most its value on the real line below.
         step: a node distance at which integrals of positive functions with this density are exact to e^-40.
-        sharp: whether the loss's `cgf` at t is exact up to SLACK.
+        exact_cgf: whether the loss's `cgf` at t is exact up to SLACK.
     """
 
     pointwise = True
 
-    def __init__(self, t: float, pair: Line, window: tuple[float, float], strip: float, step: float, sharp: bool) -> None:
-        self._t, self._pair, self.sharp = t, pair, sharp
+    def __init__(self, t: float, pair: Line, window: tuple[float, float], strip: float, step: float, exact_cgf: bool) -> None:
+        self._t, self._pair, self.exact_cgf = t, pair, exact_cgf
         self._window, self._strip, self.step, self.reach = window, strip, step, min(strip, REACH)
         self._lines: tuple[Array, Array] | None = None
         log_density, ratio = self.line(step, np.zeros(0))

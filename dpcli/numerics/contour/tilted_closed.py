@@ -40,7 +40,7 @@ class TiltedNormal:
     cumulant: float
     mean: float
     variance: float
-    sharp: ClassVar[bool] = True
+    exact_cgf: ClassVar[bool] = True
     pointwise: ClassVar[bool] = True
     terms: ClassVar[int] = 1
 
@@ -67,7 +67,7 @@ class TiltedAtoms:
         cumulant: K(t).
     """
 
-    sharp = pointwise = finite_sum = True
+    exact_cgf = pointwise = finite_sum = True
 
     def __init__(self, log_weights: Array, losses: Array, cumulant: float) -> None:
         self.cumulant = cumulant
@@ -109,7 +109,7 @@ class TiltedAtoms:
 class TiltedCgf:
     """A loss whose CGF is known at complex arguments. decay: bounds on its characteristic function, as `Tilted.decay` describes them."""
 
-    sharp = pointwise = True
+    exact_cgf = pointwise = True
     terms = 10  # a closed form takes about as long as that many terms of a sum
 
     def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
@@ -136,7 +136,7 @@ class TiltedCgf:
 class TiltedRange:
     """A loss with tilted density c e^{c x} / (2 sinh(c e)) on [-e, e]. slope: c > 0. epsilon: e. cumulant: K(t)."""
 
-    sharp = True
+    exact_cgf = True
 
     def __init__(self, slope: float, epsilon: float, cumulant: float) -> None:
         self.cumulant, self._slope, self._epsilon = cumulant, slope, epsilon

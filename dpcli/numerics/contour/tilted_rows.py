@@ -86,7 +86,7 @@ class TiltedRows:
     error_bound: absolute error of the last result of `centred` from the remainder of the matrix product.
     """
 
-    sharp = True
+    exact_cgf = True
 
     def __init__(self, part: DividedRows, t: float) -> None:
         self.part, self.t = part, t
