@@ -119,7 +119,7 @@ class Loss(Protocol):
     * `outcomes()`: the pair as atoms and pieces (`Outcomes` of outcomes.py). A result of another class is not used.
     * `capped(log_mass)`: the loss without its far upper tail, of P-mass e^log_mass at most; the loss itself if it has no such tail.
     * `cut(level, log_mass)`: the loss divided into a small and a big part (cut.py), or None. Only a loss with a far upper tail has it. Such
-      a loss also has `line`, `outcome`, `mixture` and `stretch` (`RisingLoss` of grid/large_losses.py).
+      a loss also has `line`, `outcome`, `mixture` and `stretch` (`RisingLoss` of grid/step_cells.py).
     * `backwards(power)`: log E_Q[r^-power]; or a true `mirrored`: the loss of the other direction has the same law (`UncutLoss` of cut.py).
     * `row()`: the loss as a row of a table of its family, or None (numerics/mixture.py).
     * `sampled_step()`: the loss as a sampled Gaussian step, or None (few_steps.py).
