@@ -4,15 +4,16 @@ large_losses.py divides the outcomes of each step into small and large ones, and
 the multiples of a spacing h, times e^{t L} for a *tilt* t. L = log dP/dQ is the loss of a step, of a pair (P, Q).
 
 A step is made from a loss that can be divided: `RisingStep` for Gaussian noise on a Poisson sample, `AtomicStep` for many atoms, as
-discrete Gaussian noise has them. `step_maker` tells which losses can be. An outcome lies in cell j if its loss is between j h and (j + 1) h.
-The mass of a cell is divided between its two ends so that its P-mass and its Q-mass stay. `share` is the share at the upper end.
+discrete Gaussian noise has them. `step_maker` tells which losses can be. An outcome lies in cell j if its loss is between j h and
+(j + 1) h. The mass of a cell is divided between its two ends so that its P-mass and its Q-mass stay. `share` is the share at the upper end.
 
 Masses of atoms. They are sums, and the share of an atom of loss l at the upper end of its cell is (1 - e^{j h - l}) / (1 - e^-h).
 
 Masses of Gaussian steps. They are integrals over outcomes x and not differences of tails, so small losses keep their digits. P has the
 density phi(x) m(x), with the normal density phi and a mixture m of e^{s x - s^2 / 2} with s >= 0 (mixture.py). Its share at the upper end
-of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under replace-one. phi m and D are entire, so the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40)
-times the supremum on the ellipse with the sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
+of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under replace-one. phi m and D are entire, so
+the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum on the ellipse with the
+sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
 
 1. Each panel lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift. The ellipse reaches 20.1 r.
 2. On the ellipse, phi m is at most e^2.1 times its value at the middle of the panel.
