@@ -27,7 +27,7 @@ from dataclasses import replace
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials, log_sum
-from dpcli.numerics.tails import Tails
+from dpcli.numerics.tails import LOG_HALF, Tails
 from dpcli.numerics.work import spend
 
 # Soundness.
@@ -157,9 +157,9 @@ def _range(tails: Callable[[Array], Tails]) -> tuple[float, float] | None:
 
 
 def _cells(above: Array, below: Array) -> Array:
-    """Return the masses between neighbouring points, from the smaller of both tails, which has more digits. e^-0.7 is about 1/2."""
+    """Return the masses between neighbouring points, from the smaller of both tails, which has more digits."""
     from_below, from_above = np.diff(np.exp(below)), -np.diff(np.exp(above))
-    return np.asarray(np.maximum(np.where(below[1:] < -0.7, from_below, from_above), 0.0))
+    return np.asarray(np.maximum(np.where(below[1:] < LOG_HALF, from_below, from_above), 0.0))
 
 
 def sum_of_copies(doubled: Callable[[int], Spread], count: int) -> Spread:
