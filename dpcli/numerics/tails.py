@@ -23,8 +23,8 @@ from dpcli.numerics.work import spend
 # Soundness: errors that the bounds allow for.
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
 ATOM = 1e-15  # relative error of the loss at which an atom lies
-# Constants of the error of delta, a difference of two tails, in units of ROUNDING: the 4 of ROUNDING for both tails; and more where they are
-# equal up to rounding, for the rounding of their difference too.
+# Of delta, a difference of two tails, in units of ROUNDING: the 4 of ROUNDING for both tails. Where they are equal up to rounding, it is
+# more, for the rounding of their difference too.
 BOTH, EQUAL_TAILS = 8.0, 20.0
 # Accuracy: below this logarithm of one tail, about log(1/2), it is the smaller one, whose differences have more digits. Either would do.
 LOG_HALF = -0.7
