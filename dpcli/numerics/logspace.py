@@ -15,9 +15,8 @@ _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _LOG_2 = 0.6931471805599453
 # Accuracy: callers allow for errors of a few rounding units, which these keep.
-FAR = (
-    -20.0
-)  # below this x, the logarithm of the normal distribution function is computed by the series of Mills' ratio (1 - Phi) / phi
+# Below this x, the logarithm of the normal distribution function is computed by the series of Mills' ratio, (1 - Phi) / phi.
+FAR = -20.0
 MILLS_TERMS = 10  # terms of this asymptotic series; below FAR the first omitted term is under 1e-17
 NEARLY_X = 36.0  # above this x, log(e^x - 1) differs from x by less than 3e-16
 FRACTION_FROM, FRACTION_TERMS = 3.0, 60  # the fraction's error falls with x and the number of terms; here it is below an ulp
