@@ -135,7 +135,7 @@ class Interval(Protocol):
 
 
 class Attempt(NamedTuple):
-    """One way to a contour, as arguments of `build`.
+    """A way to a contour, as arguments of `build`.
 
     t: the tilt. factor: the integrand, with or without the bulk of the losses. log_lost: logarithm of the mass that `losses` lack.
     """

@@ -345,7 +345,7 @@ class TiltedOutcomes(TiltedAtoms):
         reference, ratio = outcomes.nodes(t + 1.0)
         super().__init__(reference + (t + 1.0) * ratio, ratio, cumulant)
         pieces = tuple(piece.focused(t + 1.0) for piece in outcomes.pieces)
-        self._focused, self._t, self._whole = replace(outcomes, pieces=pieces), t, outcomes
+        self._focused, self._t, self._complete = replace(outcomes, pieces=pieces), t, outcomes
         self._decay = outcomes.decay(t, cumulant)
 
     @property
@@ -397,7 +397,7 @@ class TiltedOutcomes(TiltedAtoms):
 
     def rise(self, rise: Array) -> Array:
         """Return upper bounds on K(t + rise) - K(t)."""
-        return self._whole.cgf(self._t + rise) - self.cumulant * (1.0 - CUMULANT_SLACK)
+        return self._complete.cgf(self._t + rise) - self.cumulant * (1.0 - CUMULANT_SLACK)
 
 
 def _number(multiples: int | IndexArray) -> int:

@@ -333,18 +333,18 @@ class SplitLoss:
     """
 
     def __init__(self, tilted: TiltedQuadrature, ramp: Ramp) -> None:
-        self._whole, self._ramp, self._step = tilted, ramp, ramp.step
+        self._undivided, self._ramp, self._step = tilted, ramp, ramp.step
 
     def bulk_cgf(self, rise: Array) -> Array:
         """Return log E_t[w e^{rise (L - mean)}].
 
         With rise = s - t this is the K(s) of the bulk minus K(t) of the whole loss, except for rise times the mean.
         """
-        log_density, ratio = self._whole.line(self._step, np.zeros(0))
-        log_share: Array = self._ramp.log_weight(self._whole.nodes(self._step)).real
-        exponent: Array = log_density.real - self._whole.log_norm + log_share
+        log_density, ratio = self._undivided.line(self._step, np.zeros(0))
+        log_share: Array = self._ramp.log_weight(self._undivided.nodes(self._step)).real
+        exponent: Array = log_density.real - self._undivided.log_norm + log_share
         hold(len(rise) * exponent.size)
-        return log_sum(exponent + rise[:, None] * (ratio.real - self._whole.mean))
+        return log_sum(exponent + rise[:, None] * (ratio.real - self._undivided.mean))
 
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
         """Return (log phi, log B - log phi) at y = 0, step, ..., without the factor e^{i y mean}.
@@ -355,15 +355,15 @@ class SplitLoss:
         """
         a = 0.5 * RAMP_SHARES[-1] * self._ramp.height  # so that the line at 2a is the highest one of `_lines_above`
         fine = self._fine_step(a, log_error, log_error_beyond)
-        log_density, ratio = (values[0] for values in self._whole.line(fine, np.array([a])))
-        log_share = self._ramp.log_weight(np.asarray(self._whole.nodes(fine) + 1j * a, dtype=np.complex128))
+        log_density, ratio = (values[0] for values in self._undivided.line(fine, np.array([a])))
+        log_share = self._ramp.log_weight(np.asarray(self._undivided.nodes(fine) + 1j * a, dtype=np.complex128))
         if float(ratio.imag.sum()) < 0.0:  # if arg r < 0 above the real line, the line below it is used, which is the mirror image
             log_density, ratio, log_share = log_density.conj(), ratio.conj(), log_share.conj()
-        weights = np.exp(log_density - self._whole.log_norm)
+        weights = np.exp(log_density - self._undivided.log_norm)
         parts = np.stack([weights * np.exp(log_share), weights * -np.expm1(log_share)])  # of the bulk, and beyond
         least = math.log(LIGHT_SHARE) + np.array([log_error, log_error_beyond])
         heavy = (np.abs(parts) > np.exp(least)[:, None]).any(axis=0)
-        parts, loss = parts[:, heavy], ratio[heavy] - self._whole.mean
+        parts, loss = parts[:, heavy], ratio[heavy] - self._undivided.mean
         beyond_sum = float(parts[1].sum().real)
         inside, beyond = decaying_characteristic_less_one(parts, loss, step, count)
         change = inside + beyond  # phi - 1, whose rounding error is relative to it
@@ -380,9 +380,9 @@ class SplitLoss:
         Each has the shape (lines, nodes).
         """
         heights = self._ramp.height * np.array(RAMP_SHARES)
-        log_density, ratio = self._whole.line(self._step, heights)
-        log_share = self._ramp.log_weight(self._whole.nodes(self._step) + 1j * heights[:, None])
-        return log_density.real - self._whole.log_norm, np.log(np.abs(np.expm1(log_share))), np.abs(ratio.imag)
+        log_density, ratio = self._undivided.line(self._step, heights)
+        log_share = self._ramp.log_weight(self._undivided.nodes(self._step) + 1j * heights[:, None])
+        return log_density.real - self._undivided.log_norm, np.log(np.abs(np.expm1(log_share))), np.abs(ratio.imag)
 
     def _fine_step(self, a: float, log_error: float, log_error_beyond: float) -> float:
         """Return the node distance on the line at height a, where |e^{i y L} - 1| <= 2. It is for the errors of `centred`.
@@ -390,7 +390,7 @@ class SplitLoss:
         The line at 2a is the last one of `_lines_above`.
         """
         log_density, log_rest, _ = self._lines_above()
-        log_share = self._ramp.log_weight(np.asarray(self._whole.nodes(self._step) + 2j * a, dtype=np.complex128)).real
+        log_share = self._ramp.log_weight(np.asarray(self._undivided.nodes(self._step) + 2j * a, dtype=np.complex128)).real
         bulk = np.logaddexp(0.0, np.logaddexp.reduce(log_density[-1] + log_share)) + math.log(2.0)
         rest = np.logaddexp.reduce(log_density[-1] + log_rest[-1]) + math.log(2.0)
         return min(self._step, 2.0 * math.pi * a / max(float(bulk) - log_error, float(rest) - log_error_beyond, 1.0))

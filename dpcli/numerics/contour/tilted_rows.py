@@ -178,7 +178,7 @@ class SplitRows:
     """Tilted rows divided by the weight e^{-e^{k (w - c)}} into their bulks B_i, with this weight, and the rest. It is a `SplitLoss`."""
 
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
-        self._whole, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
+        self._undivided, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
         self._height = min(nodes.strip, STRIP_SHARPNESS / (sharpness * nodes.line.rise(edge)))
         self._largest_step = STEP_OVER_STRIP * self._height
@@ -194,7 +194,7 @@ class SplitRows:
 
     def bulk_cgf(self, rise: Array) -> Array:
         """Return log of the product of E_t[w e^{rise (L - mean)}] over the rows, where w is the weight."""
-        tilted, part = self._whole, self._whole.part
+        tilted, part = self._undivided, self._undivided.part
         w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._largest_step), 0.0))
         power = tilted.t + 1.0 + rise
         terms = self._log_share(w).real + power[:, None] * s
@@ -203,7 +203,7 @@ class SplitRows:
 
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
         """Return (log phi, log B - log phi) at y = 0, step, ..., without e^{i y mean}, where phi and B are products over the rows."""
-        tilted = self._whole
+        tilted = self._undivided
         counts, height = tilted.part.counts, min(HIGHEST * self._height, tilted._highest)
         w, s, weights = tilted.line(height, self._largest_step, min(log_error, log_error_beyond), self._sum_of_moduli)
         log_share = self._log_share(w)
@@ -227,7 +227,7 @@ class SplitRows:
 
         The difference is at most SUM n_i |phi_i - B_i|, because no modulus exceeds 1.
         """
-        tilted = self._whole
+        tilted = self._undivided
         result = np.full((len(tilted.part.counts), len(y)), np.inf)
         for share in SHARES:
             height = share * self._height
