@@ -425,7 +425,7 @@ def whole_factor(tilted: Parts, step_count: float, wanted: Wanted) -> Factor | N
 
     def decay(y: Array) -> Array:
         """Return an upper bound on the log modulus of the product at every frequency from y on."""
-        return sum((n * part.decay(y) for part, n in tilted), DECAY_ROUNDING * step_count + 0.0 * y)
+        return np.asarray(sum((n * part.decay(y) for part, n in tilted), DECAY_ROUNDING * step_count + 0.0 * y))
 
     end = _end(decay, wanted, laid_out)
     if end is None:

@@ -170,8 +170,7 @@ class LossPiece:
             half = 0.5 * np.diff(edges)[:, None]
             places.append(start + direction * (0.5 * (edges[1:] + edges[:-1])[:, None] + half * at).ravel())
             logs.append(np.log((half * weights).ravel()) + np.log(complex(direction)) + log_sign)
-        g, log_weights = np.concatenate(places), np.concatenate(logs)
-        g = np.asarray(g, dtype=np.complex128)
+        g, log_weights = np.asarray(np.concatenate(places), dtype=np.complex128), np.concatenate(logs)
         log_m = g if self.rate == 1.0 else log1p_complex(np.asarray(self.rate * np.expm1(g), dtype=np.complex128))
         log_m = log_m + self.log_scale
         return np.asarray(self.log_density + self.slope * g + power * log_m + log_weights), log_m
