@@ -153,9 +153,8 @@ class FewSteps:
         # P(L > eps) is delta times 1 plus the slope of -log delta, which is about -2 log delta / epsilon.
         wanted = DIGITS + math.log1p(-2.0 * self._log_delta / estimate)
         growth = 0.5 * (1.0 + im_b_slope**2)  # (a^2 + (Im b)^2) / 2 is this times a^2
-        a = np.minimum(
-            np.sqrt(wanted / growth), 0.5 * TURN / r
-        )  # the first is best without a limit, the second the largest allowed
+        # The first height is best without a limit, and the second one the largest allowed.
+        a = np.minimum(np.sqrt(wanted / growth), 0.5 * TURN / r)
         half_c = 2.0 if self._moves_p and self._moves_q else 1.0
         self._boundary_shift = -np.log(np.cos(half_c * r * a)) / (half_c * self._kappa)  # eta
         farthest = math.sqrt(-2.0 * self._log_delta)  # about the largest b that matters

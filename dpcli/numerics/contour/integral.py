@@ -58,11 +58,7 @@ DOUBLINGS = 40  # most points at which an end of an interval for epsilon is trie
 FIRST_MARGIN, LEAST_MARGIN = 1.01, 1e-15  # first margin of an end: relative to the error of log delta, plus relative to epsilon
 ALIAS_MARGIN = 2.0  # the node distance makes the aliases with m > 0 about e^-ALIAS_MARGIN times their allowed share of delta
 END_RATIO, ENDS = 1.3, 120  # ratio of successive frequencies that are tried as the last one, and their number plus 1
-BULK_RISES = (
-    2.0,
-    3e3,
-    65,
-)  # ends and number of the rises of the tilt, times epsilon, at which Chernoff's bound on the bulk is tried
+BULK_RISES = (2.0, 3e3, 65)  # ends and number of the rises s - t, times epsilon, of Chernoff's bound on the bulk
 # Soundness: allowances for rounding. Smaller ones could make a bound false. counts.py uses them too.
 OWN_ROUNDING = 1e-14  # of the exponents t L of a loss's own K(t), relative to (1 + t) times its mean and deviation
 CUMULANT_SLACKS = 2.5  # multiple of SLACK, relative to K(t), by which a bound on K(t) is taken to be too large
@@ -80,9 +76,7 @@ MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
 SIEVED_MORE = 8  # factor for the nodes that may be laid out if the sieve (sieve.py) may leave out most of them
 MANY = 6  # least number of different losses for which those of one family are put together
-SHORT = (
-    256  # with more multiples of the node distance, nodes are left out as soon as the product of some factors is negligible there
-)
+SHORT = 256  # with more multiples of the node distance, nodes are left out as soon as the product of some factors is negligible
 MANY_TERMS = 1000  # characteristic functions of at least this many terms are computed last, at the nodes that the others leave
 SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes only
 
@@ -176,10 +170,9 @@ class Contour:
         """Return an upper bound on the logarithm of the sum of the aliases. Unlike the sums over nodes it is absolute."""
         turns = 2.0 * math.pi * self.t / self.step
         above = -turns - math.log1p(-math.exp(-turns))  # of the aliases with m > 0
+        # Of those with m < 0, at each s.
         shift = 2.0 * math.pi * (self.far - self.t) / self.step
-        below = (
-            self.cumulant - self.far * epsilon + self.log_far - shift - np.log1p(-np.exp(-shift))
-        )  # of those with m < 0, at each s
+        below = self.cumulant - self.far * epsilon + self.log_far - shift - np.log1p(-np.exp(-shift))
         return float(np.logaddexp(above, np.nanmin(np.append(below, math.inf))))
 
 

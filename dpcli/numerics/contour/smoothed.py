@@ -41,9 +41,7 @@ DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} underflows
 # Accuracy and speed: the bounds hold for every s up to WIDEST and any nodes.
 MAX_LOG_RATIO = 0.69  # largest log(f_{r s} / f_s) for which 2 f_s - f_{r s} is used; it is positive up to log 2
 SHORT = 0.1  # largest s t of a first choice, so that the gap is small compared with delta
-FARTHER = (
-    1.5  # tilt, as a multiple of t, at which Chernoff's bound limits the aliases on one side; the node distance follows from it
-)
+FARTHER = 1.5  # tilt, as a multiple of t, at which Chernoff's bound limits the aliases on one side, for the node distance
 FEW, MANY = 12_000.0, 1_000_000.0  # number of nodes of the first pair of contours, and the most of any pair
 AIM = 4e-10  # relative width of the interval that s is chosen for
 SMALL = 0.05  # smallest epsilon, in units of 1 / t, to which that relative width refers

@@ -197,8 +197,7 @@ def _fine_steps(lines: Lines, y: float, log_error: float) -> Array:
     """
     heights, log_density, turn = lines
     spend(float(log_density.size))
-    growth = np.log(
-        np.fmax(np.exp(log_density + y * turn).sum(axis=2), 1.0)
-    )  # on the line at -b; the 1 exceeds log 2 for two lines
+    growth = np.log(np.fmax(np.exp(log_density + y * turn).sum(axis=2), 1.0))  # on the line at -b
+    # The 1 exceeds log 2, for two lines.
     steps = 2.0 * math.pi * heights / (growth + 1.0 - log_error)
     return np.asarray(np.fmax.reduce(steps, axis=1))

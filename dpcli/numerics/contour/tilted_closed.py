@@ -111,9 +111,7 @@ class TiltedCgf:
     """A loss whose CGF is known at complex arguments. decay: bounds on its characteristic function, as `Tilted.decay` describes them."""
 
     exact_cgf = pointwise = True
-    terms = (
-        10  # a closed form takes about as long as that many terms of a sum; it only decides in which order losses are multiplied
-    )
+    terms = 10  # a closed form takes about as long as that many terms of a sum
 
     def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
         self._cgf, self._t, self.decay = cgf, t, decay

@@ -237,9 +237,8 @@ class CoarseSurvey:
         bounds = self._chernoff(epsilon)
         totals = np.logaddexp.reduce(bounds, axis=0)
         kept = bounds > log_delta + OMITTED
-        counted = np.array(
-            [min(number) >= 0 for number in self.numbers]
-        )  # -1 stands for all larger numbers, which are no single term
+        # -1 stands for all larger numbers, which are no single term.
+        counted = np.array([min(number) >= 0 for number in self.numbers])
         terms = np.where((kept & ~counted[:, None]).any(axis=0), np.inf, kept.sum(axis=0))
         terms = np.where(totals <= float(totals.min()) + NEARLY_BEST, terms, np.inf)
         best = int(np.lexsort((totals, terms))[0])  # the cut with the fewest terms; of several, the one with the best bound
@@ -393,9 +392,8 @@ def _curve(
         return None
     first = math.floor(low / spacing)
     lattice = convolve(parts, first, transform_size(math.ceil(high / spacing) - first + 1))
-    log_ways = math.fsum(
-        math.log(math.comb(n, k)) for (_, n), k in zip(cells, numbers, strict=True)
-    )  # which steps have large losses
+    # The number of ways in which k of the n steps of each kind may be those with large losses.
+    log_ways = math.fsum(math.log(math.comb(n, k)) for (_, n), k in zip(cells, numbers, strict=True))
     return GridCurve(replace(lattice, log_scale=lattice.log_scale + log_ways), outside, infinite_lower=0.0)
 
 
