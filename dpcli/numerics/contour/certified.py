@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.contour.epsilon_search import solve
 from dpcli.numerics.contour.integral import (
     NEGLIGIBLE,
     Contour,
@@ -40,7 +41,6 @@ from dpcli.numerics.contour.integral import (
     build,
     factor_without_bulk,
     log_hockey,
-    solve,
     total_cgf,
     total_cgf_about,
     whole_factor,

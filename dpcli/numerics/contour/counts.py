@@ -28,6 +28,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.certified import LOG_CAPPED_SHARE, capped_losses
+from dpcli.numerics.contour.epsilon_search import FIRST_MARGIN, LEAST_MARGIN, LONGEST_MOVE
 from dpcli.numerics.contour.integral import (
     ALIAS_MARGIN,
     ANGLE_ROUNDING,
@@ -35,11 +36,8 @@ from dpcli.numerics.contour.integral import (
     DECAY_ROUNDING,
     END_RATIO,
     EXPONENT_ROUNDING,
-    FIRST_MARGIN,
     LEAST_EXPONENT,
     LEAST_GAP,
-    LEAST_MARGIN,
-    LONGEST_MOVE,
     MODULUS_ROUNDING,
     MODULUS_ROUNDING_SQRT,
     MODULUS_ROUNDING_STEP,
@@ -230,15 +228,16 @@ class CountLine:
         for sign, gap in ((-1.0, log_deltas - low), (1.0, high - log_deltas)):
             margin = LEAST_MARGIN * np.abs(epsilon) + FIRST_MARGIN * np.clip(gap, 0.0, 1.0) / slope
             # A slope that is not positive means that the search failed. A margin of NaN then gives an infinite end.
-            ends.append(table.outside(log_deltas, epsilon, np.where(slope > 0.0, margin, math.nan), sign))
+            ends.append(table.proved_ends(log_deltas, epsilon, np.where(slope > 0.0, margin, math.nan), sign))
         return ends[0], ends[1]
 
 
 class CountTable:
     """The integrands of several numbers of steps on one line, with one row for each number.
 
-    It computes for all rows at once what `Contour`, `solve` and `outside` of integral.py do for one composition: bounds on log delta at an
-    epsilon (`log_delta`), an estimate of the epsilon at a delta (`newton`), and the certified ends about this estimate (`outside`).
+    It computes for all rows at once what `Contour` (integral.py) and `solve` (epsilon_search.py) do for one composition: bounds on log
+    delta at an epsilon (`log_delta`), an estimate of the epsilon at a delta (`newton`), and the certified ends about this estimate
+    (`proved_ends`).
     """
 
     def __init__(self, line: CountLine, counts: Array) -> None:
@@ -315,7 +314,7 @@ class CountTable:
         below = cumulant - line.far * epsilon[:, None] + counts * line.rise + line.log_far - shift - np.log1p(-np.exp(-shift))
         return np.asarray(np.logaddexp(above, np.fmin.reduce(below, axis=1)))
 
-    def outside(self, log_deltas: Array, epsilon: Array, margin: Array, sign: float) -> Array:
+    def proved_ends(self, log_deltas: Array, epsilon: Array, margin: Array, sign: float) -> Array:
         """Return bounds on the epsilons: upper ones for sign 1, lower ones for sign -1.
 
         Each is the first of epsilon + sign * (margin, 2 margin, 4 margin, ...) at which the certificate proves it, or infinite.

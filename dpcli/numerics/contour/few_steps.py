@@ -44,7 +44,7 @@ from itertools import product
 from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.integral import outside
+from dpcli.numerics.contour.epsilon_search import proved_end
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.logspace import scaled_mills_ratio
 from dpcli.numerics.mixture import unmix
@@ -330,7 +330,7 @@ class FewSteps:
             return 0.0, math.inf, math.nan
         gap = values.error / values.delta
         margin = LEAST_MARGIN * epsilon + FIRST_MARGIN * gap / slope
-        low, high = (outside(self, self._log_delta, epsilon, sign * margin) for sign in (-1.0, 1.0))
+        low, high = (proved_end(self, self._log_delta, epsilon, sign * margin) for sign in (-1.0, 1.0))
         return max(low, 0.0), high, slope
 
     def _first_estimate(self) -> float:

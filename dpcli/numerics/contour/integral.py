@@ -1,7 +1,7 @@
 """delta(epsilon) of a sum of privacy losses as a contour integral of its CGF K, with certified bounds on both sides.
 
 certified.py asks for it, for the accountant exact, and so do jump.py and smoothed.py: with the losses log dP/dQ of one direction, each with
-its number of copies. `build` returns a `Contour`, which bounds delta at every epsilon, and `solve` bounds epsilon at a delta. Words:
+its number of copies. `build` returns a `Contour`, which bounds delta at every epsilon. epsilon_search.py finds epsilon at a delta. Words:
 
 * CGF: K(z) = log E_P[e^{z L}] of the sum L of all losses. A *tilt* is a real t > 0. The tilted measure is e^{t L - K(t)} dP, and E_t the
   mean under it. tilt_search.py, or the caller, chooses t. tilted.py says what a loss must provide under a tilt.
@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
@@ -51,11 +51,6 @@ NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowe
 BULK_LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 # Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
 ALIAS_TILTS = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
-NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed only where delta is not smooth
-CONVERGED = 1e-8  # length of the last step, times t; log delta then errs by about its square, which is below the rounding
-LONGEST_MOVE = 2.0  # longest step of Newton's method, in units of 1 / t
-DOUBLINGS = 40  # most points at which an end of an interval for epsilon is tried, each twice as far away as the one before
-FIRST_MARGIN, LEAST_MARGIN = 1.01, 1e-15  # first margin of an end: relative to the error of log delta, plus relative to epsilon
 ALIAS_MARGIN = 2.0  # the node distance makes the aliases with m > 0 about e^-ALIAS_MARGIN times their allowed share of delta
 END_RATIO, ENDS = 1.3, 120  # ratio of successive frequencies that are tried as the last one, and their number plus 1
 BULK_RISES = (2.0, 3e3, 65)  # ends and number of the rises s - t, times epsilon, of Chernoff's bound on the bulk
@@ -581,99 +576,3 @@ def _end(decay: Callable[[Array], Array], wanted: Wanted, nodes: int) -> tuple[f
             if len(enough):
                 return float(block[enough[0]]), float(log_tail[enough[0]])
     return None
-
-
-class Curve(Protocol):
-    """The quantities of a contour that `solve` needs."""
-
-    @property
-    def t(self) -> float: ...
-    @property
-    def cumulant(self) -> float: ...
-    @property
-    def mean(self) -> float: ...
-    def sums(self, epsilon: float) -> tuple[float, float]: ...
-    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
-
-
-def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
-    """Return (lower, upper) bounds on the epsilon at which delta(eps) = e^log_delta. They may be negative if delta is large.
-
-    A bound that cannot be proved is infinite.
-
-    Newton's method finds where the trapezoidal sum reaches the target, which proves nothing. The ends are points on either side of it at
-    which the certified bounds on delta are on the right side of the target. They are bounds because delta falls with epsilon.
-    """
-    epsilon, slope = _newton(contour, log_delta)
-    low, high = contour.log_delta(epsilon)
-    if not slope > 0.0:
-        return -math.inf, math.inf
-
-    def first_margin(gap: float) -> float:
-        """Return about the distance in epsilon over which log delta changes by `gap`."""
-        return LEAST_MARGIN * abs(epsilon) + FIRST_MARGIN * min(max(gap, 0.0), 1.0) / slope
-
-    lower = outside(contour, log_delta, epsilon, -first_margin(log_delta - low))
-    return lower, outside(contour, log_delta, epsilon, first_margin(high - log_delta))
-
-
-def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
-    """Return (epsilon, -d log delta / d epsilon) where the trapezoidal sum reaches the target. The results are estimates.
-
-    The search starts from the epsilon whose saddle point is t, or from Chernoff's bound if that is smaller. The slope is NaN if it is 0, or
-    if the sum was positive at no epsilon that was tried.
-    """
-    t = contour.t
-    longest = LONGEST_MOVE / t
-    chernoff = (contour.cumulant - log_delta + t * math.log(t) - (t + 1.0) * math.log1p(t)) / t
-    epsilon = min(contour.mean - 1.0 / t - 1.0 / (1.0 + t), chernoff)
-    slope, last = math.nan, math.inf  # last: the move before
-    # If delta is not smooth, a step may lead beyond a point that is known to lie on the other side. A bisection step then replaces it.
-    below, above = -math.inf, math.inf
-    for _ in range(NEWTON_STEPS):
-        total, change = contour.sums(epsilon)
-        if not total > 0.0:  # rounding exceeds delta here
-            above = min(above, epsilon)
-            epsilon = 0.5 * (below + above) if math.isfinite(below) else epsilon - longest
-            continue
-        slope = t - change / total
-        if slope == 0.0:
-            return epsilon, math.nan
-        excess = contour.cumulant - t * epsilon + math.log(total) - log_delta
-        if excess > 0.0:
-            below = max(below, epsilon)
-        else:
-            above = min(above, epsilon)
-        move = min(max(excess / slope, -longest), longest)
-        # The search ends at rounding: where the move is below a few ulps, or is small and no longer gets smaller.
-        if not abs(move) > 1e-15 * abs(epsilon) or (abs(move) < 1e-9 * abs(epsilon) and abs(move) >= abs(last)):
-            break
-        if not below < epsilon + move < above and math.isfinite(above - below):
-            move = 0.5 * (below + above) - epsilon
-        epsilon += move
-        if t * abs(move) < CONVERGED:
-            break
-        last = move
-    return epsilon, slope
-
-
-class Certificate(Protocol):
-    """Bounds on log delta that hold at every epsilon."""
-
-    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
-
-
-def outside(contour: Certificate, log_delta: float, epsilon: float, margin: float) -> float:
-    """Return the first of epsilon + margin, + 2 margin, + 4 margin, ... that the certificate proves to be a bound.
-
-    It is an upper bound for a positive margin and a lower one for a negative margin. If none of DOUBLINGS points is proved, or if the
-    margin is not finite, it is infinite, with the sign of the margin.
-    """
-    for _ in range(DOUBLINGS):
-        if not math.isfinite(margin):
-            break
-        low, high = contour.log_delta(epsilon + margin)
-        if (high <= log_delta) if margin > 0.0 else (low >= log_delta):
-            return epsilon + margin
-        margin *= 2.0
-    return math.copysign(math.inf, margin)
