@@ -68,7 +68,9 @@ NARROW_SMOOTHED = 3e-5  # at which smoothing and those sums end; narrower ones w
 WIDE_LOG_DELTA = 1.0  # beyond which the bounds are computed again for another estimate of delta
 # Where a method is tried.
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
-SMALL_LOG_DELTA = -69.0  # log delta below which it is tried after one big jump, or after contours if no loss has a far tail
+SMALL_LOG_DELTA = (
+    -69.0
+)  # below which it is tried after one big jump if only some losses have a far tail, or after contours if none has
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
 SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
@@ -77,7 +79,13 @@ MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
 MAX_CHERNOFF_RATIO = 1.35  # many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
 NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
 LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; it is added to the upper bound
+# The second direction, after the first one.
 CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
+OTHER_TILTS = (
+    0.1,
+    100.0,
+    10,
+)  # range of other tilts for that bound, in units of t, which is wider for a tiny delta, and their number
 # If the first direction's contour has more than MANY_NODES nodes, a rough contour for the second direction is tried first. It may cut off
 # parts of this logarithm, relative to delta, and suffices if delta is clearly smaller in the second direction.
 ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
@@ -615,7 +623,8 @@ def _log_delta_near(losses: Losses, epsilon: float, log_estimate: float) -> tupl
 def share_of_first(first: Losses, others: Sequence[Losses], log_delta: float) -> float:
     """Return the share of the work that the first direction may use.
 
-    At small deltas, one direction may take all work. If some losses have a far tail in both directions, both are equally hard.
+    At small deltas the first direction could take all work, so some is kept for the second one. If only some losses have a far tail, in
+    both directions, both are equally hard.
     """
     if log_delta >= SMALL_LOG_DELTA or not others:
         return 1.0
@@ -639,7 +648,8 @@ def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> E
         chernoff = _log_chernoff(np.append(t, far), cumulants, first.upper)
         last_is_best = _log_chernoff(far[-1:], cumulants[-1:], first.upper) <= chernoff  # so a larger tilt may be better
         if last_is_best or chernoff > log_delta + CHERNOFF_EXCESS or not has_tilt:
-            other_tilts = t * np.geomspace(0.1, max(100.0, -10.0 * log_delta), 10)
+            least, largest, number = OTHER_TILTS
+            other_tilts = t * np.geomspace(least, max(largest, -10.0 * log_delta), number)
             chernoff = min(chernoff, _log_chernoff(other_tilts, total_cgf(losses, other_tilts), first.upper))
         if chernoff <= log_delta:
             return None
@@ -652,7 +662,8 @@ def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> E
             share, widest = LIMITED_SHARE, NARROW
         with suppress(NotRepresentable), allowance(math.inf, share=share):
             for curve in _curves_like(losses, first, log_delta):
-                if curve.log_delta(first.upper)[1] <= log_delta:
+                _, log_delta_upper = curve.log_delta(first.upper)
+                if log_delta_upper <= log_delta:
                     return None
                 bounds = _intersection(bounds, EpsilonBounds(*solve(curve, log_delta), curve.t, first.smoothed))
                 if _is_narrow(bounds, NARROW):
