@@ -81,11 +81,8 @@ NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which 
 LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; it is added to the upper bound
 # The second direction, after the first one.
 CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
-OTHER_TILTS = (
-    0.1,
-    100.0,
-    10,
-)  # range of other tilts for that bound, in units of t, which is wider for a tiny delta, and their number
+# Range of other tilts for that bound, in units of t, and their number. The largest one is larger for a tiny delta.
+OTHER_TILTS = (0.1, 100.0, 10)
 # If the first direction's contour has more than MANY_NODES nodes, a rough contour for the second direction is tried first. It may cut off
 # parts of this logarithm, relative to delta, and suffices if delta is clearly smaller in the second direction.
 ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
