@@ -68,9 +68,8 @@ NARROW_SMOOTHED = 3e-5  # at which smoothing and those sums end; narrower ones w
 WIDE_LOG_DELTA = 1.0  # beyond which the bounds are computed again for another estimate of delta
 # Where a method is tried.
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
-SMALL_LOG_DELTA = (
-    -69.0
-)  # below which it is tried after one big jump if only some losses have a far tail, or after contours if none has
+# Log delta below which it is tried after one big jump if only some losses have a far tail, or after contours if none has.
+SMALL_LOG_DELTA = -69.0
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
 SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
@@ -79,7 +78,7 @@ MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
 MAX_CHERNOFF_RATIO = 1.35  # many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
 NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
 LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; it is added to the upper bound
-# The second direction, after the first one.
+# Where the second direction's epsilon is bounded after that of the first one.
 CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 # Range of other tilts for that bound, in units of t, and their number. The largest one is larger for a tiny delta.
 OTHER_TILTS = (0.1, 100.0, 10)
