@@ -32,7 +32,7 @@ FURTHEST = 4096.0  # largest loss that is put on a grid
 LOG_TOO_LARGE = -4.0  # a loss is refused if the log P-mass beyond FURTHEST, which would count as infinite, is above this
 SURVEYED = (1e-6, FURTHEST, 400)  # least and largest loss, and number of losses on either side of 0, at which a range is looked for
 CELLS = 4000  # cells of a rough variance
-WORK = 0.02  # work of a product of two masses, in cells; it decides only which questions are refused
+WORK = 0.02  # work of a product of two masses, in cells (numerics/work.py)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,7 +28,7 @@ FACTORS = 16  # most factors that are multiplied directly (speed); if each is at
 LEAST_LOG = -300.0  # smallest logarithm of a modulus (floating point), so that its exponential does not underflow
 TERM = 2.3e-16  # relative rounding error of each term of a sum of products, an ulp (soundness)
 COMMON = 1e-12  # allowance for a common relative error of a transform (soundness)
-DIRECT = 0.01  # work of a product in `convolve_directly`, in cells; it decides only which questions are refused
+DIRECT = 0.01  # work of a product in `convolve_directly`, in cells (numerics/work.py)
 
 
 def transform_size(length: int) -> int:

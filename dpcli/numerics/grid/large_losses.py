@@ -123,7 +123,10 @@ def others_on(others: Others, spacing: float, tilt: float, log_rare: float) -> l
 
 
 def _most_large(kinds: int) -> int:
-    """Return the largest number of large losses of one kind that is counted, if there are several kinds."""
+    """Return the largest number of large losses of one kind that is counted, so that all kinds have at most MOST_NUMBERS combinations.
+
+    Each kind has two numbers more: 0, and -1 for all larger ones.
+    """
     return min(MOST_LARGE, int(MOST_NUMBERS ** (1.0 / kinds)) - 2)
 
 

@@ -40,8 +40,9 @@ TRIM = math.exp(-80.0)  # mass at the lower end, and share of the mean at the up
 BEYOND = 1e100  # a loss this large counts as infinite where the range of a loss is looked for
 RANGES = (1e-12, WIDEST, 1200)  # ends and number of the distances from 0 at which it is looked for
 LEAST_RANGE = 1e-9  # nats; a loss that varies less is not put on a lattice
-LONG_TOTAL = 4 * POINTS  # if the points of a sum begin this far above those of a term, a term alone has no points below the sum's
-# Work of a distance between two points of a sum, and of each pair at it, in cells; they decide only which questions are refused.
+# A term may begin at most this many points below the sum. Lower ones move up to the sum's first point and to 0.
+LONG_TOTAL = 4 * POINTS
+# Work of a distance between two points of a sum, and of each pair at it, in cells (numerics/work.py).
 DISTANCE_WORK, PAIR_WORK = 45.0, 0.022
 
 
