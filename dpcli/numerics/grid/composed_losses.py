@@ -42,7 +42,7 @@ FARTHEST_CELL = 2.0**50
 # Accuracy: the bounds hold for any values, which decide only how narrow they are.
 FEWEST = 64  # fewest points of the window, and fewest cells over the narrowest loss of one step
 SNAPPED = 16.0  # a spacing of more than this many units is not adapted to the unit
-WIDTH = 4.0  # rough width of the interval of epsilon, in units of dispersion times t + 1; the wanted width gives the spacing by it
+WIDTH = 4.0  # an interval of epsilon is about this times the dispersion times t + 1 wide; a wanted width thus gives the spacing
 STEEPEST_CELL = 16.0  # largest tilt times width of a cell; mass that rounding moves up by a cell grows by e to this power
 WIDEST_CELL = 300.0  # largest width of a cell, far below the 709 at which e^width would overflow
 NEARLY_NEGLIGIBLE = 4.0  # an end of the window stays where the plan has it up to e to this power times the negligible mass
