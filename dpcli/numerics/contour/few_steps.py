@@ -228,8 +228,8 @@ class FewSteps:
     def _outcome(self, log_m: Array) -> Array:
         """Return the outcome of each step at which log m has a given value."""
         logs = [
-            unmix(at, rest, rate)
-            for at, rest, rate in zip(log_m, self._log_rest[:, 0].tolist(), self._rate[:, 0].tolist(), strict=True)
+            unmix(at, log_rest, rate)
+            for at, log_rest, rate in zip(log_m, self._log_rest[:, 0].tolist(), self._rate[:, 0].tolist(), strict=True)
         ]
         return np.asarray(np.stack(logs) / self._mu + 0.5 * self._mu)
 
@@ -282,9 +282,10 @@ class FewSteps:
         least = np.minimum(np.minimum(at, b), 0.0)
         exponents = log_weights[:, None] - 0.5 * (distance + at * at - least * least) + log_factor
         sizes = np.abs(log_weights[:, None]) + 0.5 * (distance + at * at + least * least) + log_factor
-        mass, rest = scaled_mills_ratio(at, least), scaled_mills_ratio(np.broadcast_to(b, at.shape), least)
-        ratios = np.where(along[:, None] > 0.0, mass + rest, 0.0)  # without a shift the difference is exactly 0
-        return Side(exponents, sizes, at, mass, ratios, np.maximum(sign * (mass - rest), 0.0))
+        # R(b - s_u), or R(b + s_u), and R(b), both scaled.
+        mass, at_boundary = scaled_mills_ratio(at, least), scaled_mills_ratio(np.broadcast_to(b, at.shape), least)
+        ratios = np.where(along[:, None] > 0.0, mass + at_boundary, 0.0)  # without a shift the difference is exactly 0
+        return Side(exponents, sizes, at, mass, ratios, np.maximum(sign * (mass - at_boundary), 0.0))
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon); (-inf, inf) unless 0 <= epsilon < the largest loss.

@@ -329,8 +329,8 @@ class Outcomes:
         lower = tuple(LossPiece(p.low, p.high, p.log_density, p.slope, rate, -1.0) for p in upper)
         both = Outcomes(np.concatenate([reference, reference + ratio]), np.concatenate([ratio, -ratio]), upper + lower)
         log_q, _ = both.nodes(order=0.0)
-        rest = max(1.0 - float(np.exp(log_q).sum()), 1e-300)
-        return Outcomes(np.append(both.log_reference, math.log(rest)), np.append(both.log_ratio, 0.0), both.pieces)
+        mass_at_zero = max(1.0 - float(np.exp(log_q).sum()), 1e-300)
+        return Outcomes(np.append(both.log_reference, math.log(mass_at_zero)), np.append(both.log_ratio, 0.0), both.pieces)
 
 
 class TiltedOutcomes(TiltedAtoms):

@@ -389,16 +389,16 @@ class SplitLoss:
 
         The line at 2a is the last one of `_lines_above`.
         """
-        log_density, log_rest, _ = self._lines_above()
+        log_density, log_beyond, _ = self._lines_above()
         log_share = self._ramp.log_weight(np.asarray(self._undivided.nodes(self._step) + 2j * a, dtype=np.complex128)).real
         bulk = np.logaddexp(0.0, np.logaddexp.reduce(log_density[-1] + log_share)) + math.log(2.0)
-        rest = np.logaddexp.reduce(log_density[-1] + log_rest[-1]) + math.log(2.0)
-        return min(self._step, 2.0 * math.pi * a / max(float(bulk) - log_error, float(rest) - log_error_beyond, 1.0))
+        beyond = np.logaddexp.reduce(log_density[-1] + log_beyond[-1]) + math.log(2.0)
+        return min(self._step, 2.0 * math.pi * a / max(float(bulk) - log_error, float(beyond) - log_error_beyond, 1.0))
 
     def decay(self, y: Array) -> Array:
         """Return for each of increasing y an upper bound on log |phi(v) - B(v)| for every v >= y.
 
         The bound on the modulus is raised by 1 % for the error of its own quadrature.
         """
-        log_density, log_rest, turn = self._lines_above()
-        return np.minimum.accumulate(np.log(MODULUS_RAISE * np.fmin(_least_modulus(log_density + log_rest, turn, y), 1.0)))
+        log_density, log_beyond, turn = self._lines_above()
+        return np.minimum.accumulate(np.log(MODULUS_RAISE * np.fmin(_least_modulus(log_density + log_beyond, turn, y), 1.0)))

@@ -203,7 +203,8 @@ def representatives(surveys: Surveys) -> Surveys:
         scale = sum(weights[i] for i in lighter) / chosen_weight
     else:
         scale = len(lighter) / len(chosen)
-    return [surveys[i] for i in order[:HEAVIEST]] + [(surveys[i][0], scale * surveys[i][1]) for i in chosen]
+    scaled = [(view, scale * count) for view, count in (surveys[i] for i in chosen)]
+    return [surveys[i] for i in order[:HEAVIEST]] + scaled
 
 
 def total_cgf(surveys: Surveys, z: Array) -> Array:
