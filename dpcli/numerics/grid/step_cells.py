@@ -129,8 +129,10 @@ class RisingStep:
 
     def __init__(self, loss: RisingLoss, log_rare: float) -> None:
         self._loss, self._reach, self.shifts = loss, loss.mixture.reach, len(loss.mixture.shifts)
+        # X, at which 2 Phi(s - X) is at most e^log_rare, as Phi(-x) <= e^{-x^2 / 2}.
         self._farthest = self._reach + math.sqrt(2.0 * (math.log(2.0) - log_rare))
-        self.ends: tuple[float, float] = tuple(loss.line(np.array([-self._farthest, self._farthest]))[1].tolist())
+        _, losses_at_ends = loss.line(np.array([-self._farthest, self._farthest]))
+        self.ends: tuple[float, float] = tuple(losses_at_ends.tolist())
 
     def cells(self, spacing: float, start: int, size: int) -> StepCells:
         """Return the cells between the losses start * spacing and (start + size) * spacing."""
@@ -197,7 +199,7 @@ def step_cells(
     log_mass, shares = np.full(size, -np.inf), np.zeros(size)
     log_mass[cell[first]] = top + np.log(total)
     shares[cell[first]] = np.add.reduceat(mass * share, first) / total
-    # Item 2 of the errors.
+    # Item 2 of the errors. expm1(-h) is negative.
     raise_of_shares = MASS_ERROR - rounding / math.expm1(-spacing)
     slip = rounding + 2.0 * raise_of_shares * math.expm1(spacing)
     return StepCells(spacing, start, log_mass, np.minimum(shares + raise_of_shares, 1.0), slip)
