@@ -13,8 +13,10 @@ from dpcli.numerics.work import spend
 
 _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+_LOG_2 = 0.6931471805599453
 # Accuracy: callers allow for errors of a few rounding units, which these keep.
-FAR = -20.0  # below this x, the logarithm of the normal distribution function is computed by the series of Mills' ratio
+# Below this x, the logarithm of the normal distribution function is computed by the series of Mills' ratio, (1 - Phi) / phi.
+FAR = -20.0
 MILLS_TERMS = 10  # terms of this asymptotic series; below FAR the first omitted term is under 1e-17
 NEARLY_X = 36.0  # above this x, log(e^x - 1) differs from x by less than 3e-16
 FRACTION_FROM, FRACTION_TERMS = 3.0, 60  # the fraction's error falls with x and the number of terms; here it is below an ulp
@@ -28,7 +30,7 @@ def log1mexp(x: float) -> float:
     if x >= 0.0:
         return -math.inf
     # Both forms are right. Above -log 2, where e^x is over 1/2, expm1 keeps the digits of 1 - e^x; below, log1p keeps those of e^x.
-    return math.log(-math.expm1(x)) if x > -0.6931471805599453 else math.log1p(-math.exp(x))
+    return math.log(-math.expm1(x)) if x > -_LOG_2 else math.log1p(-math.exp(x))
 
 
 def log_sub(a: float, b: float) -> float:
@@ -68,6 +70,7 @@ def log_ndtr(x: float) -> float:
         return math.log(0.5 * math.erfc(-x / _SQRT2))
     if x == -math.inf:
         return -math.inf
+    # Phi(x) is phi(x) / |x| times 1 - 1/x^2 + 1 3/x^4 - 1 3 5/x^6 + ...
     inverse, term, total = 1.0 / (x * x), 1.0, 0.0
     for k in range(1, MILLS_TERMS + 1):
         term *= -(2 * k - 1) * inverse
@@ -77,9 +80,10 @@ def log_ndtr(x: float) -> float:
 
 def log_expm1_array(x: Array) -> Array:
     """Return log(e^x - 1) for x >= 0, element by element and without overflow. It is -inf at 0."""
+    large = x > NEARLY_X
     with np.errstate(divide="ignore"):
-        leading = np.where(x > NEARLY_X, x, np.log(np.expm1(np.minimum(x, NEARLY_X))))
-        return leading + np.where(x > NEARLY_X, np.log1p(-np.exp(-np.maximum(x, NEARLY_X))), 0.0)
+        leading = np.where(large, x, np.log(np.expm1(np.minimum(x, NEARLY_X))))
+        return leading + np.where(large, np.log1p(-np.exp(-np.maximum(x, NEARLY_X))), 0.0)
 
 
 def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
@@ -89,9 +93,11 @@ def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
     is at most 1e-15 (|Re z| + |z|^2) for |z| < 1/2, which is no more than the rounding of a computed z contributes.
     """
     result = np.empty(z.shape, dtype=complex)
-    across, far = z.imag * z.imag, z.real < -0.5
-    near = 0.5 * np.log1p(np.where(far, 0.0, z.real * (2.0 + z.real) + across))
-    result.real = np.where(far, 0.5 * np.log(np.where(far, (1.0 + z.real) ** 2 + across, 1.0)), near)
+    # |1 + z|^2 - 1 is x (2 + x) + y^2, which keeps the digits of a small z. Near z = -1 it would lose those of 1 + z.
+    square_of_imag, near_minus_one = z.imag * z.imag, z.real < -0.5
+    from_small_z = 0.5 * np.log1p(np.where(near_minus_one, 0.0, z.real * (2.0 + z.real) + square_of_imag))
+    from_sum = 0.5 * np.log(np.where(near_minus_one, (1.0 + z.real) ** 2 + square_of_imag, 1.0))
+    result.real = np.where(near_minus_one, from_sum, from_small_z)
     result.imag = np.arctan2(z.imag, 1.0 + z.real)
     return result
 
@@ -153,8 +159,8 @@ def scaled_mills_ratio(x: Array, least: Array) -> Array:
     spend(4.0 * np.size(x))
     flat, low = np.ravel(x), np.ravel(least)
     complement = _complement(flat)
-    tail = np.where(flat < 0.0, 2.0 - complement, complement)
-    near = np.minimum(flat, FRACTION_FROM)
+    tail = np.where(flat < 0.0, 2.0 - complement, complement)  # 2 (1 - Phi)
+    near = np.minimum(flat, FRACTION_FROM)  # so that the exponential does not overflow where the fraction replaces the result
     result: Array = math.sqrt(0.5 * math.pi) * tail * np.exp(0.5 * (near - low) * (near + low))
     far = np.flatnonzero(flat >= FRACTION_FROM)
     if len(far):
@@ -203,8 +209,8 @@ def log_binomial(records: int, rate: float) -> list[float]:
     """
     if records <= EXACT_RECORDS:
         part, total = rate.as_integer_ratio()
-        ways = [math.comb(records, j) * part**j * (total - part) ** (records - j) for j in range(records + 1)]
-        return [_log_of_ratio(way, total**records) for way in ways]
+        numerators = [math.comb(records, j) * part**j * (total - part) ** (records - j) for j in range(records + 1)]
+        return [_log_of_ratio(numerator, total**records) for numerator in numerators]
     return [
         math.lgamma(records + 1)
         - math.lgamma(j + 1)
@@ -216,7 +222,10 @@ def log_binomial(records: int, rate: float) -> list[float]:
 
 
 def _log_of_ratio(numerator: int, denominator: int) -> float:
-    """Return log(numerator / denominator) for integers 0 < numerator <= denominator, without underflow."""
+    """Return log(numerator / denominator) for integers 0 < numerator <= denominator, without underflow.
+
+    The numerator is first multiplied by a power of two that makes both numbers equally long.
+    """
     digits = denominator.bit_length() - numerator.bit_length()
     return math.log((numerator << digits) / denominator) - digits * math.log(2.0)
 

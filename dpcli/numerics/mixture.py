@@ -37,6 +37,9 @@ MOST_RECORDS = 100_000  # larger groups are bounded by one record of their total
 BLOCK = 1 << 17  # numbers of a table that are computed at a time, so that they stay in the processor's cache
 LEAST = 6  # fewest rows for which one table is faster than separate losses
 NODE_RATIO = 1.2  # largest ratio between the node counts of rows in one block, because each row gets as many nodes as the longest
+MORE_NODES = 4.0  # and nodes that may be added to the larger count, so that rows with few nodes share a block
+# Bisection for the place of a peak ends at this width. Any place that satisfies the condition of `Mixture.left_peak` is sound.
+PEAK_WIDTH, HALVINGS = 0.5, 60
 
 
 def log_excess(at: Array, log_rest: float) -> Array:
@@ -47,7 +50,7 @@ def log_excess(at: Array, log_rest: float) -> Array:
 def unmix(at: Array, log_rest: float, weight: float) -> Array:
     """Return u with log(w_0 + w e^u) = at, where w = `weight` > 0 and w_0 = e^log_rest = 1 - w. It is -inf at and below log_rest."""
     with np.errstate(all="ignore"):
-        change = np.expm1(np.clip(at, -FAR, FAR)) / weight
+        change = np.expm1(np.clip(at, -FAR, FAR)) / weight  # e^u - 1
         near = (np.abs(at) < FAR) & (change > -0.5) & (change < np.inf)  # a small `at` keeps its digits here
         return np.where(near, np.log1p(np.maximum(change, -0.5)), log_excess(at, log_rest) - math.log(weight))
 
@@ -90,13 +93,13 @@ class Mixture:
             hold(2.0 * len(self.shifts) * len(x))
         u = self._exponents(x)
         weights = np.exp(self.log_weights) if self.weights is None else np.array(self.weights)
-        far = u.real.max(axis=0) > FAR
-        change = product(weights, np.expm1(np.where(far, 0.0, u) if far.any() else u))
+        by_logarithms = u.real.max(axis=0) > FAR
+        change = product(weights, np.expm1(np.where(by_logarithms, 0.0, u) if by_logarithms.any() else u))  # m - 1
         logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, -0.5))
         result: Line = logarithm
-        far |= change.real < -0.5
-        if far.any():
-            result[far] = self._log_sum(u[:, far])
+        by_logarithms |= change.real < -0.5  # there 1 + change would lose the digits of w_0
+        if by_logarithms.any():
+            result[by_logarithms] = self._log_sum(u[:, by_logarithms])
         return result
 
     def _log_sum(self, u: Any) -> Any:
@@ -160,8 +163,8 @@ class Mixture:
         The condition is s >= power * (slope of log m at -s). Bisection finds such an s, because log m is convex and its slope increases.
         """
         low, high = 0.0, power * self._slope(0.0)
-        for _ in range(60):
-            if high - low <= 0.5:
+        for _ in range(HALVINGS):
+            if high - low <= PEAK_WIDTH:
                 break
             middle = 0.5 * (low + high)
             low, high = (low, middle) if middle >= power * self._slope(-middle) else (middle, high)
@@ -189,13 +192,14 @@ def binomial_mixture(mu: float, rate: float, records: int) -> Mixture:
         return Mixture(weights[0], tuple(weights[1:]), shifts, (rate,) if records == 1 else None)
     counts = _sampled_counts(records, rate)
     exact = np.array(log_binomial(records, rate)[1:])
-    # The logarithms may have been rounded down. They are increased by more than that error, at the cost of the smallest numbers' weight.
-    logs = np.logaddexp.reduceat(exact, [0, *counts[:-1]]) + 4e-15 * math.lgamma(records + 1)
-    masses = np.exp(logs)
-    room = np.maximum(1.0 - (masses[::-1].cumsum()[::-1] - masses), 0.0)
-    logs = np.minimum(logs, np.log(np.maximum(room, math.ulp(0.0))))
-    total = math.fsum(np.exp(logs).tolist())
-    return Mixture(math.log1p(-total) if total < 1.0 else -math.inf, tuple(logs.tolist()), tuple(mu * j for j in counts))
+    # The weight of a count is that of all numbers above the count before it, up to itself. The logarithms may have been rounded down. They
+    # are increased by more than that error, at the cost of the smallest numbers' weight.
+    log_weights = np.logaddexp.reduceat(exact, [0, *counts[:-1]]) + 4e-15 * math.lgamma(records + 1)
+    weights = np.exp(log_weights)
+    room = np.maximum(1.0 - (weights[::-1].cumsum()[::-1] - weights), 0.0)  # what the larger counts leave of 1
+    log_weights = np.minimum(log_weights, np.log(np.maximum(room, math.ulp(0.0))))
+    total = math.fsum(np.exp(log_weights).tolist())
+    return Mixture(math.log1p(-total) if total < 1.0 else -math.inf, tuple(log_weights.tolist()), tuple(mu * j for j in counts))
 
 
 def _sampled_counts(records: int, rate: float) -> list[int]:
@@ -226,12 +230,12 @@ class Shifted:
         """Return log m at nodes of shape (rows, nodes), with all its digits near m = 1."""
         s, weight = self.shifts[:, None], self.weights[:, None]
         u = s * x - 0.5 * s * s
-        change = weight * np.expm1(np.minimum(u, FAR))
+        change = weight * np.expm1(np.minimum(u, FAR))  # m - 1
         result: Array = np.log1p(np.maximum(change, -0.5))
-        far = (u > FAR) | (change < -0.5)
-        if far.any():
-            row = np.nonzero(far)[0]
-            result[far] = np.logaddexp(u[far] + np.log(self.weights)[row], np.log1p(-self.weights)[row])
+        by_logarithms = (u > FAR) | (change < -0.5)  # as in `Mixture.log_ratio`: it would overflow, or lose the digits of 1 - q
+        if by_logarithms.any():
+            row, _ = np.nonzero(by_logarithms)
+            result[by_logarithms] = np.logaddexp(u[by_logarithms] + np.log(self.weights)[row], np.log1p(-self.weights)[row])
         return result
 
     def _log_mixture_above(self, x: Array, heights: Array) -> tuple[Array, Array]:
@@ -242,19 +246,21 @@ class Shifted:
         s, weight = self.shifts[:, None], self.weights[:, None, None]
         u = (s * x - 0.5 * s * s)[:, None, :]
         turn = (s * heights)[:, :, None]
+        # The real and the imaginary part of m - 1, in which nothing cancels: e^u cos(turn) - 1 is (e^u - 1) cos(turn) - (1 - cos(turn)).
         growth, cosine, sine = np.expm1(np.minimum(u, FAR)), np.cos(turn), np.sin(turn)
         real = weight * (growth * cosine - 2.0 * np.sin(0.5 * turn) ** 2)
         imaginary = weight * (1.0 + growth) * sine
         log_modulus: Array = 0.5 * np.log1p(np.maximum(real * (2.0 + real) + imaginary * imaginary, -0.9))
         angle: Array = np.arctan2(imaginary, 1.0 + real)
-        far = np.broadcast_to(u > FAR, real.shape) | (real < -0.5)
-        if far.any():
-            row, line, node = np.nonzero(far)
-            lead, rest = u[row, 0, node] + np.log(self.weights)[row], np.log1p(-self.weights)[row]
-            top = np.maximum(lead, rest)
-            lead, rest, phase = np.exp(lead - top), np.exp(rest - top), turn[row, line, 0]
-            cosine, sine = lead * np.cos(phase) + rest, lead * np.sin(phase)
-            log_modulus[far], angle[far] = top + np.log(np.hypot(cosine, sine)), np.arctan2(sine, cosine)
+        by_logarithms = np.broadcast_to(u > FAR, real.shape) | (real < -0.5)
+        if by_logarithms.any():  # the terms q e^u and 1 - q, in units of the larger one
+            row, line, node = np.nonzero(by_logarithms)
+            log_shifted, log_rest = u[row, 0, node] + np.log(self.weights)[row], np.log1p(-self.weights)[row]
+            top = np.maximum(log_shifted, log_rest)
+            shifted, unshifted, phase = np.exp(log_shifted - top), np.exp(log_rest - top), turn[row, line, 0]
+            real_part, imaginary_part = shifted * np.cos(phase) + unshifted, shifted * np.sin(phase)
+            log_modulus[by_logarithms] = top + np.log(np.hypot(real_part, imaginary_part))
+            angle[by_logarithms] = np.arctan2(imaginary_part, real_part)
         return log_modulus, angle
 
     def line(self, x: Array) -> tuple[Array, Array]:
@@ -270,7 +276,7 @@ class Shifted:
         raise NotImplementedError
 
     def steps(self, z: Array) -> Array:
-        """Return for each row a node distance at which the trapezoidal rule for Q r^{z+1} errs by less than e^-40, relative."""
+        """Return for each row a node distance at which the trapezoidal rule for Q r^{z+1} errs by less than 2 e^-40, relative."""
         steps: Array = step_size(z + 1.0, self.shifts)
         return steps
 
@@ -334,8 +340,8 @@ class ShiftedAdd(Shifted):
     def _left_peak(self, power: Array) -> Array:
         """Return `Mixture.left_peak` of each row, at the row's own power."""
         low, high = np.zeros_like(power), power * self._slope(np.zeros_like(power))
-        for _ in range(60):
-            if not (high - low > 0.5).any():
+        for _ in range(HALVINGS):
+            if not (high - low > PEAK_WIDTH).any():
                 break
             middle = 0.5 * (low + high)
             enough = middle >= power * self._slope(-middle)
@@ -343,9 +349,9 @@ class ShiftedAdd(Shifted):
         return high
 
     def _slope(self, x: Array) -> Array:
-        """Return the derivative of log m at each row's own x."""
-        lead = np.log(self.weights) + self.shifts * x - 0.5 * self.shifts**2
-        return self.shifts / (1.0 + np.exp(np.minimum(np.log1p(-self.weights) - lead, 700.0)))
+        """Return the derivative of log m at each row's own x: the shift times the share of its term in m."""
+        log_shifted = np.log(self.weights) + self.shifts * x - 0.5 * self.shifts**2
+        return self.shifts / (1.0 + np.exp(np.minimum(np.log1p(-self.weights) - log_shifted, 700.0)))
 
     def steps(self, z: Array) -> Array:
         steps: Array = np.maximum(step_size(z + 1.0, self.shifts), step_below(z, self.shifts, np.log1p(-self.weights)))
@@ -376,8 +382,8 @@ def row_of(loss: object) -> TableRow | None:
 
 def cgfs(rows: Shifted, z: Array) -> Array:
     """Return upper bounds on K_i(z) of every row at every z > 0, as an array of shape (rows, z)."""
-    each = np.repeat(np.arange(len(rows.shifts)), len(z))
-    return rows.at(each).cgf(np.tile(z, len(rows.shifts))).reshape(len(rows.shifts), len(z))
+    repeated = np.repeat(np.arange(len(rows.shifts)), len(z))  # each row once for each z
+    return rows.at(repeated).cgf(np.tile(z, len(rows.shifts))).reshape(len(rows.shifts), len(z))
 
 
 def table_of(rows: Sequence[TableRow]) -> Shifted:
@@ -393,8 +399,8 @@ def row_groups(rows: IndexArray, count: Array, each: int = 1) -> list[IndexArray
     ordered = rows[np.argsort(count[rows], kind="stable")]
     groups, begin = [], 0
     while begin < len(ordered):
-        end = int(np.searchsorted(count[ordered], NODE_RATIO * count[ordered[begin]] + 4.0, side="right"))
-        end = min(end, begin + max(1, int(BLOCK / (each * (count[ordered[end - 1]] + 4.0)))))
+        end = int(np.searchsorted(count[ordered], NODE_RATIO * count[ordered[begin]] + MORE_NODES, side="right"))
+        end = min(end, begin + max(1, int(BLOCK / (each * (count[ordered[end - 1]] + MORE_NODES)))))
         groups.append(ordered[begin:end])
         begin = end
     return groups

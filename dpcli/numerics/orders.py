@@ -27,7 +27,10 @@ SHORT = OCTAVE // 4**3  # grain of a shorter search, for callers that search man
 LOWEST = -41 * OCTAVE  # place of the smallest order that is tried, z = 1.8e-12
 VALLEYS = 4  # most valleys that are searched to the bottom; the others start at larger values
 STOPS = (4, 6, 8, 10, 12, 14, 17, 40)  # octaves above z = 4 at which the first pass checks whether larger orders can be better
-FIRST_ORDER, COARSE, TIGHT, MOST = 1e-3, 1.3, 1e-3, 40  # for `least_rho`: first z, first ratio of z, tolerance, most refinements
+LEFT_OCTAVES = 8  # octaves to the left that are tried at a time if the best order is the smallest one
+WORK, WORK_OF_POINT = 600.0, 10.0  # work of a call of f and of each of its points, in cells (numerics/work.py)
+# For `least_rho`: first z, first ratio of z, tolerance, most refinements, and the z beyond which the search for a last z ends.
+FIRST_ORDER, COARSE, TIGHT, MOST, LARGEST_ORDER = 1e-3, 1.3, 1e-3, 40, 1e12
 
 
 def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[int, ...] = DEFAULT_PLACES) -> tuple[float, float]:
@@ -51,10 +54,10 @@ def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[
     search.first_pass(first)
     while search.at_left_end():
         left = min(search.f_at)
-        search.evaluate(tuple(range(left - OCTAVE, max(left - 8 * OCTAVE, LOWEST) - 1, -OCTAVE)))
+        search.evaluate(tuple(range(left - OCTAVE, max(left - LEFT_OCTAVES * OCTAVE, LOWEST) - 1, -OCTAVE)))
     valleys = search.valleys()
-    while fresh := {i for valley in valleys for i in search.around(valley)}:
-        search.evaluate(tuple(sorted(fresh)))
+    while new_places := {place for valley in valleys for place in search.around(valley)}:
+        search.evaluate(tuple(sorted(new_places)))
         valleys = [search.downhill(valley) for valley in valleys]
     return search.least(valleys)
 
@@ -70,9 +73,9 @@ class _Search:
     def first_pass(self, places: tuple[int, ...]) -> None:
         """Evaluate f at `places` in increasing order, and stop once larger orders, which cost more work, cannot be better."""
         for end in STOPS:
-            fresh = tuple(i for i in places if i <= end * OCTAVE and i not in self.f_at)
-            if fresh:
-                self.evaluate(fresh)
+            new_places = tuple(i for i in places if i <= end * OCTAVE and i not in self.f_at)
+            if new_places:
+                self.evaluate(new_places)
             if self._is_past_minimum():
                 return
 
@@ -92,7 +95,7 @@ class _Search:
 
     def _values_at(self, points: list[float]) -> list[float]:
         """Return f at each z of `points`, with inf in place of NaN."""
-        spend(600.0 + 10.0 * len(points))
+        spend(WORK + WORK_OF_POINT * len(points))
         result = np.asarray(self.f(np.array(points)), dtype=float)
         return [float(value) for value in np.where(np.isnan(result), np.inf, result)]
 
@@ -105,7 +108,9 @@ class _Search:
     def valleys(self) -> list[int]:
         """Return the places of at most VALLEYS local minima, the smallest value first."""
         line = [math.inf, *(self.f_at[i] for i in sorted(self.f_at)), math.inf]
-        steps = [after - before if before < math.inf or after < math.inf else 0.0 for before, after in pairwise(line)]
+        steps = [
+            after - before if before < math.inf or after < math.inf else 0.0 for before, after in pairwise(line)
+        ]  # not inf - inf
         bottoms = [i for i, down, up in zip(sorted(self.f_at), steps[:-1], steps[1:], strict=True) if down < 0.0 <= up]
         return sorted(bottoms, key=lambda i: (self.f_at[i], i))[:VALLEYS]
 
@@ -130,12 +135,13 @@ class _Search:
 
         Bounds that are interpolated between integer orders have their corners at integers.
         """
-        places = [_abscissa(i) for i in valleys]
-        others = {max(float(end(z)), 1.0) for z in places for end in (math.floor, math.ceil)}
-        others |= {_abscissa(vertex) for i in valleys if self.grain > 1 for vertex in self.vertex(i)}
-        extra = sorted(others)
+        bottoms = [_abscissa(i) for i in valleys]
+        near_bottoms = {max(float(end(z)), 1.0) for z in bottoms for end in (math.floor, math.ceil)}
+        near_bottoms |= {_abscissa(vertex) for i in valleys if self.grain > 1 for vertex in self.vertex(i)}
+        extra = sorted(near_bottoms)
         values = [*(self.f_at[i] for i in valleys), *(self._values_at(extra) if extra else ())]
-        return min(zip([*places, *extra], values, strict=True), key=lambda pair: pair[1], default=(4.0, math.inf))
+        # Without a valley no value is finite, and any order will do.
+        return min(zip([*bottoms, *extra], values, strict=True), key=lambda pair: pair[1], default=(4.0, math.inf))
 
     def vertex(self, place: int) -> tuple[float, ...]:
         """Return the place where the parabola through `place` and its neighbours is least; nothing if it has no minimum."""
@@ -161,23 +167,29 @@ def least_rho(cgf: Callable[[Array], Array], largest: float) -> float:
     The ratio to be bounded is K(z)/z/(z+1), and K(z)/z increases. So between two points z1 < z2 the ratio is at most K(z2)/z2/(z1+1), and
     below the first point z1 it is at most K(z1)/z1. Beyond the last point z1 it is at most largest/(z1+1), because K(z) <= z * largest.
     """
+    # Find a last z beyond which the ratio is below one that is reached. slope: K(z) / z.
     last = FIRST_ORDER
     while True:
         z = np.geomspace(FIRST_ORDER, last * COARSE, max(2, round(np.log(last * COARSE / FIRST_ORDER) / np.log(COARSE)) + 1))
         slope = cgf(z) / z
-        if largest / (z[-1] + 1.0) <= np.max(slope / (z + 1.0)) or z[-1] > 1e12:
+        if largest / (z[-1] + 1.0) <= np.max(slope / (z + 1.0)) or z[-1] > LARGEST_ORDER:
             break
         last = z[-1] ** 1.5 if z[-1] > 2.0 else 10.0
+    # Add points where the bound between two points is not within TIGHT of the largest ratio that is reached.
     for _ in range(MOST):
         largest_ratio = float(np.max(slope / (z + 1.0)))
-        bound = np.concatenate((slope[:1], slope[1:] / (z[:-1] + 1.0)))
-        loose = bound > largest_ratio * (1.0 + TIGHT)
-        if not loose.any():
+        bounds = _ratio_bounds(z, slope)
+        is_loose = bounds > largest_ratio * (1.0 + TIGHT)
+        if not is_loose.any():
             break
-        low = np.concatenate(([0.5 * z[0]], z[:-1]))[loose]
-        between = np.sqrt(low * z[loose])
+        low = np.concatenate(([0.5 * z[0]], z[:-1]))[is_loose]
+        between = np.sqrt(low * z[is_loose])
         z, slope = np.concatenate((z, between)), np.concatenate((slope, cgf(between) / between))
         order = np.argsort(z)
         z, slope = z[order], slope[order]
-    bound = np.concatenate((slope[:1], slope[1:] / (z[:-1] + 1.0)))
-    return float(max(np.max(bound), largest / (z[-1] + 1.0)) * (1.0 + 1e-12)) + math.ulp(0.0)
+    return float(max(np.max(_ratio_bounds(z, slope)), largest / (z[-1] + 1.0)) * (1.0 + 1e-12)) + math.ulp(0.0)
+
+
+def _ratio_bounds(z: Array, slope: Array) -> Array:
+    """Return upper bounds on K(z)/z/(z+1) up to the first point, and between each point and the next one. slope: K(z)/z."""
+    return np.concatenate((slope[:1], slope[1:] / (z[:-1] + 1.0)))

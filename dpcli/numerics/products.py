@@ -23,6 +23,8 @@ LINE = 2000  # most multiplications in one tile of a product with a vector
 BLOCK = 1 << 20  # most entries of a table of coarse rotations that are in memory at a time
 FINE_ROTATIONS = (8, 32, 128, 512, 2048)  # numbers of fine rotations among which the cheapest is used for scattered frequencies
 PRODUCT_COST = 0.03  # cost of one term of a matrix product, relative to that of one rotation
+# Work of `characteristic_less_one_rows` for each entry of `loss`: for each fine or coarse rotation, and for each frequency.
+ROTATION_WORK, FREQUENCY_WORK = 0.12, 0.006
 
 
 def product(left: Any, right: Any) -> Any:
@@ -45,24 +47,24 @@ def _sum_of_pieces(left: Any, right: Any) -> Any:
 def _tiled(left: Any, right: Any) -> Any:
     """Return left @ right, computed in tiles of rows and columns."""
     (rows, depth), columns = left.shape, right.shape[1]
-    if min(rows, columns) <= 1:
-        tall = broad = max(1, LINE // max(depth, 1))
-    else:
-        tall = min(rows, max(2, math.isqrt(TILE // max(depth, 1))))
-        broad = max(2, TILE // (max(depth, 1) * tall))
-    if rows <= tall and columns <= broad:
+    if min(rows, columns) <= 1:  # a product with a vector
+        most_rows = most_columns = max(1, LINE // max(depth, 1))
+    else:  # tiles that are about as broad as tall, if there are enough rows
+        most_rows = min(rows, max(2, math.isqrt(TILE // max(depth, 1))))
+        most_columns = max(2, TILE // (max(depth, 1) * most_rows))
+    if rows <= most_rows and columns <= most_columns:
         return left @ right
     result = np.empty((rows, columns), dtype=np.result_type(left, right))
-    for top, bottom in _pieces(rows, tall):
-        for first, last in _pieces(columns, broad):
+    for top, bottom in _pieces(rows, most_rows):
+        for first, last in _pieces(columns, most_columns):
             result[top:bottom, first:last] = left[top:bottom] @ right[:, first:last]
     return result
 
 
 def _pieces(count: int, size: int) -> Iterator[tuple[int, int]]:
-    """Divide `count` into ranges of at most `size`, as equal as possible.
+    """Yield the ends of ranges of at most `size`, as equal as possible, that divide `count`.
 
-    A single row that is left over would make a product with a vector, which must be smaller.
+    With ranges of unequal sizes, a single row could be left over. Its product would be one with a vector, which must be smaller than TILE.
     """
     number = max(1, -(-count // size))
     for k in range(number):
@@ -70,10 +72,11 @@ def _pieces(count: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def characteristic_less_one(weights: Array, loss: Array, step: float, multiples: int | IndexArray) -> ComplexArray:
-    """Return SUM_j weights_j (e^{i y loss_j} - 1) at frequencies y.
+    """Return SUM_j weights_j (e^{i y loss_j} - 1) at frequencies y, as an array of shape (frequencies,).
 
     With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b. So nothing cancels near 0.
 
+    weights, loss: shape (terms,).
     multiples: the frequencies as multiples of `step`, increasing integers from 0 on; or a number, for all multiples below it.
     """
     if isinstance(multiples, int) and multiples * len(loss) <= LINE:  # a table would take longer to set up
@@ -90,15 +93,16 @@ def _characteristic_less_one(
     rotations: returns e^{i angle} - 1.
     """
     plan = _plan(multiples, len(loss))
-    small = rotations(np.outer(step * np.arange(plan.fine), loss))
+    fine = rotations(np.outer(step * np.arange(plan.fine), loss))
     total = np.empty((len(weights), len(plan.coarse), plan.fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))
+    # With a for the coarse rotations and b for the fine ones, the three terms of the sum over j of weights (a b + a + b).
     for i in range(0, len(plan.coarse), block):
-        large = rotations(np.outer(step * plan.fine * plan.coarse[i : i + block], loss))
+        coarse = rotations(np.outer(step * plan.fine * plan.coarse[i : i + block], loss))
         for k, weight in enumerate(weights):
-            part = large * weight
-            total[k, i : i + block] = product(part, small.T) + part.sum(axis=1)[:, None]
-    total += product(weights, small.T)[:, None, :]
+            weighted = coarse * weight
+            total[k, i : i + block] = product(weighted, fine.T) + weighted.sum(axis=1)[:, None]
+    total += product(weights, fine.T)[:, None, :]
     return np.asarray(total.reshape(len(weights), -1)[:, plan.chosen])
 
 
@@ -141,13 +145,14 @@ def _plan(multiples: int | IndexArray, terms: int) -> _Plan:
 
 def characteristic_less_one_rows(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
     """Return `characteristic_less_one` of every row, as an array of shape (rows, count). weights, loss: shape (rows, terms)."""
-    fine = math.isqrt(max(count - 1, 0)) + 1
-    rows = -(-count // fine)
-    spend((1.0 + 0.12 * (fine + rows) + 0.006 * rows * fine) * loss.size)  # a product costs less than an exponential
-    small, large = _multiples(step * loss, fine), _multiples(step * fine * loss, rows)
-    large *= weights[:, None, :]
-    total = large @ small.transpose(0, 2, 1) + large.sum(axis=2)[:, :, None] + (small @ weights[:, :, None])[:, None, :, 0]
-    return np.asarray(total.reshape(len(loss), rows * fine)[:, :count])
+    fine_count = math.isqrt(max(count - 1, 0)) + 1
+    coarse_count = -(-count // fine_count)
+    rotation_work = ROTATION_WORK * (fine_count + coarse_count)
+    spend((1.0 + rotation_work + FREQUENCY_WORK * coarse_count * fine_count) * loss.size)
+    fine, coarse = _multiples(step * loss, fine_count), _multiples(step * fine_count * loss, coarse_count)
+    coarse *= weights[:, None, :]
+    total = coarse @ fine.transpose(0, 2, 1) + coarse.sum(axis=2)[:, :, None] + (fine @ weights[:, :, None])[:, None, :, 0]
+    return np.asarray(total.reshape(len(loss), coarse_count * fine_count)[:, :count])
 
 
 def _multiples(angle: Array, count: int) -> ComplexArray:
@@ -168,25 +173,26 @@ def decaying_characteristic_less_one(
 ) -> ComplexArray:
     """Return `characteristic_less_one` for losses with Im >= 0 and for several rows of weights, one result row for each.
 
-    The modulus of e^{i y loss} decreases with y for such losses.
+    The modulus of e^{i y loss} decreases with y for such losses. weights: shape (rows, terms). loss: shape (terms,).
     """
     return _characteristic_less_one(_faded_less_one, weights, loss, step, multiples)
 
 
 def _faded_less_one(angle: ComplexArray) -> ComplexArray:
     """Return e^{i angle} - 1 for complex angles with Im >= 0, without cancellation near 0."""
-    half, fall = np.sin(0.5 * angle.real), np.expm1(-angle.imag)
+    # cos x - 1 is -2 sin^2(x / 2), and the modulus is 1 plus `change`.
+    sine_of_half, change = np.sin(0.5 * angle.real), np.expm1(-angle.imag)
     result = np.empty(angle.shape, dtype=complex)
-    result.real = fall - 2.0 * (1.0 + fall) * half * half
-    result.imag = (1.0 + fall) * np.sin(angle.real)
+    result.real = change - 2.0 * (1.0 + change) * sine_of_half * sine_of_half
+    result.imag = (1.0 + change) * np.sin(angle.real)
     return result
 
 
 def less_one(angle: Array) -> ComplexArray:
     """Return e^{i angle} - 1 without cancellation near 0."""
-    half = np.sin(0.5 * angle)
+    sine_of_half = np.sin(0.5 * angle)
     result = np.empty(angle.shape, dtype=complex)
-    result.real = -2.0 * half * half
+    result.real = -2.0 * sine_of_half * sine_of_half
     result.imag = np.sin(angle)
     return result
 
@@ -194,10 +200,10 @@ def less_one(angle: Array) -> ComplexArray:
 def characteristic(log_weights: ComplexArray, loss: ComplexArray, step: float, first: int, count: int) -> ComplexArray:
     """Return SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0."""
     plan = _plan(count, len(loss))
-    small = np.exp(np.outer(step * np.arange(plan.fine), 1j * loss))
+    fine = np.exp(np.outer(step * np.arange(plan.fine), 1j * loss))
     total = np.empty((len(plan.coarse), plan.fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))
     for i in range(0, len(plan.coarse), block):
         y = step * (first + plan.fine * plan.coarse[i : i + block])
-        total[i : i + block] = product(np.exp(np.outer(y, 1j * loss) + log_weights), small.T)
+        total[i : i + block] = product(np.exp(np.outer(y, 1j * loss) + log_weights), fine.T)
     return np.asarray(total.ravel()[:count])

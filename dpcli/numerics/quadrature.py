@@ -27,6 +27,7 @@ DIGITS = 40.0  # accuracy in nats: the relative error of the rule is below 2 e^-
 MAX_EXPONENT = 500.0  # largest (z+1) |log r| for which powers of r are computed without logarithms; e^709 would be the last one
 LEAST_SUM = 1e-60  # smallest sum that is trusted; terms whose weight underflows, times e^MAX_EXPONENT, are far below it
 SERIES = 0.01  # largest |(z+1) (r - 1)| and |r - 1| for which `bernoulli` is computed from its power series
+NEGLIGIBLE_TERM = 1e-17  # the power series ends at terms below this, relative to the first one
 # Speed and accuracy.
 MAX_NODES = 16384  # most nodes of one integral; beyond that an upper bound in closed form is used instead
 # Greatest height of a line above the real axis in `step_below`, in standard deviations. Every height gives a distance.
@@ -57,7 +58,7 @@ def power_moment(
     """
     result = np.empty(len(z))
     spans = [span(order, window, step) for order in z.tolist()]
-    groups: dict[int | None, list[int]] = {}  # indices of z by the logarithm of their node count; None for too many nodes
+    groups: dict[int | None, list[int]] = {}  # indices of z by log2 of their node count, rounded up; None for too many nodes
     for i, (low, high, distance) in enumerate(spans):
         octave = math.ceil(math.log2((high - low) / distance)) if fits(low, high, distance) else None
         groups.setdefault(octave, []).append(i)
@@ -74,7 +75,7 @@ def power_moment(
 
 
 def span(z: float, window: Callable[[float], tuple[float, float]], step: Callable[[float], float]) -> tuple[float, float, float]:
-    """Return (low, high, step): the ends of the interval and the node distance with which `power_moment` computes K(z)."""
+    """Return (low, high, step): the ends of the window and the node distance with which `power_moment` computes K(z)."""
     return *window(z), step(z)
 
 
@@ -96,12 +97,13 @@ def moment_on(z: Array, log_base: Array, log_ratio: Array, step: float) -> Array
     z: shape (n,). log_base, log_ratio: log Q and log r, of shape (nodes,). step: the node distance.
     """
     hold(float(len(z) * len(log_base)))
-    column, weight = z[:, None], log_base + math.log(step)
+    column, log_weights = z[:, None], log_base + math.log(step)
+    # The sum of powers is faster than that of logarithms, and right unless a power overflows or the sum is too small.
     if (float(z.max()) + 1.0) * float(np.abs(log_ratio).max()) < MAX_EXPONENT:
-        total = product(bernoulli(column, log_ratio), np.exp(weight))
+        total = product(bernoulli(column, log_ratio), np.exp(log_weights))
         if float(total.min()) > LEAST_SUM:  # the terms whose weight underflowed are negligible
             return np.asarray(np.log1p(total) * (1.0 + SLACK))
-    return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(column, log_ratio) + weight)) * (1.0 + SLACK))
+    return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(column, log_ratio) + log_weights)) * (1.0 + SLACK))
 
 
 def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Array:
@@ -109,22 +111,25 @@ def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Arra
 
     z, step: shape (rows,). log_base, log_ratio: shape (rows, nodes). The result has the shape (rows,).
     """
-    column, weight = z[:, None], log_base + np.log(step)[:, None]
+    column, log_weights = z[:, None], log_base + np.log(step)[:, None]
     total = np.zeros(len(z))
     small = (z + 1.0) * np.abs(log_ratio).max(axis=1) < MAX_EXPONENT
-    if small.all():
-        total = np.einsum("ij,ij->i", bernoulli(column, log_ratio), np.exp(weight))
+    if small.all():  # without the copies that a selection of rows makes
+        total = np.einsum("ij,ij->i", bernoulli(column, log_ratio), np.exp(log_weights))
     elif small.any():
-        total[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(weight[small]))
+        total[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(log_weights[small]))
     result = np.log1p(total)
-    rest = ~(total > LEAST_SUM)  # a NaN counts as too small
-    if rest.any():
-        result[rest] = np.logaddexp(0.0, log_sum(log_bernoulli(column[rest], log_ratio[rest]) + weight[rest]))
+    by_logarithms = ~(total > LEAST_SUM)  # a NaN counts as too small
+    if by_logarithms.any():
+        log_terms = log_bernoulli(column[by_logarithms], log_ratio[by_logarithms]) + log_weights[by_logarithms]
+        result[by_logarithms] = np.logaddexp(0.0, log_sum(log_terms))
     return np.asarray(result * (1.0 + SLACK))
 
 
 def step_size(z: Any, slope: Any) -> Any:
     """Return a node distance h at which the trapezoidal rule errs by less than 2 e^-DIGITS, relative to its value. Arrays are allowed.
+
+    z: at least |p| - 1 for the power p below. slope: the largest slope of log m.
 
     The integrand is phi(x) m(x)^p with |p| <= z + 1, where m is a positive mixture of e^{s x} with 0 <= s <= slope. On a line at height a
     in the complex plane, phi is larger by at most e^{a^2/2}, and m^p by at most cos(a slope / 2)^-|p|. For a slope <= pi / 2 this is at
@@ -157,7 +162,8 @@ def step_below(z: Any, shift: Any, log_rest: Any) -> Any:
 def bernoulli(z: Array, log_ratio: Array) -> Array:
     """Return B_{z+1}(r - 1), which overflows if (z+1) log r is above 700.
 
-    z: positive numbers, of shape (n, 1). log_ratio: shape (nodes,) for all z, or (n, nodes). The result has the shape (n, nodes).
+    z: numbers above 0 or below -1, of shape (n, 1). log_ratio: shape (nodes,) for all z, or (n, nodes). The result has the shape
+    (n, nodes).
     """
     d = np.atleast_2d(np.expm1(log_ratio))
     value: Array = np.exp(log_ratio) * np.expm1(z * log_ratio) - z * d  # this form loses no digits if z is small
@@ -169,7 +175,8 @@ def bernoulli(z: Array, log_ratio: Array) -> Array:
         near = (np.abs(pd) < SERIES) & (np.abs(d) < SERIES)
         largest = float(np.maximum(np.abs(pd), np.abs(d)).max(initial=0.0, where=near))
         series = np.ones_like(pd)
-        for k in range(_last_factor(largest), 2, -1):  # Horner's scheme
+        # The sum of p (p-1) ... (p-k+1) d^k / k! over k >= 2, by Horner's scheme.
+        for k in range(_last_factor(largest), 2, -1):
             series *= (z - (k - 2)) * (d / k)
             series += 1.0
         series *= 0.5 * p * z * d * d
@@ -184,7 +191,7 @@ def _last_factor(largest: float) -> int:
     3 to k is then at most largest^{k-2}. What follows the last term is below an ulp.
     """
     k, term = 2, 1.0
-    while term > 1e-17:
+    while term > NEGLIGIBLE_TERM:
         k, term = k + 1, term * largest
     return k - 1
 
@@ -197,8 +204,8 @@ def log_bernoulli(z: Array, log_ratio: Array) -> Array:
         y = p * log_ratio
         if not y.max(initial=0.0) > MAX_EXPONENT:
             return log_value
-        # Beyond that the factor r^p is taken out, which leaves 1 - (p r - z)/r^p. For z near 0 this cancels; there the factor r is taken
-        # out, which leaves (r^z - 1) - z (r - 1)/r.
+        # B is r^p - p r + z. Beyond MAX_EXPONENT the factor r^p is taken out, which leaves 1 - (p r - z)/r^p. For z near 0 this cancels;
+        # there the factor r is taken out, which leaves (r^z - 1) - z (r - 1)/r.
         far = np.where(
             z * log_ratio > 1.0,
             y + np.log1p(z * np.exp(-y) - p * np.exp(log_ratio - y)),

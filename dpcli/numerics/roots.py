@@ -17,6 +17,9 @@ ITERATIONS = 200  # most evaluations of `bracket_root`; it returns the bracket t
 ROUNDS = 200  # most evaluations of `increasing_root`; bisection alone shrinks a bracket by 2^-200
 CLOSE = 1e-14  # relative length of a Newton step, or of a bracket, at which the search stops
 EQUAL = 1e-15  # relative distance from the target at which a value counts as equal to it, because that is rounding
+LEAST_X, LARGEST_X = 1e-12, 1e12  # range of x of `minimise_unimodal`
+LARGEST_LOG = 27.0  # largest |log x| from which `minimise_scalar` moves on to bracket a minimum; about log LARGEST_X
+GOLDEN_WIDTH = 1e-9  # width in log x at which golden sections end; a smooth f is flat to 1e-18 within this distance of its minimum
 
 
 def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: float = 1e-13) -> tuple[float, float]:
@@ -42,11 +45,12 @@ def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: flo
         middle = min(max(low + share * (high - low), low + pad), high - pad)
         if not low < middle < high:
             break
-        new = (middle, f(middle))
-        if new[1] > 0.0:
+        value = f(middle)
+        new = (middle, value)
+        if value > 0.0:
             previous, at_low = at_low, new
             share = _share_of_root(new, at_high, previous)
-        else:
+        else:  # the share is measured from the lower end, but the new point is the upper one
             previous, at_high = at_high, new
             share = 1.0 - _share_of_root(new, at_low, previous)
     return at_low[0], at_high[0]
@@ -55,7 +59,8 @@ def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: flo
 def _share_of_root(new: tuple[float, float], opposite: tuple[float, float], previous: tuple[float, float]) -> float:
     """Return the share of the way from `new` to `opposite` at which the inverse parabola through the three points is 0.
 
-    The points are pairs (x, f(x)). The share is 0.5 if the parabola is not monotone.
+    The points are pairs (x, f(x)). The share is 0.5, for a step of bisection, if the parabola is not monotone, or if a value is infinite or
+    occurs twice. The notation and the test of monotony are those of Chandrupatla 1997.
     """
     (a, fa), (b, fb), (c, fc) = new, opposite, previous
     if not all(map(math.isfinite, (fa, fb, fc))) or len({fa, fb, fc}) < 3:
@@ -67,7 +72,10 @@ def _share_of_root(new: tuple[float, float], opposite: tuple[float, float], prev
 
 
 def expand_until(holds: Callable[[float], bool], start: float, factor: float, limit: float) -> float:
-    """Return the first of start, start*factor, start*factor^2, ... at which `holds` is true; inf if that is beyond limit or 1/limit."""
+    """Return the first of start, start*factor, start*factor^2, ... at which `holds` is true; inf if that is beyond limit or 1/limit.
+
+    limit: the range is from the smaller to the larger one of limit and 1/limit.
+    """
     x = start
     while not holds(x):
         x *= factor
@@ -79,6 +87,8 @@ def expand_until(holds: Callable[[float], bool], start: float, factor: float, li
 def minimise_unimodal(f: Callable[[Array], Array], start: float = 4.0, ratio: float = 4.0, rounds: int = 4) -> tuple[float, float]:
     """Minimise a vectorised function of x > 0: move by factors of `ratio` until the minimum is bracketed, then refine.
 
+    While no value is finite, points on both sides are tried.
+
     Args:
         f: maps an array of x to values, inf or NaN if undefined; called a dozen times, with few points each.
         start: the x from which the search begins.
@@ -86,18 +96,20 @@ def minimise_unimodal(f: Callable[[Array], Array], start: float = 4.0, ratio: fl
         rounds: how often the interval around the minimum is refined.
 
     Returns:
-        (x, f(x)) of the smallest value found; the value is `inf` if f is nowhere finite on [1e-12, 1e12]. If f is an upper bound at every
-        x, then so is any value of f, and a minimum that the search misses costs tightness only.
+        (x, f(x)) of the smallest value found; the value is `inf` if no value is finite at the points tried, between 1e-12 and 1e12. If f is
+        an upper bound at every x, then so is any value of f, and a minimum that the search misses costs tightness only.
     """
     f_at: dict[float, float] = {}
 
     def evaluate(points: list[float]) -> None:
-        fresh = [x for x in points if x not in f_at and 1e-12 <= x <= 1e12]
-        if fresh:
-            values = np.asarray(f(np.array(fresh)), dtype=float)
-            f_at.update(zip(fresh, np.where(np.isnan(values), np.inf, values).tolist(), strict=True))
+        """Store the values of f at the points in range that are new, with inf in place of NaN."""
+        new_points = [x for x in points if x not in f_at and LEAST_X <= x <= LARGEST_X]
+        if new_points:
+            values = np.asarray(f(np.array(new_points)), dtype=float)
+            f_at.update(zip(new_points, np.where(np.isnan(values), np.inf, values).tolist(), strict=True))
 
     def least() -> float:
+        """Return the x with the least value; of several, the one nearest to `start`."""
         return min(f_at, key=lambda x: (f_at[x], abs(math.log(x / start))))
 
     evaluate([start / ratio, start, start * ratio])
@@ -140,14 +152,14 @@ def minimise_scalar(f: Callable[[float], float], start: float, ratio: float = 4.
     """
     middle, step = math.log(start), math.log(ratio)
     left, right = middle - step, middle + step
-    while f(math.exp(left)) < f(math.exp(middle)) and left > -27.0:
+    while f(math.exp(left)) < f(math.exp(middle)) and left > -LARGEST_LOG:
         left, middle, right = left - step, left, middle
-    while f(math.exp(right)) < f(math.exp(middle)) and right < 27.0:
+    while f(math.exp(right)) < f(math.exp(middle)) and right < LARGEST_LOG:
         left, middle, right = middle, right, right + step
     shrink = 0.5 * (math.sqrt(5.0) - 1.0)
     low, high = right - shrink * (right - left), left + shrink * (right - left)
     f_low, f_high, best = f(math.exp(low)), f(math.exp(high)), f(math.exp(middle))
-    while high - low > 1e-9:  # a smooth f is flat to 1e-18 within this distance of its minimum
+    while high - low > GOLDEN_WIDTH:
         if f_low <= f_high:
             right, high, f_high = high, low, f_low
             low = right - shrink * (right - left)
@@ -180,12 +192,12 @@ def increasing_root(
         for _ in range(ROUNDS):
             value, slope = function(x)
             error = value - target
-            above = error >= 0.0
-            high, low = np.where(above, x, high), np.where(above, low, x)
-            step = x - error / slope
+            is_above = error >= 0.0
+            high, low = np.where(is_above, x, high), np.where(is_above, low, x)
+            newton = x - error / slope
             width = CLOSE * (1.0 + np.abs(x))
-            done = (np.abs(step - x) <= width) | (high - low <= width) | (np.abs(error) <= EQUAL * (1.0 + np.abs(target)))
-            if done.all():
+            is_done = (np.abs(newton - x) <= width) | (high - low <= width) | (np.abs(error) <= EQUAL * (1.0 + np.abs(target)))
+            if is_done.all():
                 break
-            x = np.where(done, x, np.where((step > low) & (step < high), step, 0.5 * (low + high)))
+            x = np.where(is_done, x, np.where((newton > low) & (newton < high), newton, 0.5 * (low + high)))
     return np.asarray(x)

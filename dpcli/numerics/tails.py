@@ -23,6 +23,11 @@ from dpcli.numerics.work import spend
 # Soundness: errors that the bounds allow for.
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
 ATOM = 1e-15  # relative error of the loss at which an atom lies
+# Of delta, a difference of two tails, in units of ROUNDING: the 4 of ROUNDING for both tails. Where they are equal up to rounding, it is
+# more, for the rounding of their difference too.
+BOTH, EQUAL_TAILS = 8.0, 20.0
+# Accuracy: below this logarithm of one tail, about log(1/2), it is the smaller one, whose differences have more digits. Either would do.
+LOG_HALF = -0.7
 # Largest epsilon that is looked for, far above any of use. A loss that is larger with too much probability counts as infinite.
 LARGEST_EPSILON = 1e15
 
@@ -67,7 +72,7 @@ def cells_between(above: Array, below: Array) -> Cells:
     """
     if np.isnan(above).any() or np.isnan(below).any():
         raise InternalError("a tail of a privacy loss is NaN: this is a bug in dpcli, and no number")
-    use_below = below[1:] < -0.7  # e^-0.7 is about 1/2; the smaller tail has more digits
+    use_below = below[1:] < LOG_HALF
     outer, inner = np.where(use_below, below[1:], above[:-1]), np.where(use_below, below[:-1], above[1:])
     inner = np.minimum(inner, outer)  # rounding may exchange them
     share = np.where(np.isneginf(outer), 0.0, -np.expm1(inner - outer))
@@ -80,7 +85,10 @@ def normal_tails(x: Array, p_mean: float, q_mean: float) -> Tails:
 
 
 def mixed(log_weights: list[float], parts: list[Array]) -> Array:
-    """Return log sum_j w_j e^{part_j}, cut off at 0, because it is the logarithm of a probability."""
+    """Return log sum_j w_j e^{part_j}, cut off at 0, because it is the logarithm of a probability.
+
+    log_weights: the log w_j. parts: log probabilities, arrays of one shape.
+    """
     total = parts[0] + log_weights[0]
     for weight, part in zip(log_weights[1:], parts[1:], strict=True):
         total = np.logaddexp(total, part + weight)
@@ -135,10 +143,7 @@ def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
 
 
 def _log_delta_bounds(epsilon: float, p_above: float, q_above: float) -> tuple[float, float]:
-    """Return (lower, upper) bounds on log delta from log P(L > epsilon) and log Q(L > epsilon). Raises InternalError if one is NaN.
-
-    The 8 adds up the 4 of ROUNDING for both tails. The 20 leaves room for the rounding of their difference too.
-    """
+    """Return (lower, upper) bounds on log delta from log P(L > epsilon) and log Q(L > epsilon). Raises InternalError if one is NaN."""
     if math.isnan(p_above + q_above):
         raise _nan_error(epsilon)
     weighted = min(epsilon + q_above, p_above)  # log of e^epsilon Q(L > epsilon); more than P(L > epsilon) is rounding
@@ -146,10 +151,10 @@ def _log_delta_bounds(epsilon: float, p_above: float, q_above: float) -> tuple[f
     if value == -math.inf:  # the two are equal up to rounding, so delta is at most the rounding error of both
         if p_above == -math.inf:
             return -math.inf, -math.inf
-        return -math.inf, p_above + math.log(ROUNDING * (20.0 + 2.0 * abs(p_above) + abs(epsilon)))
+        return -math.inf, p_above + math.log(ROUNDING * (EQUAL_TAILS + 2.0 * abs(p_above) + abs(epsilon)))
     subtracted = 0.0 if weighted == -math.inf else abs(weighted)  # nothing is subtracted above all losses that are finite
-    error = ROUNDING * (8.0 + abs(p_above) + subtracted + abs(epsilon)) * math.exp(min(p_above - value, 700.0))
-    most = p_above + ROUNDING * (8.0 + abs(p_above))  # delta is at most P(L > eps), whatever the error of the subtraction
+    error = ROUNDING * (BOTH + abs(p_above) + subtracted + abs(epsilon)) * math.exp(min(p_above - value, 700.0))
+    most = p_above + ROUNDING * (BOTH + abs(p_above))  # delta is at most P(L > eps), whatever the error of the subtraction
     lower = value + math.log1p(-error) if error < 1.0 else -math.inf
     return lower, min(value + math.log1p(error), most)
 
@@ -174,10 +179,10 @@ def log_deltas(loss: HasTails, epsilons: Array) -> Array:
     p_above, weighted = tails.p_above, np.minimum(at + tails.q_above, tails.p_above)
     with np.errstate(all="ignore"):
         value = p_above + np.log(-np.expm1(weighted - p_above))
-        size = 8.0 + np.abs(p_above) + np.abs(weighted) + np.abs(at)
+        size = BOTH + np.abs(p_above) + np.abs(weighted) + np.abs(at)
         with_error = value + np.log1p(ROUNDING * size * np.exp(np.minimum(p_above - value, 700.0)))
-        upper = np.minimum(with_error, p_above + ROUNDING * (8.0 + np.abs(p_above)))
-        rounding_only = p_above + np.log(ROUNDING * (20.0 + 2.0 * np.abs(p_above) + np.abs(at)))
+        upper = np.minimum(with_error, p_above + ROUNDING * (BOTH + np.abs(p_above)))
+        rounding_only = p_above + np.log(ROUNDING * (EQUAL_TAILS + 2.0 * np.abs(p_above) + np.abs(at)))
     return np.where(p_above == -np.inf, -np.inf, np.where(np.isfinite(value), upper, rounding_only))
 
 

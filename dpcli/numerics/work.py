@@ -29,8 +29,9 @@ TABLE = 1 << 22  # cells of the largest table; it takes a few hundred MB of memo
 
 P = ParamSpec("P")
 R = TypeVar("R")
+# The cells that are left of the innermost allowance, in a list of one number that `spend` lowers; None outside of any allowance.
 _left: ContextVar[list[float] | None] = ContextVar("left", default=None)
-_cache_clears: list[Callable[[], None]] = []
+_cache_clears: list[Callable[[], None]] = []  # functions that empty the caches of `remembered` and `shared`
 
 
 class TooMuchWork(NotRepresentable):
@@ -71,7 +72,7 @@ def allowance(cells: float, least: float = 0.0, reserved: float = 0.0, share: fl
     """Limit the work inside the context to `cells`, and yield a list of one number, the cells that are left.
 
     Inside another allowance the limit is also at most `share` of what is left there less `reserved`, but not less than `least`. The outer
-    allowance pays for the work.
+    allowance pays for the work. It pays no more than the limit, even if the last work that was refused was larger.
     """
     outer = _left.get()
     start = cells if outer is None else min(cells, max(share * outer[0] - reserved, least))
@@ -95,6 +96,7 @@ def remembered(maxsize: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         @functools.lru_cache(maxsize)
         def answer_and_cost(*args: Any) -> tuple[R, float]:
+            """Return the answer and the cells that it took, or 0 outside of any allowance."""
             with allowance(math.inf) as left:
                 start = left[0]
                 value = function(*args)
@@ -104,7 +106,7 @@ def remembered(maxsize: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
         def charge(*args: Any) -> R:
             hits = answer_and_cost.cache_info().hits
             value, cells = answer_and_cost(*args)
-            if answer_and_cost.cache_info().hits > hits:
+            if answer_and_cost.cache_info().hits > hits:  # a new answer was paid for as it was computed
                 spend(cells)
             return value
 
@@ -130,7 +132,7 @@ def shared(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def exhausted() -> bool:
-    """Return whether fewer than LEAST cells are left."""
+    """Return whether fewer than LEAST cells are left. Outside of any allowance it is false."""
     left = _left.get()
     return left is not None and left[0] < LEAST
 
@@ -152,4 +154,4 @@ def limited_to(cells: float) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-limited = limited_to(COMMAND)
+limited = limited_to(COMMAND)  # a decorator for functions that answer a command

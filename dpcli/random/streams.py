@@ -35,6 +35,7 @@ else:
 # which the privacy statement of a run reports.
 CRYPTOGRAPHIC_LIMIT = 10**7
 CHUNK = 2**16  # speed: count of the numbers that are computed together; they fit into the cache of a core
+ENTROPY = 32  # soundness: bytes of the operating system's entropy that are added before a draw, as many as the key of AES-256 has
 
 
 class Stream(Protocol):
@@ -63,7 +64,7 @@ class SystemStream:
     private: ClassVar[bool] = True
 
     def words(self, count: int) -> Words:
-        ssl.RAND_add(os.urandom(32), 32.0)
+        ssl.RAND_add(os.urandom(ENTROPY), float(ENTROPY))
         return np.frombuffer(ssl.RAND_bytes(8 * count), np.uint64)
 
     def bulk(self) -> np.random.Generator:
@@ -78,6 +79,8 @@ class SeededStream:
     Args:
         seed: Seed, at least 0.
         path: Numbers that tell apart the streams of one seed.
+
+    `words` raises InternalError in another process, and saving or copying a stream raises it too.
     """
 
     __slots__ = ("_bits", "_process")
@@ -121,7 +124,7 @@ def system_entropy() -> Streams:
 
 
 def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
-    """Return reproducible streams. A run with these streams is NOT PRIVATE.
+    """Return reproducible streams, one for each purpose of `Streams`. A run with these streams is NOT PRIVATE.
 
     Args:
         seed: Seed, at least 0.
@@ -148,7 +151,8 @@ def grid_of(std: float) -> float:
 
     Within 8 standard deviations, at least 2^17 numbers of double precision lie between two multiples of the grid.
     """
-    return math.ldexp(1.0, math.frexp(std)[1] - 33)
+    _, exponent = math.frexp(std)  # std is at least 2^(exponent - 1), and less than 2^exponent
+    return math.ldexp(1.0, exponent - 33)
 
 
 def round_to_grid(value: T, grid: float) -> T:
@@ -201,16 +205,17 @@ def box_muller(stream: Stream, count: int, std: float = 1.0) -> Reals:
 def _fill(stream: Stream, out: Reals, std: float) -> None:
     """Write draws from N(0, std^2) to an array, by the method of `box_muller`.
 
-    The steps work in place, because new memory for each step would cost more time than the arithmetic.
+    The steps work in place, because new memory for each step would cost more time than the arithmetic. A radius uses the upper 53 bits of a
+    word, and an angle one half of a word.
     """
     count = len(out)
     words = stream.words(count + (count + 1) // 2)
-    uniform = (words[:count] >> np.uint64(11)).view(np.int64) + 1.0
+    uniform = (words[:count] >> np.uint64(11)).view(np.int64) + 1.0  # u, in units of 2^-53
     uniform *= 2.0**-53
     radius = np.log(uniform, out=uniform)
     radius *= -2.0
     np.sqrt(radius, out=radius)
     radius *= std
-    angle = words[count:].view(np.int32)[:count].astype(np.float32)
+    angle = words[count:].view(np.int32)[:count].astype(np.float32)  # v, in units of 2^-31
     angle *= np.float32(np.pi * 2.0**-31)
     np.multiply(radius, np.cos(angle, out=angle), out=out)

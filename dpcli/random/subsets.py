@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 SPARSE = 256  # a subset of less than one in 256 integers is drawn and sorted; a larger one is marked in an array of all integers
-PRECISION = 128  # number of bits of the first table; about one draw in 2^80 needs more
-GUARD = 16  # a table ends at weights below 2^GUARD units; the bound on the tail covers the rest
+PRECISION = 128  # number of bits of the first table of a binomial distribution; about one draw in 2^80 needs more
+GUARD = 16  # a table ends at weights below 2^GUARD units, where that of the mode is 2^bits; the bound on the tail covers the rest
 
 
 def uniform_integers(stream: Stream, limit: int, count: int) -> Indices:
     """Return `count` independent integers, each uniform on 0 .. limit - 1, for limit in [1, 2^63].
 
-    A word below the largest multiple of `limit` up to 2^64 is taken modulo `limit`. Any other word is drawn again.
+    A word below the largest multiple of `limit` up to 2^64 is taken modulo `limit`. Any other word is drawn again, because with it some
+    integers would be more likely than others.
     """
     largest_word = np.uint64(2**64 - 2**64 % limit - 1)
     drawn = np.empty(0, np.uint64)
@@ -47,7 +48,7 @@ def uniform_subset(stream: Stream, size: int, count: int) -> Indices:
     By symmetry, the first `count` different values of a sequence of independent uniform values are such a subset. Each round draws as many
     values as are missing, so the sequence ends with the value that completes the subset.
     """
-    is_sparse = count * SPARSE < size
+    is_sparse = count * SPARSE < size  # with both methods the subset has the same distribution
     return _sorted_subset(stream, size, count) if is_sparse else _marked_subset(stream, size, count)
 
 
@@ -56,7 +57,7 @@ def _sorted_subset(stream: Stream, size: int, count: int) -> Indices:
     chosen = np.empty(0, np.int64)
     while len(chosen) < count:
         chosen = np.sort(np.concatenate((chosen, uniform_integers(stream, size, count - len(chosen)))))
-        chosen = chosen[np.concatenate(([True], chosen[1:] != chosen[:-1]))]
+        chosen = chosen[np.concatenate(([True], chosen[1:] != chosen[:-1]))]  # each value once
     return chosen
 
 
@@ -72,7 +73,7 @@ def _marked_subset(stream: Stream, size: int, count: int) -> Indices:
 def permutation(stream: Stream, size: int) -> Indices:
     """Return a uniform order of the integers 0 .. size - 1.
 
-    The integers are sorted by independent words. If two words are equal, all words are drawn again.
+    The integers are sorted by independent words. If two words are equal, all words are drawn again, because the sort would then decide.
     """
     while True:
         words = stream.words(size)
@@ -90,10 +91,10 @@ def distinct_subsets(stream: Stream, limit: int, count: int, rows: int) -> Indic
     """
     chosen = np.empty((rows, count), np.int64)
     for column in range(count):
-        newest = limit - count + column
+        newest = limit - count + column  # j
         drawn = uniform_integers(stream, newest + 1, rows)
-        taken = (chosen[:, :column] == drawn[:, None]).any(axis=1)
-        chosen[:, column] = np.where(taken, newest, drawn)
+        is_taken = (chosen[:, :column] == drawn[:, None]).any(axis=1)
+        chosen[:, column] = np.where(is_taken, newest, drawn)
     return chosen
 
 
@@ -152,7 +153,7 @@ class Binomial:
             return 0
         bits, u = PRECISION, _bits(stream, PRECISION)
         while (count := self._table(bits).decide(u)) is None:
-            u = u << bits | _bits(stream, bits)
+            u = u << bits | _bits(stream, bits)  # the bits so far stay the first ones of U
             bits *= 2
         return count
 
@@ -164,6 +165,7 @@ class Binomial:
 
 
 def _bits(stream: Stream, count: int) -> int:
+    """Return an integer of `count` random bits. count: a multiple of 64."""
     return int.from_bytes(stream.words(count // 64).tobytes(), "little")
 
 
@@ -176,7 +178,8 @@ def binomial_table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
     odds = rate / (1 - rate)
     mode = min(int((trials + 1) * rate), trials)
     above = _weights_on_side(trials - mode, mode, odds, bits)
-    below = _weights_on_side(mode, trials - mode, 1 / odds, bits)
+    below = _weights_on_side(mode, trials - mode, 1 / odds, bits)  # the same in terms of failures, with the inverse odds
+    # In increasing order of the count. Both sides begin with the mode, which is taken from `above`.
     lower, upper = below.lower[:0:-1] + above.lower, below.upper[:0:-1] + above.upper
     least_total, largest_total = sum(lower), sum(upper) + below.tail + above.tail
     return BinomialTable(
@@ -213,6 +216,7 @@ def _weights_on_side(remaining: int, passed: int, odds: Fraction, bits: int) -> 
     for j in range(remaining):
         numerator, denominator = (remaining - j) * odds.numerator, (passed + j + 1) * odds.denominator
         if lower[-1] >> GUARD == 0:  # far below the weight of the mode, so the ratio is below 1
+            # With the ratio x of the next weight to the last one, the sum beyond is at most upper x / (1 - x).
             return ModeSideWeights(lower, upper, _divide_up(upper[-1] * numerator, denominator - numerator))
         lower.append(lower[-1] * numerator // denominator)
         upper.append(_divide_up(upper[-1] * numerator, denominator))
@@ -220,4 +224,5 @@ def _weights_on_side(remaining: int, passed: int, odds: Fraction, bits: int) -> 
 
 
 def _divide_up(numerator: int, denominator: int) -> int:
+    """Return the quotient, rounded up."""
     return -(-numerator // denominator)

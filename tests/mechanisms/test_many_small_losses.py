@@ -49,7 +49,7 @@ def test_sharp_cgfs_are_above_by_no_more_than_lower_bounds_allow_for(
 ) -> None:
     """SLACK relative, however small: n steps have n times as much, and a lower bound takes off only its share of n K."""
     loss, at = make(epsilon), np.geomspace(1e-8, 1e8, 33)
-    assert loss.tilted(0.25).sharp
+    assert loss.tilted(0.25).exact_cgf
     with mp.workdps(60):
         for t, found in zip(at.tolist(), loss.cgf(at).tolist(), strict=True):
             true = exact(mp.mpf(t), mp.mpf(epsilon))

@@ -10,9 +10,9 @@ dominates the release only for some data must not be listed.
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q;
-`tilted` returns the loss under P times e^{t L}, normalised. Of a tilted loss (numerics/contour/tilted.py): `cumulant` is K(t), and `sharp`
-whether `cgf` exceeds it by rounding alone; `centred` returns the log characteristic function of the loss less its mean, and `decay` a bound
-on its modulus from each frequency on.
+`tilted` returns the loss under P times e^{t L}, normalised. Of a tilted loss (numerics/contour/tilted.py): `cumulant` is K(t), and
+`exact_cgf` whether `cgf` exceeds it by rounding alone; `centred` returns the log characteristic function of the loss less its mean, and
+`decay` a bound on its modulus from each frequency on.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class TiltedLabelled:
         log_moments = log_weights + t * offsets + np.array([part.cumulant for part in parts])
         self.cumulant = float(np.logaddexp.reduce(log_moments))
         self._weights, self._parts = np.exp(log_moments - self.cumulant), parts
-        self.sharp = all(part.sharp for part in parts)
+        self.exact_cgf = all(part.exact_cgf for part in parts)
         means = offsets + np.array([part.mean for part in parts])
         self.mean = float(self._weights @ means)
         self._shifts = means - self.mean

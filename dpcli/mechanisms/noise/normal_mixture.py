@@ -119,8 +119,10 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        sharp = fits(*span(t, self._whole_window, self.step))  # whether `cgf` takes the integral, and not the bound by convexity
-        return TiltedQuadrature(t, self.line, self.window(t), strip=0.5 * math.pi / reach, step=self.step(t), sharp=sharp)
+        exact_cgf = fits(
+            *span(t, self._whole_window, self.step)
+        )  # whether `cgf` takes the integral, and not the bound by convexity
+        return TiltedQuadrature(t, self.line, self.window(t), strip=0.5 * math.pi / reach, step=self.step(t), exact_cgf=exact_cgf)
 
     def row(self) -> TableRow | None:
         """Return the loss as a row of a table of its family; None if there is no such table."""

@@ -16,11 +16,19 @@ from dpcli.numerics.work import spend
 if TYPE_CHECKING:
     Conversion = Callable[[Array, Array, float], Array]
 
-ROUNDING = 4e-15  # absolute rounding error of an epsilon from logarithms near 1 (soundness of `optimal`)
+# Soundness of `optimal`: rounding errors.
+ROUNDING = 4e-15  # absolute, of an epsilon from logarithms near 1
+RELATIVE_ROUNDING = 1e-12  # of a larger epsilon
+TARGET_RAISE = 1e-14  # absolute, of the logarithm of a moment
 # Accuracy and speed: every order gives an upper bound.
 SEARCH = 1000.0  # work of a search over the orders, in cells
 ROUNDS = 100  # most steps of Newton's method
+CLOSE = 1e-10  # relative length of its last step
+LEAST_Z, MOST_Z = 1e-12, 1e12  # range of its z
+LEAST_RHO = 1e-320  # in place of a smaller rho
 HALVINGS = 44  # steps of each bisection, which leave 1e-10 in the logarithm of a logarithm; the end on the safe side is taken
+LOG_S = (-700.0, 3.6)  # range of log(-log s) in the outer bisection: from s = 1 - e^-700 to s = e^-36
+LOG_R = (-80.0, math.log(1e15))  # range of log(log r) in the inner bisection
 
 
 def balle(orders: Array, rdp: Array, log_delta: float) -> Array:
@@ -61,7 +69,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     if math.isinf(rho):
         return math.inf
     spend(SEARCH)
-    rho, log_delta = max(rho, 1e-320), math.log(delta)  # rho may be 0 because a square underflowed
+    rho, log_delta = max(rho, LEAST_RHO), math.log(delta)  # rho may be 0 because a square underflowed
     z = _best_above_one(rho, -log_delta)
     return renyi_epsilon(z, rho * (1.0 + z), log_delta)
 
@@ -72,29 +80,29 @@ def _best_above_one(rho: float, depth: float) -> float:
     There `balle` for D_a = rho (1 + z) has slope 0, so 1 + z is its best order. Any z gives an upper bound. Near the best order the bound
     is flat, so half of the digits of z are enough.
     """
-    low, high = 1e-12, min(max(math.sqrt(depth / rho), 1e-12), 1e12)
+    low, high = LEAST_Z, min(max(math.sqrt(depth / rho), LEAST_Z), MOST_Z)  # the root is below sqrt(depth / rho)
     z = high
     for _ in range(ROUNDS):
         value = rho * z * z + math.log1p(z) - depth
         low, high = (low, z) if value > 0.0 else (z, high)
         step = z - value / (2.0 * rho * z + 1.0 / (1.0 + z))
         new = step if low < step < high else math.sqrt(low * high)
-        if abs(new - z) <= 1e-10 * z:
+        if abs(new - z) <= CLOSE * z:
             break
         z = new
     return z
 
 
-def _log_moment(orders: Array, x: Array, y: Array, log_short: Array) -> tuple[Array, Array]:
-    """Return (log(q r^a + (1-q) s^a), log q) for log r = x > 0 and log s = y < 0.
+def _log_moment(orders: Array, x: Array, y: Array, log_one_less_s: Array) -> tuple[Array, Array]:
+    """Return (log(q r^a + (1-q) s^a), log q) for log r = x > 0 and log s = y < 0, at each order a.
 
     q is the mass of the first outcome under Q. It is determined by q r + (1-q) s = 1, because the masses under P sum to 1 too.
-    log_short: log(1 - s), which does not change while r is searched for.
+    log_one_less_s: log(1 - s), which does not change while r is searched for.
     """
-    log_gap = np.log(-np.expm1(y - x))
-    log_q = log_short - x - log_gap
-    log_rest = np.log(-np.expm1(-x)) - log_gap  # 1 - q = (r - 1)/(r - s)
-    return np.logaddexp(log_q + orders * x, log_rest + orders * y), log_q
+    log_gap = np.log(-np.expm1(y - x))  # log((r - s) / r)
+    log_q = log_one_less_s - x - log_gap  # q = (1 - s)/(r - s)
+    log_one_less_q = np.log(-np.expm1(-x)) - log_gap  # 1 - q = (r - 1)/(r - s)
+    return np.logaddexp(log_q + orders * x, log_one_less_q + orders * y), log_q
 
 
 def optimal(orders: Array, rdp: Array, log_delta: float) -> Array:
@@ -113,31 +121,36 @@ def optimal(orders: Array, rdp: Array, log_delta: float) -> Array:
     """
     spend(HALVINGS * HALVINGS * (100.0 + 5.0 * len(orders)))
     with np.errstate(all="ignore"):
-        target = (orders - 1.0) * rdp + 1e-14
-        low, high = np.full_like(orders, -700.0), np.full_like(orders, 3.6)  # log(-log s): from s = 1 - e^-700 to s = e^-36
+        log_target = (orders - 1.0) * rdp + TARGET_RAISE  # log c
+        low, high = (np.full_like(orders, end) for end in LOG_S)
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
-            _, log_gap = _solve(orders, target, -np.exp(middle))
-            fits = log_gap <= log_delta
+            _, log_least_delta = _stationary_point(orders, log_target, -np.exp(middle))
+            fits = log_least_delta <= log_delta
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-        epsilon, log_gap = _solve(orders, target, -np.exp(low))
-        rounded = np.where(rdp > 0.0, ROUNDING, 0.0)
-        return np.where((log_gap <= log_delta) & np.isfinite(epsilon), np.maximum(epsilon, 0.0) * (1.0 + 1e-12) + rounded, np.inf)
+        epsilon, log_least_delta = _stationary_point(orders, log_target, -np.exp(low))
+        fits = (log_least_delta <= log_delta) & np.isfinite(epsilon)
+        rounded = np.where(rdp > 0.0, ROUNDING, 0.0)  # nothing is added at D_a = 0
+        return np.where(fits, np.maximum(epsilon, 0.0) * (1.0 + RELATIVE_ROUNDING) + rounded, np.inf)
 
 
-def _solve(orders: Array, target: Array, y: Array) -> tuple[Array, Array]:
-    """Return (epsilon, log(p - e^eps q)) of the stationary point with log s = y, in the notation of `optimal`; inf where r is not found."""
-    low, high = np.full_like(orders, -80.0), np.full_like(orders, math.log(1e15))  # log of log r
-    log_short = np.log(-np.expm1(y))
+def _stationary_point(orders: Array, log_target: Array, y: Array) -> tuple[Array, Array]:
+    """Return epsilon and log(p - e^eps q) of the stationary point with log s = y, in the notation of `optimal`.
+
+    Both are inf where r is not found. log_target: log c.
+    """
+    low, high = (np.full_like(orders, end) for end in LOG_R)
+    log_one_less_s = np.log(-np.expm1(y))
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        short = _log_moment(orders, np.exp(middle), y, log_short)[0] < target
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    x = np.exp(high)
-    moment, log_q = _log_moment(orders, x, y, log_short)
-    reached = moment >= target  # if not, r is beyond the end of the search interval
+        log_moment, _ = _log_moment(orders, np.exp(middle), y, log_one_less_s)
+        is_short = log_moment < log_target
+        low, high = np.where(is_short, middle, low), np.where(is_short, high, middle)
+    x = np.exp(high)  # log r
+    log_moment, log_q = _log_moment(orders, x, y, log_one_less_s)
+    reached = log_moment >= log_target  # if not, r is beyond the end of the search interval
     a = orders
     # The difference a x - (a-1) x is written as x, because the two products would lose eight digits at a = 1e9.
     epsilon = x + np.log1p(-1.0 / a) + np.log(-np.expm1(a * (y - x))) - np.log(-np.expm1((a - 1.0) * (y - x)))
-    gap = np.where(epsilon < x, log_q + x + np.log(-np.expm1(epsilon - x)), -np.inf)
-    return np.where(reached, epsilon, np.inf), np.where(reached, gap, np.inf)
+    log_gap = np.where(epsilon < x, log_q + x + np.log(-np.expm1(epsilon - x)), -np.inf)  # p - e^eps q = q (r - e^eps)
+    return np.where(reached, epsilon, np.inf), np.where(reached, log_gap, np.inf)

@@ -33,6 +33,7 @@ from dpcli.numerics.work import spend
 REACH = 40.0  # masses are computed up to this many standard deviations of u . X; less than e^-790 of the mass is beyond
 WINDOW = 13.0  # a coordinate is summed up to this many standard deviations from its mean given u . X; less than e^-84 is beyond
 LOG_DIFFERENCE = -60.0  # logarithm of the relative difference that counts as equality; it is far below rounding
+LARGEST = 1e300  # a larger number of integers is reduced to this, so that it can be rounded up; the work limit then refuses it
 # Speed: the search for extreme vectors gives up after this many candidates, and the caller uses a bound by the norm alone.
 MOST_EXAMINED = 2000
 
@@ -61,20 +62,24 @@ def largest_shifts(squared: int, most: int, total: int, dimension: int) -> tuple
     for examined, shift in enumerate(_candidates(min(math.isqrt(squared), most), squared, total, dimension)):
         if examined == MOST_EXAMINED:
             raise TooManyShifts
-        left = squared - sum(x * x for x in shift)
-        if not any(x < most and 2 * x + 1 <= left and sum(shift) < total for x in set(shift)):
+        # No coordinate x can become x + 1, which would add 2 x + 1 to the squared norm.
+        squared_left = squared - sum(x * x for x in shift)
+        if not any(x < most and 2 * x + 1 <= squared_left and sum(shift) < total for x in set(shift)):
             maximal.append(shift)
     return tuple(maximal)
 
 
 def _candidates(largest: int, squared: int, total: int, places: int) -> Iterator[tuple[int, ...]]:
-    """Yield all decreasing vectors with coordinates up to `largest` within the bounds to which no further coordinate of 1 can be added."""
+    """Yield all decreasing vectors with coordinates up to `largest` within the bounds to which no further coordinate of 1 can be added.
+
+    squared, total, places: largest squared L2 norm, L1 norm and number of coordinates.
+    """
     if largest == 1:
         yield (1,) * min(squared, total, places)
         return
     for count in range(min(squared // (largest * largest), total // largest, places), -1, -1):
-        for rest in _candidates(largest - 1, squared - count * largest * largest, total - count * largest, places - count):
-            yield (largest,) * count + rest
+        for smaller in _candidates(largest - 1, squared - count * largest * largest, total - count * largest, places - count):
+            yield (largest,) * count + smaller
 
 
 def is_discrete_gaussian(sigma: float, norm: int, coordinates: int) -> bool:
@@ -86,29 +91,31 @@ def is_discrete_gaussian(sigma: float, norm: int, coordinates: int) -> bool:
         return True
     exponent = math.pi * sigma
     exponent *= exponent  # pi^2 sigma^2; inf for an enormous sigma, for which `**` would raise OverflowError
+    # The logarithms of the bounds of steps 5 and 4. The sum over j is at most 1 + 3 e^{-exponent} if the exponent is at least 1.
     log_sum = math.log(sigma * math.sqrt(math.pi * norm)) + coordinates * math.log1p(3.0 * math.exp(-exponent))
-    return log_sum - exponent * (coordinates - 1) / norm < LOG_DIFFERENCE
+    return exponent >= 1.0 and log_sum - exponent * (coordinates - 1) / norm < LOG_DIFFERENCE
 
 
 def reach_of(sigma: float, norm: int) -> int:
     """Return the largest value of u . X whose mass is computed. norm: the squared norm |u|^2."""
-    return math.ceil(min(REACH * sigma * math.sqrt(norm), 1e300)) + 2
+    return math.ceil(min(REACH * sigma * math.sqrt(norm), LARGEST)) + 2
 
 
 def log_masses(sigma: float, direction: tuple[int, ...], reach: int) -> Array:
     """Return log P(u . X = m) at m = -reach, ..., reach, as an array of shape (2 reach + 1,). It is -inf at impossible values of m."""
     norm = sum(u * u for u in direction)
     window = _window(sigma, direction)
+    # The lattice sums are wrong near the ends of their array, so they are computed farther out.
     wide = reach if is_discrete_gaussian(sigma, norm, len(direction)) else reach + window * sum(direction)
     m = np.arange(-wide, wide + 1, dtype=float)
-    log_factor = np.zeros(len(m)) if wide == reach else _log_lattice_sums(sigma, direction, window, wide)
+    log_factor = np.zeros(len(m)) if wide == reach else _log_lattice_sums(sigma, direction, window, wide)  # log c(m)
     log_mass = log_factor - m * m / (2.0 * sigma * sigma * norm)
     log_mass = log_mass[wide - reach : wide + reach + 1]
     return np.asarray(log_mass - np.logaddexp.reduce(log_mass))
 
 
 def lattice_cells(sigma: float, direction: tuple[int, ...], reach: int) -> float:
-    """Return about the work of `log_masses`, in cells."""
+    """Return about the work of `log_masses`, in cells (numerics/work.py)."""
     norm = sum(u * u for u in direction)
     if is_discrete_gaussian(sigma, norm, len(direction)):
         return 2.0 * reach
@@ -118,7 +125,7 @@ def lattice_cells(sigma: float, direction: tuple[int, ...], reach: int) -> float
 
 def _window(sigma: float, direction: tuple[int, ...]) -> int:
     """Return how far from its rounded mean, given the sum so far, a coordinate is summed."""
-    return math.ceil(min(WINDOW * sigma, 1e300)) + 2 * max(direction) + 2
+    return math.ceil(min(WINDOW * sigma, LARGEST)) + 2 * max(direction) + 2
 
 
 def _log_lattice_sums(sigma: float, direction: tuple[int, ...], window: int, wide: int) -> Array:
@@ -126,17 +133,21 @@ def _log_lattice_sums(sigma: float, direction: tuple[int, ...], window: int, wid
 
     The coordinates of u are added one after the other. At either end of the array, `window` times the sum of the later coordinates' sizes
     entries are wrong, because their terms lie outside of the array. The caller cuts these entries off.
+
+    For a new coordinate u, with the value x of its X, u x + m' = m for the sum m' of the coordinates before it, of squared norm n'. With
+    n = n' + u^2, completing the square gives x^2 + m'^2 / n' = m^2 / n + (x - u m / n)^2 n / n'. The first term is that of step 1.
     """
     m = np.arange(-wide, wide + 1)
     norm = direction[0] ** 2
     log_sums = np.where(m % direction[0] == 0, 0.0, -np.inf)
     offsets = np.arange(-window, window + 1)
     for u in direction[1:]:
-        before, norm = norm, norm + u * u
+        norm_before, norm = norm, norm + u * u
         spend(float(len(m)) * len(offsets))
         x = np.round(u * m / norm).astype(int)[:, None] + offsets
-        place = m[:, None] - u * x + wide
-        inside = (place >= 0) & (place <= 2 * wide)
-        rest = np.where(inside, log_sums[np.clip(place, 0, 2 * wide)], -np.inf)
-        log_sums = np.logaddexp.reduce(rest - (x - u * m[:, None] / norm) ** 2 * (norm / (2.0 * sigma * sigma * before)), axis=1)
+        place = m[:, None] - u * x + wide  # the index of m'
+        is_inside = (place >= 0) & (place <= 2 * wide)
+        log_sums_before = np.where(is_inside, log_sums[np.clip(place, 0, 2 * wide)], -np.inf)
+        exponents = (x - u * m[:, None] / norm) ** 2 * (norm / (2.0 * sigma * sigma * norm_before))
+        log_sums = np.logaddexp.reduce(log_sums_before - exponents, axis=1)
     return np.asarray(log_sums)

@@ -18,6 +18,9 @@ from dpcli.numerics.work import spend
 
 PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this, by the source above
 LEAST = 1e-6  # smallest ratio of noise to sensitivity that `analytic_sigma` returns; far below any of use
+WORK = 500.0  # work of a search for epsilon, in cells (numerics/work.py)
+# Soundness: the rounding error of log delta, in units of this and of the sizes of its terms.
+ULPS = 4e-16
 
 
 def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
@@ -28,7 +31,7 @@ def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
     if value == -math.inf:
         return value, math.inf
     # The errors of a and b are a few ulp of a, b and epsilon. The subtraction magnifies them by e^(a - value).
-    return value, 4e-16 * (2.0 + abs(a) + abs(b) + 2.0 * epsilon) * math.exp(min(a - value, 700.0))
+    return value, ULPS * (2.0 + abs(a) + abs(b) + 2.0 * epsilon) * math.exp(min(a - value, 700.0))
 
 
 def _log_least(value: float, error: float) -> float:
@@ -59,10 +62,10 @@ def mu_of_pure(epsilon: float) -> float:
     This mu satisfies Phi(-mu/2) = 1/(1 + e^epsilon). The trade-off curve of mu-GDP is convex, and meets the curve of epsilon-DP at both
     ends and at its kink. Between these points the curve of epsilon-DP is straight, so the curve of mu-GDP lies below it.
     """
-    log_kink = -math.log1p(math.exp(-epsilon)) - epsilon
+    log_kink = -math.log1p(math.exp(-epsilon)) - epsilon  # log of 1/(1 + e^epsilon), where both error rates are equal
     mu = -2.0 * NormalDist().inv_cdf(math.exp(log_kink)) if log_kink > -700.0 else math.inf
     mu = mu * (1.0 + 1e-12) + 1e-15  # more than the error of the inverse, which is rounded
-    while log_ndtr(-0.5 * mu) > log_kink * (1.0 + 1e-15):
+    while log_ndtr(-0.5 * mu) > log_kink * (1.0 + 1e-15):  # a check, in case the error is larger than expected
         mu += 1e-12 * (1.0 + mu)
     return mu
 
@@ -76,7 +79,7 @@ def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8.
     """
     value, error = _log_delta(mu, epsilon)
-    if not math.isfinite(error):
+    if not math.isfinite(error):  # the difference is lost in rounding; its first term is an upper bound
         return 0.0, min(_positive_exp(log_ndtr(0.5 * mu - epsilon / mu)), total_variation(mu))
     return math.exp(_log_least(value, error)), min(_positive_exp(value + error), total_variation(mu))
 
@@ -114,9 +117,10 @@ def _end(mu: float, delta: float, sign: float) -> float:
     if total_variation(mu) <= delta:
         return 0.0
     target = math.log(delta)
-    spend(500.0)  # the search below
+    spend(WORK)
 
     def excess(epsilon: float) -> float:
+        """Return by how much the bound on log delta, on the side of `sign`, exceeds log delta."""
         value, error = _log_delta(mu, epsilon)
         if not math.isfinite(error):
             return -math.inf if sign < 0 else log_ndtr(0.5 * mu - epsilon / mu) - target
@@ -143,7 +147,10 @@ def analytic_sigma(epsilon: float, delta: float) -> float:
         return gaussian_delta(1.0 / sigma, epsilon)[1] - delta
 
     high = expand_until(lambda sigma: excess(sigma) <= 0.0, LEAST, 4.0, 1.0 / LEAST**20)
-    return high if high == LEAST else bracket_root(excess, 0.25 * high, high)[1]
+    if high == LEAST:
+        return high
+    _, sigma = bracket_root(excess, 0.25 * high, high)
+    return sigma
 
 
 def classical_delta(epsilon: float, delta: float) -> float:
@@ -158,8 +165,9 @@ def fails_from(delta: float) -> float:
     noise falls like 1 / epsilon, so its true delta tends to 1. That there is only one crossing was checked numerically; it is not proved.
     """
 
-    def left(epsilon: float) -> float:
+    def margin(epsilon: float) -> float:
         return delta - classical_delta(epsilon, delta)
 
-    high = expand_until(lambda epsilon: left(epsilon) <= 0.0, PROVED_BELOW, 1.5, 1e6)
-    return bracket_root(left, high / 1.5, high)[1]
+    high = expand_until(lambda epsilon: margin(epsilon) <= 0.0, PROVED_BELOW, 1.5, 1e6)
+    _, epsilon = bracket_root(margin, high / 1.5, high)
+    return epsilon

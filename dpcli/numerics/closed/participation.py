@@ -36,33 +36,40 @@ def most_squares(trees: tuple[int, ...], separation: int, participations: int) -
 
     @functools.cache
     def node(level: int, free: int, count: int) -> Points:
-        size = 2**level  # a complete node has this many steps, of which `free` is the first that is allowed
+        """Return the best pairs for a complete node of 2^level steps with `count` participations; none if so many do not fit.
+
+        free: the first step of the node that is allowed. The sums include all nodes below this one.
+        """
+        size = 2**level
         if count == 0:
             return ((0, max(free - size, 0)),)
         if count > max(-((free - size) // separation), 0):
             return ()
-        if level <= alone:
+        if level <= alone:  # one participation is in one node of each level, best at the first step that is allowed
             return ((level + 1, free + separation - size),)
-        full = -(-(size // 2) // separation)
+        most_in_half = -(-(size // 2) // separation)
         return _best(
             [
-                (left + right + count * count, later)
-                for first in range(max(0, count - full), min(count, full) + 1)
-                for left, wait in node(level - 1, free, first)
-                for right, later in node(level - 1, wait, count - first)
+                (left_sum + right_sum + count * count, wait)
+                for in_left in range(max(0, count - most_in_half), min(count, most_in_half) + 1)
+                for left_sum, wait_in_right in node(level - 1, free, in_left)
+                for right_sum, wait in node(level - 1, wait_in_right, count - in_left)
             ]
         )
 
-    forest: dict[int, Points] = {0: ((0, 0),)}
+    # The largest complete nodes of all trees, one after the other: a tree of n steps has one for each binary digit 1 of n.
+    # best_by_used: the best pairs up to the node so far, by the number of participations that were used.
+    best_by_used: dict[int, Points] = {0: ((0, 0),)}
     for level in (level for steps in trees for level in reversed(range(steps.bit_length())) if steps >> level & 1):
         longer: dict[int, list[tuple[int, int]]] = {}
-        for used, points in forest.items():
+        for used, points in best_by_used.items():
             for count in range(min(participations - used, math.ceil(2**level / separation)) + 1):
                 for total, free in points:
-                    options = node(level, free, count)
-                    longer.setdefault(used + count, []).extend((total + more, wait) for more, wait in options)
-        forest = {used: _best(points) for used, points in longer.items()}
-    return max(points[-1][0] for points in forest.values() if points)
+                    pairs = node(level, free, count)
+                    longer.setdefault(used + count, []).extend((total + in_node, wait) for in_node, wait in pairs)
+        best_by_used = {used: _best(points) for used, points in longer.items()}
+    largest_sums = [largest for points in best_by_used.values() for largest, _ in points[-1:]]
+    return max(largest_sums)
 
 
 def _best(points: list[tuple[int, int]]) -> Points:
@@ -93,7 +100,9 @@ def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, parti
     column[: min(steps, len(coefficients))] = coefficients[:steps]
     largest = float(column.max()) or 1.0  # this factor is taken out, because squares overflow or vanish long before the norm does
     column /= largest
-    total = np.cumsum(column.reshape(rows, b), axis=0)  # the sum of columns 0, b, 2b, ...
+    # Row i of the first column, cut into rows of b entries, is added to row i + l by column l b. So the sum of columns 0, b, 2b, ... is a
+    # running sum over the rows, of the last `participations` rows only.
+    total = np.cumsum(column.reshape(rows, b), axis=0)
     if participations < rows:
         total[participations:] -= total[:-participations].copy()
     squares = np.square(total.reshape(-1)[:steps])
@@ -129,7 +138,7 @@ def tree_squares(trees: tuple[int, ...], separation: int, participations: int) -
     total = 0
     for level in range(longest.bit_length()):
         size = 2**level
-        full = min(most, math.ceil(size / separation))
-        counted = min(most, sum(steps // size for steps in trees) * full)
-        total += counted // full * full**2 + (counted % full) ** 2
+        most_in_node = min(most, math.ceil(size / separation))
+        in_level = min(most, sum(steps // size for steps in trees) * most_in_node)  # participations within complete nodes
+        total += in_level // most_in_node * most_in_node**2 + (in_level % most_in_node) ** 2
     return total

@@ -70,6 +70,7 @@ LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
 # Soundness: a smaller gap 1 - c, or a larger c, only raises the bound.
 LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, as its powers lose digits
 LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53
+RAISE = 1.0 + 1e-12  # factor of a mu, which exceeds its rounding
 
 
 def last_iterate_norm(gap: float, batches: int, iterations: int, diameter: float) -> float:
@@ -83,15 +84,17 @@ def last_iterate_norm(gap: float, batches: int, iterations: int, diameter: float
     """
     log_c = math.log1p(-min(gap, LARGEST_GAP)) if gap >= LEAST_GAP else 0.0
     uses = -(-iterations // batches)
-    if batches == 1:
+    # least: the least sum of a_k^2 with tau = 0, where the curve ends at point n for all n uses.
+    if batches == 1:  # the chord from (0, 0)
         least = float(_sum(log_c, uses) ** 2 / _sum(2.0 * log_c, uses))
-    else:
-        later = math.exp(batches * log_c) * _sum(batches * log_c, uses - 1)
-        least = 1.0 + float(later**2 / (math.exp(2.0 * log_c) * _sum(2.0 * log_c, max((uses - 1) * batches, 1))))
+    else:  # the chord from (1, 1), which costs 1 up to there
+        rise = math.exp(batches * log_c) * _sum(batches * log_c, uses - 1)
+        run = math.exp(2.0 * log_c) * _sum(2.0 * log_c, max((uses - 1) * batches, 1))
+        least = 1.0 + float(rise**2 / run)
     if uses > 1 and diameter < math.inf:
         tried = _tried_uses()
         least = min(least, float(_from_anywhere(log_c, batches, tried[tried < uses], diameter).min()))
-    return math.sqrt(least) * (1.0 + 1e-12)
+    return math.sqrt(least) * RAISE
 
 
 def _tried_uses() -> Array:
@@ -110,7 +113,7 @@ def _from_anywhere(log_c: float, batches: int, n: Array, diameter: float) -> Arr
     start = np.where(rise >= run, 0.0, 1.0)  # of the chord: (0, 0), unless (1, 1) is above the chord from there
     with np.errstate(over="ignore"):
         slope = (1.0 - start + rise) / np.maximum(1.0 - start + run, np.finfo(float).tiny)
-        is_below = (n == 1.0) | (u_n - start <= slope * (w_n - start) * (1.0 + 1e-13))
+        is_below = (n == 1.0) | (u_n - start <= slope * (w_n - start) * (1.0 + 1e-13))  # point n is not above the chord
         return np.asarray(np.where(is_below, start + slope * (1.0 - start + rise), math.inf))
 
 
@@ -152,15 +155,17 @@ def hidden_steps(
     n = tried[tried < iterations][:, None]
     if not len(n):
         return None
-    apart = np.minimum(diameter, records * _sum(log_c, iterations - n))
-    shifts = np.exp(n * log_c) * apart / np.sqrt(_sum(2.0 * log_c, n)) * (mu / records) * (1.0 + 1e-12)
+    # z_tau in units of the move of one record, and the mu of the Gaussian for h = 1 (item 6), for each n.
+    distance = np.minimum(diameter, records * _sum(log_c, iterations - n))
+    whole_mu = np.exp(n * log_c) * distance / np.sqrt(_sum(2.0 * log_c, n)) * (mu / records) * RAISE
     shares = np.geomspace(LEAST_SHARE, MOST_SHARE, SHARES)
     with np.errstate(over="ignore"):
+        # The squared mu of a step with the share 1 - h of the noise's variance, for each h; the last entry is for h = 0, a step as it is.
         squares = np.minimum(mu**2 / (1.0 - np.append(shares, 0.0)), LARGEST_EXPONENT)
-        steps = rate**2 * (4.0 * np.sinh(squares / 4.0) if opposite else np.expm1(squares))
-        variances = shifts**2 / shares + n * steps[:-1]
+        step_variances = rate**2 * (4.0 * np.sinh(squares / 4.0) if opposite else np.expm1(squares))
+        variances = whole_mu**2 / shares + n * step_variances[:-1]  # of shape (numbers n, shares)
     row, column = np.unravel_index(np.argmin(variances), variances.shape)
-    if variances[row, column] >= iterations * steps[-1]:
+    if variances[row, column] >= iterations * step_variances[-1]:
         return None
     share = float(shares[column])
-    return HiddenSteps(int(n[row, 0]), share, float(shifts[row, 0]) / math.sqrt(share) * (1.0 + 1e-12))
+    return HiddenSteps(steps=int(n[row, 0]), share=share, mu=float(whole_mu[row, 0]) / math.sqrt(share) * RAISE)

@@ -30,9 +30,9 @@ def false_negatives(epsilons: Array, deltas: Array, alphas: Array) -> Array:
         epsilons, deltas: pairs that hold in both directions of the neighbouring relation. The deltas are upper bounds.
     """
     with np.errstate(divide="ignore", over="ignore"):
-        e, left, a = epsilons[:, None], 1.0 - deltas[:, None], alphas[None, :]
-        steep = left - np.exp(e + np.log(a)) * (1.0 + ROUNDING * (1.0 + e))
-    flat = np.exp(-e) * (left - a) * (1.0 - ROUNDING * (1.0 + e))
+        e, one_less_delta, a = epsilons[:, None], 1.0 - deltas[:, None], alphas[None, :]
+        steep = one_less_delta - np.exp(e + np.log(a)) * (1.0 + ROUNDING * (1.0 + e))  # 1 - delta - e^epsilon a, rounded down
+    flat = np.exp(-e) * (one_less_delta - a) * (1.0 - ROUNDING * (1.0 + e))  # e^-epsilon (1 - delta - a), rounded down
     best: Array = np.maximum(steep, flat).max(axis=0, initial=0.0)
     return (best - ROUNDING).clip(min=0.0)
 
@@ -49,8 +49,8 @@ def total_variation(epsilons: Array, deltas: Array) -> float:
 
 def delta_from_pairs(epsilons: Array, deltas: Array, at: Array) -> Array:
     """Return the smallest delta that the pairs imply at each epsilon `at`: an upper bound, never below the smallest of `deltas`."""
-    best: Array = implied_deltas(epsilons, deltas, at).min(axis=0, initial=1.0)
-    return best
+    least: Array = implied_deltas(epsilons, deltas, at).min(axis=0, initial=1.0)
+    return least
 
 
 def implied_deltas(epsilons: Array, deltas: Array, at: Array) -> Array:
@@ -61,8 +61,8 @@ def implied_deltas(epsilons: Array, deltas: Array, at: Array) -> Array:
     arXiv:1311.0776, Theorem 3.3).
     """
     e, d = epsilons[:, None], deltas[:, None]
-    missing = np.maximum(-np.expm1(np.minimum(at[None, :] - e, 0.0)), 0.0) / (1.0 + np.exp(-e))
-    return np.asarray(d + (1.0 - d) * missing * (1.0 + 4.0 * ROUNDING))
+    of_response = np.maximum(-np.expm1(np.minimum(at[None, :] - e, 0.0)), 0.0) / (1.0 + np.exp(-e))  # (e^e - e^x) / (e^e + 1), or 0
+    return np.asarray(d + (1.0 - d) * of_response * (1.0 + 4.0 * ROUNDING))
 
 
 def pointwise_epsilon(epsilons: Array, deltas: Array, probability: float) -> float:
@@ -98,13 +98,16 @@ def _gaussian_through(epsilon: float, delta: float) -> float:
     if delta >= 1.0:
         return math.inf
 
-    def short(mu: float) -> float:
-        return delta - gaussian_delta(mu, epsilon)[0]
+    def missing(mu: float) -> float:
+        """Return by how much the delta of a mu-Gaussian, rounded down, is too small."""
+        lower, _ = gaussian_delta(mu, epsilon)
+        return delta - lower
 
-    high = expand_until(lambda mu: short(mu) <= 0.0, SMALLEST_MU, 4.0, 1.0 / SMALLEST_MU)
+    high = expand_until(lambda mu: missing(mu) <= 0.0, SMALLEST_MU, 4.0, 1.0 / SMALLEST_MU)
     if math.isinf(high) or high == SMALLEST_MU:
         return high
-    return bracket_root(short, 0.25 * high, high, rtol=1e-10)[1]
+    _, mu = bracket_root(missing, 0.25 * high, high, rtol=1e-10)
+    return mu
 
 
 def laplace_tail(epsilon: float, x: Array) -> Array:
@@ -126,9 +129,10 @@ def laplace_missed(epsilon: float, alphas: Array) -> Array:
     Su 2022, arXiv:1905.02383, give the curve for any noise of this kind.
     """
     last = 0.5 * math.exp(-epsilon)  # the largest rate of the first piece
-    few = 1.0 - np.minimum(alphas, last) / (2.0 * last)
-    middle = last / (2.0 * np.maximum(alphas, last))
-    return np.where(alphas <= last, few + 0.0, np.where(alphas <= 0.5, middle, 2.0 * last * (1.0 - alphas)))
+    first_piece = 1.0 - np.minimum(alphas, last) / (2.0 * last)
+    second_piece = last / (2.0 * np.maximum(alphas, last))
+    third_piece = 2.0 * last * (1.0 - alphas)
+    return np.where(alphas <= last, first_piece, np.where(alphas <= 0.5, second_piece, third_piece))
 
 
 def laplace_advantage(epsilon: float) -> float:

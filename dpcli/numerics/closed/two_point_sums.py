@@ -28,6 +28,15 @@ EQUAL_REACH, EQUAL_MORE = 40.0, 1000.0
 REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
 LARGE = 0.25  # largest delta for which a tilt is chosen; above it Chernoff's bound is useless, and this tilt serves as well
 FEWEST_BITS, MOST_BITS = 11, 17  # the lattice has 2^11 to 2^17 points
+LEAST_TILT, MOST_TILT = 1e-9, 1e9  # range of the tilts
+THIRDS = 60  # steps of the search for a tilt, each of which leaves two thirds of that range
+# The largest tilt, in units of t, and the number of tilts for Chernoff's bound on the mass beyond the window.
+FARTHEST_TILT, TILTS = 100.0, 25
+LARGEST_SLOPE = 300.0  # largest (t + 1/2) e of which a hyperbolic cosine is squared, so that it does not overflow
+# Soundness: rounding of masses, relative: in any case, and for each term of the recursion along them.
+MASS_ROUNDING, TERM_ROUNDING = 1e-12, 1e-15
+# Soundness: rounding of a transform, relative to the sum of the tilted masses: for each point, and for each point and copy.
+POINT_ROUNDING, COPY_ROUNDING = 1e-15, 1e-3
 # Speed and memory.
 MAX_COUNT = 10**9  # largest number of equal steps; the sum then has about a million terms
 WORK = 1 << 23  # largest product of the number of lattice points and the number of sizes
@@ -38,7 +47,7 @@ Sizes = tuple[tuple[float, int], ...]  # pairs of a size epsilon and the number 
 class SumMasses(NamedTuple):
     """The distribution of a sum of losses under P: masses at increasing losses.
 
-    error: returns a bound on the error of delta at an epsilon.
+    error: returns, at an epsilon, a bound on how much the delta of these masses may be too small.
     """
 
     masses: Array
@@ -58,6 +67,7 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
     masses, losses, error = _binomial_masses(*sizes[0]) if len(sizes) == 1 else _lattice_masses(sizes, delta)
 
     def excess(epsilon: float) -> float:
+        """Return by how much an upper bound on delta at epsilon exceeds `delta`."""
         first = int(np.searchsorted(losses, epsilon, side="right"))
         with np.errstate(over="ignore"):
             return float((masses[first:] * -np.expm1(epsilon - losses[first:])).sum()) + error(epsilon) - delta
@@ -66,7 +76,7 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
         return 0.0
     if excess(worst) > 0.0:
         return worst
-    epsilon = bracket_root(excess, 0.0, worst, rtol=1e-12)[1]
+    _, epsilon = bracket_root(excess, 0.0, worst, rtol=1e-12)
     return min(worst, epsilon * (1.0 + 4e-16))  # the factor covers the rounding of the losses
 
 
@@ -79,11 +89,11 @@ def _binomial_masses(epsilon: float, count: int) -> SumMasses:
     reach = EQUAL_REACH * math.sqrt(count * p * (1.0 - p)) + EQUAL_MORE
     low, high = max(0, math.floor(count * p - reach)), min(count, math.ceil(count * p + reach))
     spend(2.0 * (high - low))
-    j = np.arange(low, high + 1, dtype=float)
-    steps = np.log((count - j[:-1]) / (j[:-1] + 1.0)) + epsilon
-    log_mass = np.concatenate(([0.0], np.cumsum(steps)))
+    j = np.arange(low, high + 1, dtype=float)  # the number of losses of +epsilon
+    log_ratios = np.log((count - j[:-1]) / (j[:-1] + 1.0)) + epsilon  # of each binomial mass to the one before
+    log_mass = np.concatenate(([0.0], np.cumsum(log_ratios)))
     mass = np.exp(log_mass - log_mass.max())
-    mass = mass / mass.sum() * (1.0 + 1e-12 + 1e-15 * len(j))
+    mass = mass / mass.sum() * (1.0 + MASS_ROUNDING + TERM_ROUNDING * len(j))
     return SumMasses(mass, (2.0 * j - count) * epsilon, lambda _: 0.0)
 
 
@@ -100,10 +110,11 @@ def _tilt(sizes: Sizes, delta: float) -> float:
     """
 
     def bound(t: float) -> float:
+        """Return Chernoff's bound on epsilon at the tilt t."""
         return (_cgf(sizes, t) - math.log(delta) + t * math.log(t) - (1.0 + t) * math.log1p(t)) / t
 
-    low, high = 1e-9, 1e9
-    for _ in range(60):
+    low, high = LEAST_TILT, MOST_TILT
+    for _ in range(THIRDS):  # on a logarithmic scale
         a, b = low ** (2 / 3) * high ** (1 / 3), low ** (1 / 3) * high ** (2 / 3)
         if bound(a) <= bound(b):
             high = b
@@ -115,7 +126,8 @@ def _tilt(sizes: Sizes, delta: float) -> float:
 def _split_atoms(loss: Array, log_mass: Array, step: float) -> tuple[Array, Array]:
     """Split each atom of the loss between the two lattice points next to it, and return their indices and log masses, in two columns.
 
-    The split keeps the atom's mass under P and under Q. Merging the two parts again is post-processing, so the split pair dominates.
+    loss, log_mass: shape (atoms,). The split keeps the atom's mass under P and under Q. Merging the two parts again is post-processing, so
+    the split pair dominates.
     """
     index = np.floor(loss / step)
     upper = np.clip(-np.expm1(index * step - loss) / -math.expm1(-step), 0.0, 1.0)
@@ -131,14 +143,18 @@ def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
     """
     e, n = np.array([size for size, _ in sizes]), np.array([float(count) for _, count in sizes])
     t = _tilt(sizes, min(delta, LARGE))
-    slope = np.minimum((t + 0.5) * e, 300.0)
+    slope = np.minimum((t + 0.5) * e, LARGEST_SLOPE)
     points = 1 << max(FEWEST_BITS, min(MOST_BITS, int(math.log2(WORK / len(sizes)))))
     spend(1.5 * points * len(sizes))
+    # Under the tilt, a loss of size e has the mean e tanh((t + 1/2) e) and the standard deviation e / cosh((t + 1/2) e).
     step = (2.0 * REACH * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
-    up, down = _split_atoms(e, -np.log1p(np.exp(-e)), step), _split_atoms(-e, -e - np.log1p(np.exp(-e)), step)
-    index, log_mass = np.concatenate((up[0], down[0]), axis=1), np.concatenate((up[1], down[1]), axis=1)
+    index_up, log_mass_up = _split_atoms(e, -np.log1p(np.exp(-e)), step)
+    index_down, log_mass_down = _split_atoms(-e, -e - np.log1p(np.exp(-e)), step)
+    # Of shape (sizes, 4): the two atoms of each loss, each at two points.
+    index, log_mass = np.concatenate((index_up, index_down), axis=1), np.concatenate((log_mass_up, log_mass_down), axis=1)
 
     def log_norms(s: float) -> Array:
+        """Return K(s) of one loss of each size, as it is split."""
         return np.asarray(np.logaddexp.reduce(log_mass + s * step * index, axis=1))
 
     tilted = np.exp(log_mass + t * step * index - log_norms(t)[:, None])
@@ -153,11 +169,12 @@ def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
     centred = np.roll(np.maximum(np.fft.irfft(np.exp(log_transform), points), 0.0), -(start % points))
     with np.errstate(over="ignore"):  # a mass far below the answer may become inf, which is on the safe side
         masses = np.exp(log_norm - t * losses + np.log(np.maximum(centred, 1e-320)))
-    tilts = t * np.geomspace(1.0, 100.0, 25)
+    tilts = t * np.geomspace(1.0, FARTHEST_TILT, TILTS)
     beyond = min(math.exp(min(float((n * log_norms(s)).sum()) - s * float(losses[-1]), 0.0)) for s in tilts)
-    noise = 1e-15 * points * (1.0 + float(n.max()) * 1e-3)
+    noise = POINT_ROUNDING * points * (1.0 + float(n.max()) * COPY_ROUNDING)
 
     def error(epsilon: float) -> float:
+        """Return the mass beyond the window plus the rounding, which is relative to e^{K(t) - t epsilon}."""
         return beyond + noise * math.exp(min(log_norm - t * max(epsilon, float(losses[0])), 0.0))
 
     return SumMasses(masses, losses, error)

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.contour.epsilon_search import solve
 from dpcli.numerics.contour.integral import (
     NEGLIGIBLE,
     Contour,
@@ -40,7 +41,6 @@ from dpcli.numerics.contour.integral import (
     build,
     factor_without_bulk,
     log_hockey,
-    solve,
     total_cgf,
     total_cgf_about,
     whole_factor,
@@ -68,7 +68,8 @@ NARROW_SMOOTHED = 3e-5  # at which smoothing and those sums end; narrower ones w
 WIDE_LOG_DELTA = 1.0  # beyond which the bounds are computed again for another estimate of delta
 # Where a method is tried.
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
-SMALL_LOG_DELTA = -69.0  # log delta below which it is tried after one big jump, or after contours if no loss has a far tail
+# Log delta below which it is tried after one big jump if only some losses have a far tail, or after contours if none has.
+SMALL_LOG_DELTA = -69.0
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
 SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
@@ -77,7 +78,10 @@ MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
 MAX_CHERNOFF_RATIO = 1.35  # many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
 NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
 LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; it is added to the upper bound
+# Where the second direction's epsilon is bounded after that of the first one.
 CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
+# Range of other tilts for that bound, in units of t, and their number. The largest one is larger for a tiny delta.
+OTHER_TILTS = (0.1, 100.0, 10)
 # If the first direction's contour has more than MANY_NODES nodes, a rough contour for the second direction is tried first. It may cut off
 # parts of this logarithm, relative to delta, and suffices if delta is clearly smaller in the second direction.
 ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
@@ -86,6 +90,7 @@ MAX_WIDTH_RATIO = 2.0  # largest ratio of the widths of the two directions' inte
 MAX_SMOOTHED_PAIRS = 2  # most pairs for bounds on delta
 MIN_SMOOTHED_NODES = 1000.0  # fewest nodes of a pair
 NODE_GROWTH = 9.0  # factor by which the number of nodes grows from one pair to the next
+SPENT_GROWTH = 1.5  # the next pair is taken to cost this many times more for each node; it is not made if less work is left
 MAX_SMOOTHED_CGF = 1e10  # largest K(t) of a pair, because only twelve digits of K(t) are known
 # Work: cells (numerics/work.py), or shares of the cells that are left.
 FIRST_CELLS = 1.5e5  # cells for the unchanged integrand, if all losses have a far tail
@@ -113,8 +118,8 @@ T = TypeVar("T")
 class EpsilonBounds(NamedTuple):
     """Bounds on epsilon, and how the upper bound was found.
 
-    tilt: the tilt of the contour, NaN if there was none. smoothed: whether a small Gaussian loss was added. nodes: the number of nodes of a
-    contour of the losses alone.
+    tilt: the tilt of the method that gave the upper bound, or about the tilt of a contour there; NaN if the method has none.
+    smoothed: whether a small Gaussian loss was added. nodes: the number of nodes of a contour without such a loss; 0 for other methods.
     """
 
     lower: float
@@ -134,7 +139,10 @@ class Interval(Protocol):
 
 
 class Attempt(NamedTuple):
-    """Arguments of `build`: one way to a contour."""
+    """A way to a contour, as arguments of `build`.
+
+    t: the tilt. factor: the integrand, with or without the bulk of the losses. log_lost: logarithm of the mass that `losses` lack.
+    """
 
     losses: Losses
     t: float
@@ -164,7 +172,10 @@ def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
 
 
 def _large_losses(losses: Losses, log_delta: float, epsilon: float | None = None) -> tuple[LargeLosses, float] | None:
-    """Return the bounds by the number of large losses, for sampled steps; None if they do not apply or take too much work."""
+    """Return the bounds by the number of large losses, and the epsilon near which they are narrow.
+
+    The result is None if the method does not apply or takes too much work. epsilon: where the bounds are wanted; None if it is not known.
+    """
     from dpcli.numerics.grid.large_losses import large_losses
 
     cells = LARGE_LOSSES_CELLS if _all_have_far_tails(losses) else LARGE_LOSSES_CELLS_IF_MIXED
@@ -191,18 +202,22 @@ def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     if nearly_noiseless:  # the characteristic function of the whole loss decays late, so it would need many nodes
         yield Attempt(losses, t, factor_without_bulk)
     yield Attempt(losses, t, whole_factor)
-    capped = capped_losses(losses, log_delta + LOG_CAPPED_SHARE)
+    log_lost = log_delta + LOG_CAPPED_SHARE
+    capped = capped_losses(losses, log_lost)
     if capped is not None:
-        yield Attempt(capped, tilt_for(capped, log_delta), whole_factor, log_delta + LOG_CAPPED_SHARE)
+        yield Attempt(capped, tilt_for(capped, log_delta), whole_factor, log_lost)
     if not nearly_noiseless:
         yield Attempt(losses, t, factor_without_bulk)
 
 
 def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
-    """Return the losses without tails of total mass e^log_mass, or None if no loss has a tail that can be taken off."""
-    counts = sum(n for _, n in losses)
-    share = log_mass - math.log(counts)
-    capped = tuple((loss.capped(share) if hasattr(loss, "capped") else loss, n) for loss, n in losses)
+    """Return the losses without tails of total mass e^log_mass, or None if no loss has a tail that can be taken off.
+
+    Every step gets the same share of that mass.
+    """
+    log_share = log_mass - math.log(sum(n for _, n in losses))
+    capped = tuple((loss.capped(log_share) if hasattr(loss, "capped") else loss, n) for loss, n in losses)
+    # `capped` returns the loss itself if it has no such tail.
     return None if all(new is old for (new, _), (old, _) in zip(capped, losses, strict=True)) else capped
 
 
@@ -211,56 +226,57 @@ def epsilon_between(losses: Losses, log_delta: float) -> EpsilonBounds | None:
 
     Raises NotRepresentable if there is no bound and one of the methods was refused.
     """
-    with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
+    with np.errstate(all="ignore"):  # an overflow turns into inf or NaN in a certificate, which is then of no use
+        # Beyond MOST_SUMMED steps there will be no sums of rounded losses, so no work is kept for them.
         with allowance(math.inf, share=1.0 if sum(n for _, n in losses) > MOST_SUMMED else BEFORE_SUMS):
-            ends, refused = _epsilon_by_integrals(losses, log_delta)
-        if not _is_narrow(ends, NARROW_SMOOTHED):
-            ends = _epsilon_of_rounded_sums(losses, log_delta, ends)
-    if refused and not math.isfinite(ends.upper):
+            bounds, refused = _epsilon_by_integrals(losses, log_delta)
+        if not _is_narrow(bounds, NARROW_SMOOTHED):
+            bounds = _epsilon_of_rounded_sums(losses, log_delta, bounds)
+    if refused and not math.isfinite(bounds.upper):
         raise refused
-    return ends if math.isfinite(ends.upper) else None
+    return bounds if math.isfinite(bounds.upper) else None
 
 
 def _epsilon_by_integrals(losses: Losses, log_delta: float) -> tuple[EpsilonBounds, NotRepresentable | None]:
-    """Return the bounds of the methods before the sums of rounded losses, and the error of the last refused one, if any."""
-    ends = UNKNOWN
-    few = _few_steps(losses, log_delta)
-    if few is not None:
-        ends = _intersection(ends, EpsilonBounds(*few.epsilon()))
-        if _is_narrow(ends, NARROW):
-            return ends, None
-    for counts in _little_noise(losses, log_delta):
-        ends = _intersection(ends, EpsilonBounds(*counts.epsilon(log_delta), math.nan))
-        if _is_narrow(ends, NARROW):
-            return ends, None
-    may_jump, tailed, mixed = cuttable(losses), _any_has_far_tail(losses), _is_mixed(losses)
-    enough = NARROW_IF_MIXED if mixed else NARROW_IF_TINY
-    if may_jump:
-        ends = _epsilon_first(losses, log_delta, ends)
-    if tailed and log_delta < TINY_LOG_DELTA and not _is_narrow(ends, enough):
-        ends = _epsilon_of_large_losses(losses, log_delta, ends)
-        if _is_narrow(ends, enough):
-            return ends, None
-    if may_jump:
-        if not _is_narrow(ends, NARROW) and _far_tail_matters(losses, log_delta):
-            ends, may_jump = _epsilon_by_jump(losses, log_delta, ends), False
-        if _is_narrow(ends, NARROW_AFTER_JUMP):
-            return ends, None
-    if mixed and TINY_LOG_DELTA <= log_delta < SMALL_LOG_DELTA and not _is_narrow(ends, enough):
-        ends = _epsilon_of_large_losses(losses, log_delta, ends)
-        if _is_narrow(ends, enough):
-            return ends, None
-    ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
-    if not tailed and log_delta < SMALL_LOG_DELTA and not _is_narrow(ends, enough):
-        ends = _epsilon_of_large_losses(losses, log_delta, ends)
-        if _is_narrow(ends, enough):
-            return ends, None
-    if not _is_narrow(ends, NARROW):
-        ends, error = _epsilon_smoothed(losses, log_delta, ends)
+    """Return the bounds of methods 0 to 4 of the module's list, and the error of the last refused contour, if any."""
+    bounds = UNKNOWN
+    by_quadrature = _few_steps(losses, log_delta)
+    if by_quadrature is not None:
+        bounds = _intersection(bounds, EpsilonBounds(*by_quadrature.epsilon()))
+        if _is_narrow(bounds, NARROW):
+            return bounds, None
+    for by_counts in _little_noise(losses, log_delta):
+        bounds = _intersection(bounds, EpsilonBounds(*by_counts.epsilon(log_delta), math.nan))
+        if _is_narrow(bounds, NARROW):
+            return bounds, None
+    jump_is_left, has_far_tail, mixed = cuttable(losses), _any_has_far_tail(losses), _is_mixed(losses)
+    enough = NARROW_IF_MIXED if mixed else NARROW_IF_TINY  # after the sum over the number of large losses
+    if jump_is_left:
+        bounds = _epsilon_first(losses, log_delta, bounds)
+    if has_far_tail and log_delta < TINY_LOG_DELTA and not _is_narrow(bounds, enough):
+        bounds = _epsilon_of_large_losses(losses, log_delta, bounds)
+        if _is_narrow(bounds, enough):
+            return bounds, None
+    if jump_is_left:
+        if not _is_narrow(bounds, NARROW) and _far_tail_matters(losses, log_delta):
+            bounds, jump_is_left = _epsilon_by_jump(losses, log_delta, bounds), False
+        if _is_narrow(bounds, NARROW_AFTER_JUMP):
+            return bounds, None
+    if mixed and TINY_LOG_DELTA <= log_delta < SMALL_LOG_DELTA and not _is_narrow(bounds, enough):
+        bounds = _epsilon_of_large_losses(losses, log_delta, bounds)
+        if _is_narrow(bounds, enough):
+            return bounds, None
+    bounds, refused = _epsilon_by_attempts(losses, log_delta, bounds)
+    if not has_far_tail and log_delta < SMALL_LOG_DELTA and not _is_narrow(bounds, enough):
+        bounds = _epsilon_of_large_losses(losses, log_delta, bounds)
+        if _is_narrow(bounds, enough):
+            return bounds, None
+    if not _is_narrow(bounds, NARROW):
+        bounds, error = _epsilon_smoothed(losses, log_delta, bounds)
         refused = refused or error
-    if may_jump and not _is_narrow(ends, NARROW_AFTER_JUMP):
-        ends = _epsilon_by_jump(losses, log_delta, ends)
-    return ends, refused
+    if jump_is_left and not _is_narrow(bounds, NARROW_AFTER_JUMP):
+        bounds = _epsilon_by_jump(losses, log_delta, bounds)
+    return bounds, refused
 
 
 def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
@@ -270,102 +286,109 @@ def _far_tail_matters(losses: Losses, log_delta: float) -> bool:
     """
     if _all_have_far_tails(losses) or len(losses) > MAX_PARTS:
         return True
-    tailed = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
-    without_tails = capped_losses(tailed, log_delta + LOG_CAPPED_SHARE)
+    with_tails = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
+    without_tails = capped_losses(with_tails, log_delta + LOG_CAPPED_SHARE)
     if without_tails is None:
         return True
     at = np.array([tilt_for(losses, log_delta)])
-    return not float((total_cgf(tailed, at) - total_cgf(without_tails, at))[0]) < NEGLIGIBLE_TAIL
+    # The difference of the CGFs is about the share of the tilted mass in the tails. If it is NaN, the tails are taken to matter.
+    return not float((total_cgf(with_tails, at) - total_cgf(without_tails, at))[0]) < NEGLIGIBLE_TAIL
 
 
-def _epsilon_by_jump(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
-    """Return `ends`, narrowed by the method of one big jump."""
+def _epsilon_by_jump(losses: Losses, log_delta: float, bounds: EpsilonBounds) -> EpsilonBounds:
+    """Return `bounds`, narrowed by the method of one big jump."""
     from dpcli.numerics.contour.jump_levels import epsilon_by_jump
 
     cells = JUMP_CELLS if len(losses) <= MAX_PARTS else JUMP_CELLS_OF_MANY
     by_jump = _limited_to(cells, lambda: epsilon_by_jump(losses, log_delta))
-    return ends if by_jump is None else _intersection(ends, EpsilonBounds(*by_jump))
+    return bounds if by_jump is None else _intersection(bounds, EpsilonBounds(*by_jump))
 
 
-def _epsilon_of_large_losses(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
-    """Return `ends`, narrowed by the sum over the number of large losses, unless it does not apply or takes too much work."""
+def _epsilon_of_large_losses(losses: Losses, log_delta: float, bounds: EpsilonBounds) -> EpsilonBounds:
+    """Return `bounds`, narrowed by the sum over the number of large losses, unless it does not apply or takes too much work."""
     with suppress(NotRepresentable):
-        large = _large_losses(losses, log_delta)
-        if large is not None:
-            return _intersection(ends, EpsilonBounds(*large[0].epsilon(log_delta, large[1]), large[0].t))
-    return ends
+        result = _large_losses(losses, log_delta)
+        if result is not None:
+            large, near = result
+            return _intersection(bounds, EpsilonBounds(*large.epsilon(log_delta, near), large.t))
+    return bounds
 
 
-def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: EpsilonBounds) -> tuple[EpsilonBounds, NotRepresentable | None]:
-    """Return `ends`, narrowed by the contours in turn, and the error of the last refused one, if any.
+def _epsilon_by_attempts(losses: Losses, log_delta: float, bounds: EpsilonBounds) -> tuple[EpsilonBounds, NotRepresentable | None]:
+    """Return `bounds`, narrowed by the contours in turn, and the error of the last refused one, if any.
 
-    A refusal does not invalidate the bounds that other contours gave.
+    A refusal does not invalidate the bounds that other contours gave. The outer `try` is for a refusal before a contour is built: the
+    choice of its tilt takes work too.
     """
     refused = None
     try:
         for attempt in attempts(losses, log_delta):
             try:
                 with allowance(math.inf, share=ATTEMPT_SHARE):
-                    ends = _epsilon_near(attempt, log_delta, ends)
+                    bounds = _epsilon_near(attempt, log_delta, bounds)
             except NotRepresentable as error:
                 refused = error
-            if _is_narrow(ends, NARROW):
+            if _is_narrow(bounds, NARROW):
                 break
     except NotRepresentable as error:
         refused = error
-    return ends, refused
+    return bounds, refused
 
 
-def _epsilon_of_rounded_sums(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
-    """Return `ends`, narrowed by sums of rounded losses. Without an upper end, Chernoff's bound tells where to look."""
+def _epsilon_of_rounded_sums(losses: Losses, log_delta: float, bounds: EpsilonBounds) -> EpsilonBounds:
+    """Return `bounds`, narrowed by sums of rounded losses. Without an upper end, Chernoff's bound tells where to look."""
     with suppress(NotRepresentable):
-        near = ends.upper
+        near = bounds.upper
         if not math.isfinite(near):
-            z = np.array([tilt_for(losses, log_delta)])
-            near = float(((total_cgf(losses, z) - log_delta + log_hockey(z)) / z)[0])
+            t = np.array([tilt_for(losses, log_delta)])
+            near = float(((total_cgf(losses, t) - log_delta + log_hockey(t)) / t)[0])
         for _ in range(2):  # the grid is finer if it is made for a better epsilon
             sums = _rounded_sums(losses, log_delta, near)
             if sums is None:
                 break
-            ends = _intersection(ends, EpsilonBounds(*sums.epsilon(log_delta), math.nan))
-            if not 0.0 < ends.upper < CLEARLY_LESS * near:
+            bounds = _intersection(bounds, EpsilonBounds(*sums.epsilon(log_delta), math.nan))
+            if not 0.0 < bounds.upper < CLEARLY_LESS * near:
                 break
-            near = ends.upper
-    return ends
+            near = bounds.upper
+    return bounds
 
 
-def _epsilon_smoothed(losses: Losses, log_delta: float, ends: EpsilonBounds) -> tuple[EpsilonBounds, NotRepresentable | None]:
-    """Return `ends`, narrowed by contours with a small Gaussian loss as far as the work allows, and the error that ended this, if any."""
-    places: list[float] = [ends.upper] if math.isfinite(ends.upper) else []
+def _epsilon_smoothed(losses: Losses, log_delta: float, bounds: EpsilonBounds) -> tuple[EpsilonBounds, NotRepresentable | None]:
+    """Return `bounds`, narrowed by contours with a small Gaussian loss as far as the work allows, and the error that ended it, if any."""
+    epsilons: list[float] = [bounds.upper] if math.isfinite(bounds.upper) else []  # grows while `smoothed_pairs` reads it
     try:
-        for pair in smoothed_pairs(losses, log_delta, places):
-            ends = _intersection(ends, EpsilonBounds(*solve(pair, log_delta), pair.t, smoothed=True))
-            if _is_narrow(ends, NARROW):
+        for pair in smoothed_pairs(losses, log_delta, epsilons):
+            bounds = _intersection(bounds, EpsilonBounds(*solve(pair, log_delta), pair.t, smoothed=True))
+            if _is_narrow(bounds, NARROW):
                 break
-            if math.isfinite(ends.upper):
-                places.append(ends.upper)
+            if math.isfinite(bounds.upper):
+                epsilons.append(bounds.upper)
     except NotRepresentable as error:
-        return ends, error
-    return ends, None
+        return bounds, error
+    return bounds, None
 
 
-def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float], tilt: float | None = None) -> Iterator[ContourPair]:
+def smoothed_pairs(losses: Losses, log_delta: float, epsilons: Sequence[float], tilt: float | None = None) -> Iterator[ContourPair]:
     """Yield pairs of contours for log delta(eps) near `log_delta`, each with more nodes than the one before, as long as the work allows.
 
-    places: epsilons found so far. The next pair is made for the last of them, or for the epsilon of the saddle point if there is none.
+    epsilons: those found so far; the caller may append to it. The next pair is made for the last of them, or for the epsilon of the saddle
+        point if there is none.
     tilt: the tilt of the pairs; None for one near the saddle point.
     """
     from dpcli.numerics.contour.smoothed import FEW, MANY, best_contour_pair
 
-    capped = capped_losses(losses, log_delta + LOG_CAPPED_SHARE)
-    losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + LOG_CAPPED_SHARE)
-    t, nodes, least = tilt_for(losses, log_delta) if tilt is None else tilt, FEW, 0.0
+    log_lost = log_delta + LOG_CAPPED_SHARE
+    capped = capped_losses(losses, log_lost)
+    losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_lost)
+    t = tilt_for(losses, log_delta) if tilt is None else tilt
+    # K is convex with K(0) <= 0, so a tilt that is smaller by this factor has a K of at most MAX_SMOOTHED_CGF.
     t = min(t, MAX_SMOOTHED_CGF * t / max(float(total_cgf(losses, np.array([t]))[0]), MAX_SMOOTHED_CGF))
-    while nodes <= MANY and not least > remaining():
-        start = remaining()
+    nodes, needed_cells = FEW, 0.0
+    while nodes <= MANY and not needed_cells > remaining():
+        cells_before = remaining()
         try:
             with allowance(math.inf, share=SMOOTHED_SHARE):
-                pair = best_contour_pair(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
+                pair = best_contour_pair(losses, log_delta, t, epsilons[-1] if epsilons else None, nodes, log_lost)
         except NotRepresentable:
             if nodes > FEW or nodes < MIN_SMOOTHED_NODES:
                 raise
@@ -373,23 +396,24 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float], ti
             continue
         if pair is None:
             break
-        yield pair
-        spent = start - remaining() if math.isfinite(start) else 0.0
-        nodes, least = NODE_GROWTH * nodes, 1.5 * NODE_GROWTH * spent
+        yield pair  # the caller's own work on the pair is part of `spent`
+        spent = cells_before - remaining() if math.isfinite(cells_before) else 0.0
+        nodes, needed_cells = NODE_GROWTH * nodes, SPENT_GROWTH * NODE_GROWTH * spent
 
 
-def _epsilon_first(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
-    """Return `ends`, narrowed by the unchanged integrand.
+def _epsilon_first(losses: Losses, log_delta: float, bounds: EpsilonBounds) -> EpsilonBounds:
+    """Return `bounds`, narrowed by the unchanged integrand.
 
-    This may take little work only. With many losses it is tried only if Chernoff's bound suggests that it will suffice.
+    This may take little work only. With many losses it is tried only if Chernoff's bound suggests that it will suffice. If all losses have
+    far tails, the capped losses are not tried here.
     """
     if len(losses) > MAX_PARTS:
-        narrowed = _limited_to(FIRST_CELLS_PER_LOSS * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends))
+        narrowed = _limited_to(FIRST_CELLS_PER_LOSS * len(losses), lambda: _epsilon_of_many(losses, log_delta, bounds))
     elif not _all_have_far_tails(losses):
-        narrowed = _limited_to(FIRST_CELLS_IF_MIXED, lambda: _epsilon_with_bulk(losses, log_delta, ends))
+        narrowed = _limited_to(FIRST_CELLS_IF_MIXED, lambda: _epsilon_with_bulk(losses, log_delta, bounds))
     else:
-        narrowed = _limited_to(FIRST_CELLS, lambda: _epsilon_near(_unchanged(losses, log_delta), log_delta, ends))
-    return narrowed or ends
+        narrowed = _limited_to(FIRST_CELLS, lambda: _epsilon_near(_unchanged(losses, log_delta), log_delta, bounds))
+    return narrowed or bounds
 
 
 def _unchanged(losses: Losses, log_delta: float) -> Attempt:
@@ -397,27 +421,27 @@ def _unchanged(losses: Losses, log_delta: float) -> Attempt:
     return Attempt(losses, tilt_for(losses, log_delta), whole_factor)
 
 
-def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
-    """Return `ends`, narrowed by the contours that keep the bulk of the losses."""
+def _epsilon_with_bulk(losses: Losses, log_delta: float, bounds: EpsilonBounds) -> EpsilonBounds:
+    """Return `bounds`, narrowed by the contours that keep the bulk of the losses: all up to the first one without it."""
     for attempt in attempts(losses, log_delta):
         if attempt.factor is not whole_factor:
             break
-        ends = _epsilon_near(attempt, log_delta, ends)
-        if _is_narrow(ends, NARROW):
+        bounds = _epsilon_near(attempt, log_delta, bounds)
+        if _is_narrow(bounds, NARROW):
             break
-    return ends
+    return bounds
 
 
-def _epsilon_of_many(losses: Losses, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
-    """Return `ends`, narrowed by the unchanged integrand if Chernoff's epsilon is close enough to the estimate."""
+def _epsilon_of_many(losses: Losses, log_delta: float, bounds: EpsilonBounds) -> EpsilonBounds:
+    """Return `bounds`, narrowed by the unchanged integrand if Chernoff's epsilon is close enough to the estimate."""
     from dpcli.numerics.contour.jump_levels import first_estimate
 
     t = tilt_for(losses, log_delta)
     at = np.array([t])
     chernoff = float((total_cgf(losses, at) - log_delta + log_hockey(at))[0]) / t
     if chernoff > MAX_CHERNOFF_RATIO * first_estimate(losses, log_delta):
-        return ends
-    return _epsilon_near(Attempt(losses, t, whole_factor), log_delta, ends)
+        return bounds
+    return _epsilon_near(Attempt(losses, t, whole_factor), log_delta, bounds)
 
 
 def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
@@ -429,44 +453,44 @@ def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
         return None
 
 
-def _epsilon_near(attempt: Attempt, log_delta: float, ends: EpsilonBounds) -> EpsilonBounds:
-    """Return `ends`, narrowed by one way to a contour.
+def _epsilon_near(attempt: Attempt, log_delta: float, bounds: EpsilonBounds) -> EpsilonBounds:
+    """Return `bounds`, narrowed by one way to a contour.
 
     The contour is built twice: first for the epsilon of the saddle point, then for the upper bound that the first one gave, because away
     from the saddle point more nodes may be needed.
     """
-    for again in (False, True):
-        if again and not ends.lower < ends.upper < math.inf:
+    for at_upper in (False, True):
+        if at_upper and not bounds.lower < bounds.upper < math.inf:
             continue
         try:
-            contour = attempt.contour(log_delta, ends.upper if again else None)
+            contour = attempt.contour(log_delta, bounds.upper if at_upper else None)
         except NotRepresentable:  # the bounds of the first contour hold nevertheless
-            if not again:
+            if not at_upper:
                 raise
             break
         if contour is None:
             break
-        ends = _intersection(ends, EpsilonBounds(*solve(contour, log_delta), contour.t, nodes=len(contour.y)))
-        if _is_narrow(ends, NARROW):
+        bounds = _intersection(bounds, EpsilonBounds(*solve(contour, log_delta), contour.t, nodes=len(contour.y)))
+        if _is_narrow(bounds, NARROW):
             break
-    return ends
+    return bounds
 
 
-def _intersection(ends: EpsilonBounds, other: EpsilonBounds) -> EpsilonBounds:
+def _intersection(bounds: EpsilonBounds, other: EpsilonBounds) -> EpsilonBounds:
     """Return the intersection of two intervals, with the tilt of the smaller upper end.
 
     Raises InternalError if they have no point in common, beyond rounding: one of two certificates is false then.
     """
-    smaller = other if other.upper < ends.upper else ends
-    lower, upper = max(ends.lower, other.lower), max(smaller.upper, 0.0)
+    smaller = other if other.upper < bounds.upper else bounds
+    lower, upper = max(bounds.lower, other.lower), max(smaller.upper, 0.0)
     if lower > upper * (1.0 + CONTRADICTION) + LEAST_CONTRADICTION:
         raise InternalError(f"two certified intervals contradict each other: epsilon >= {lower!r} and epsilon <= {upper!r}")
     return smaller._replace(lower=min(lower, upper), upper=upper)
 
 
-def _is_narrow(ends: EpsilonBounds, width: float) -> bool:
+def _is_narrow(bounds: EpsilonBounds, width: float) -> bool:
     """Return whether the interval is finite and its relative width is at most `width`."""
-    return ends.upper - ends.lower <= width * ends.upper < math.inf
+    return bounds.upper - bounds.lower <= width * bounds.upper < math.inf
 
 
 def intervals(losses: Losses, log_estimate: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
@@ -474,10 +498,10 @@ def intervals(losses: Losses, log_estimate: float, epsilon: float) -> Iterator[t
 
     log_estimate: about log delta(epsilon). If the bounds at `epsilon` are at most that width apart, the next method would not help.
     """
-    few = _few_steps(losses, log_estimate)
-    if few is not None:
-        yield few, NARROW
-    yield from ((counts, NARROW) for counts in _little_noise(losses, log_estimate))
+    by_quadrature = _few_steps(losses, log_estimate)
+    if by_quadrature is not None:
+        yield by_quadrature, NARROW
+    yield from ((by_counts, NARROW) for by_counts in _little_noise(losses, log_estimate))
     if cuttable(losses):
         cells = FIRST_CELLS if _all_have_far_tails(losses) else FIRST_CELLS_IF_MIXED
         first = _limited_to(cells, lambda: _unchanged(losses, log_estimate).contour(log_estimate, epsilon))
@@ -506,9 +530,10 @@ def intervals(losses: Losses, log_estimate: float, epsilon: float) -> Iterator[t
 
 def _large(losses: Losses, log_estimate: float, epsilon: float, most: float) -> Iterator[tuple[Interval, float]]:
     """Yield the bounds by the number of large losses, with their width, if they apply and `log_estimate` is below `most`."""
-    large = _large_losses(losses, log_estimate, epsilon) if log_estimate < most else None
-    if large is not None:
-        yield large[0], NARROW_LOG_IF_TINY
+    result = _large_losses(losses, log_estimate, epsilon) if log_estimate < most else None
+    if result is not None:
+        large, _ = result
+        yield large, NARROW_LOG_IF_TINY
 
 
 def _rounded(losses: Losses, log_estimate: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
@@ -536,7 +561,7 @@ def _is_mixed(losses: Losses) -> bool:
 def cuttable(losses: Losses) -> bool:
     """Return whether the method of one big jump applies: some loss can be cut, every other one has no far tail, and they are not too many.
 
-    Of many losses, all but MAX_PARTS must be rows of one table.
+    Of many losses, all but MAX_PARTS must be rows of one table, which are cut together.
     """
     if not _any_has_far_tail(losses):
         return False
@@ -545,7 +570,8 @@ def cuttable(losses: Losses) -> bool:
     if len(losses) > MAX_PARTS:
         from dpcli.numerics.contour.jump_levels import in_rows
 
-        return len(in_rows(losses)[1]) <= MAX_PARTS
+        _, cut_one_by_one = in_rows(losses)
+        return len(cut_one_by_one) <= MAX_PARTS
     return True
 
 
@@ -560,8 +586,9 @@ def log_delta_between(losses: Losses, epsilon: float, log_estimate: float) -> tu
         from dpcli.numerics.contour.jump_levels import LEAST_LOG_DELTA, log_delta_of_one
 
         with np.errstate(all="ignore"):
-            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), log_estimate), LEAST_LOG_DELTA))
-        low, high = max(low, again[0]), min(high, again[1])
+            estimate_of_one = max(min(log_delta_of_one(losses, epsilon), log_estimate), LEAST_LOG_DELTA)
+        other_low, other_high = _log_delta_near(losses, epsilon, estimate_of_one)
+        low, high = max(low, other_low), min(high, other_high)
     return low, high
 
 
@@ -574,8 +601,8 @@ def _log_delta_near(losses: Losses, epsilon: float, log_estimate: float) -> tupl
     with np.errstate(all="ignore"):
         try:
             for interval, enough in intervals(losses, log_estimate, epsilon):
-                ends = interval.log_delta(epsilon)
-                low, high = max(low, ends[0]), min(high, ends[1])
+                lower, upper = interval.log_delta(epsilon)
+                low, high = max(low, lower), min(high, upper)
                 if low > high + CONTRADICTION:
                     raise InternalError(
                         f"two certified intervals contradict each other at epsilon {epsilon!r}: "
@@ -592,7 +619,8 @@ def _log_delta_near(losses: Losses, epsilon: float, log_estimate: float) -> tupl
 def share_of_first(first: Losses, others: Sequence[Losses], log_delta: float) -> float:
     """Return the share of the work that the first direction may use.
 
-    At small deltas, one direction may take all work. If some losses have a far tail in both directions, both are equally hard.
+    At small deltas the first direction could take all work, so some is kept for the second one. If only some losses have a far tail, in
+    both directions, both are equally hard.
     """
     if log_delta >= SMALL_LOG_DELTA or not others:
         return 1.0
@@ -608,41 +636,44 @@ def other_direction(losses: Losses, first: EpsilonBounds, log_delta: float) -> E
     Chernoff's bound proves it if this direction is much better. Otherwise a contour at the tilt of `first` may prove it. If the two
     directions are nearly equal, the same contour bounds this direction's epsilon.
     """
-    ends = UNKNOWN
+    bounds = UNKNOWN
     with np.errstate(all="ignore"):
-        t = first.tilt if math.isfinite(first.tilt) else 1.0 / max(first.upper, 1e-6)
+        has_tilt = math.isfinite(first.tilt)
+        t = first.tilt if has_tilt else 1.0 / max(first.upper, 1e-6)  # a guess; Chernoff's bound holds at any tilt
         far, cumulants = total_cgf_about(losses, t)  # a contour at this tilt needs them too
         chernoff = _log_chernoff(np.append(t, far), cumulants, first.upper)
-        falls = _log_chernoff(far[-1:], cumulants[-1:], first.upper) <= chernoff  # so a larger tilt is better
-        if falls or chernoff > log_delta + CHERNOFF_EXCESS or not math.isfinite(first.tilt):
-            z = t * np.geomspace(0.1, max(100.0, -10.0 * log_delta), 10)
-            chernoff = min(chernoff, _log_chernoff(z, total_cgf(losses, z), first.upper))
+        last_is_best = _log_chernoff(far[-1:], cumulants[-1:], first.upper) <= chernoff  # so a larger tilt may be better
+        if last_is_best or chernoff > log_delta + CHERNOFF_EXCESS or not has_tilt:
+            least, largest, number = OTHER_TILTS
+            other_tilts = t * np.geomspace(least, max(largest, -10.0 * log_delta), number)
+            chernoff = min(chernoff, _log_chernoff(other_tilts, total_cgf(losses, other_tilts), first.upper))
         if chernoff <= log_delta:
             return None
-        if not math.isfinite(first.tilt):
-            return ends
+        if not has_tilt:
+            return UNKNOWN
         # If a smoothed pair was needed in the first direction, the other methods would fail in this one too, so no work is kept for them.
         if first.smoothed:
-            share, enough = 1.0, max(NARROW, MAX_WIDTH_RATIO * (1.0 - first.lower / first.upper))
+            share, widest = 1.0, max(NARROW, MAX_WIDTH_RATIO * (1.0 - first.lower / first.upper))
         else:
-            share, enough = LIMITED_SHARE, NARROW
+            share, widest = LIMITED_SHARE, NARROW
         with suppress(NotRepresentable), allowance(math.inf, share=share):
             for curve in _curves_like(losses, first, log_delta):
-                if curve.log_delta(first.upper)[1] <= log_delta:
+                _, log_delta_upper = curve.log_delta(first.upper)
+                if log_delta_upper <= log_delta:
                     return None
-                ends = _intersection(ends, EpsilonBounds(*solve(curve, log_delta), curve.t, first.smoothed))
-                if _is_narrow(ends, NARROW):
+                bounds = _intersection(bounds, EpsilonBounds(*solve(curve, log_delta), curve.t, first.smoothed))
+                if _is_narrow(bounds, NARROW):
                     break
-    return ends if _is_narrow(ends, enough) else UNKNOWN
+    return bounds if _is_narrow(bounds, widest) else UNKNOWN
 
 
 def _log_chernoff(z: Array, cumulants: Array, epsilon: float) -> float:
     """Return the least of Chernoff's bounds on log delta(epsilon) at the tilts z. A bound that is NaN is not used."""
-    return float(np.nanmin(np.append(cumulants - z * epsilon + log_hockey(z), math.inf)))
+    return float(np.nanmin(np.append(cumulants - z * epsilon + log_hockey(z), math.inf)))  # inf, in case all are NaN
 
 
 def _curves_like(losses: Losses, first: EpsilonBounds, log_delta: float) -> Iterator[Contour | ContourPair]:
-    """Yield contours of the kind that gave `first`, for its epsilon and at its tilt."""
+    """Yield contours of the kind that gave `first`, for its epsilon and at its tilt: a rough one first if that saves much work."""
     if first.smoothed:
         yield from smoothed_pairs(losses, log_delta, (first.upper,), first.tilt)
         return

@@ -28,7 +28,24 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.certified import LOG_CAPPED_SHARE, capped_losses
-from dpcli.numerics.contour.integral import NEGLIGIBLE, log_hockey, saddle
+from dpcli.numerics.contour.epsilon_search import FIRST_MARGIN, LEAST_MARGIN, LONGEST_MOVE
+from dpcli.numerics.contour.integral import (
+    ALIAS_MARGIN,
+    ANGLE_ROUNDING,
+    CUMULANT_SLACKS,
+    DECAY_ROUNDING,
+    END_RATIO,
+    EXPONENT_ROUNDING,
+    LEAST_EXPONENT,
+    LEAST_GAP,
+    MODULUS_ROUNDING,
+    MODULUS_ROUNDING_SQRT,
+    MODULUS_ROUNDING_STEP,
+    NEGLIGIBLE,
+    OWN_ROUNDING,
+    log_hockey,
+    saddle,
+)
 from dpcli.numerics.contour.tilt_search import tilt_for
 from dpcli.numerics.contour.tilted import Loss, Tilted
 from dpcli.numerics.quadrature import SLACK
@@ -43,24 +60,12 @@ NODES, LONGEST = 256, 6000  # number of frequencies that any block may have, and
 ENTRIES = 4e5  # most entries of a block's table, frequencies times questions, beyond NODES frequencies
 ENTRIES_AT_A_TIME = 1 << 18  # entries of a table that are in memory at a time
 NEAREST_TILT, FARTHEST_TILT, TILTS = 1.02, 4.0, 8  # tilts s of Chernoff's bound on the aliases, relative to t, and their number
-ALIAS_MARGIN = 2.0  # the step is so small that the aliases with m > 0 are about e^-ALIAS_MARGIN times their allowed share of delta
-END_RATIO, ENDS = 1.3, 60  # ratio of successive frequencies that are tried as the last one, and their number plus 1
-LONGEST_MOVE = 2.0  # longest step of Newton's method, in units of 1 / t
+ENDS = 60  # number plus 1 of the frequencies that are tried as the last one, each END_RATIO times the one before
 CONVERGED = 1e-13  # relative length of a step of Newton's method that is the last one
-FIRST_MARGIN, LEAST_MARGIN = 1.01, 1e-15  # first margin of an end: relative to the error of log delta, plus relative to epsilon
 WORK = 20.0  # units of work (numerics/work.py) of an entry of a table
-# Soundness: allowances for rounding, with the values of integral.py. Smaller ones could make a bound false.
-OWN_ROUNDING = 1e-14  # of the exponents t L of a loss's own K(t), relative to (1 + t) times its mean and deviation
-CUMULANT_SLACKS = 2.5  # multiple of SLACK, relative to K(t), by which a bound on K(t) is taken to be too large
-DECAY_ROUNDING = 1e-13  # of a bound on the log characteristic function, for each step
-# Of the modulus of n steps, relative: a constant, a part times sqrt(n), and a part times n.
-MODULUS_ROUNDING, MODULUS_ROUNDING_SQRT, MODULUS_ROUNDING_STEP = 2e-14, 3e-15, 1e-22
-ANGLE_ROUNDING = 8e-16  # of the angle of a node, relative to its terms
-EXPONENT_ROUNDING = 1e-15  # of K(t) - t epsilon, relative to its terms
+# The allowances for rounding, which the bounds need, are those of integral.py.
 # Floating point.
 SMALLEST = 1e-320  # in place of 0 or a negative number, whose logarithm is not used; hardly any positive number is smaller
-LEAST_EXPONENT = 1e-300  # in place of 0 or a negative number in a quotient, for which any step would do
-LEAST_GAP = 1e-9  # the lower bound is -inf if the logarithm of the aliases is not smaller by this; any positive value is sound
 
 
 def epsilons_between(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
@@ -84,10 +89,13 @@ def _block_bounds(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, 
     """Return the intervals of one block. Questions with wide intervals are computed again without the far upper tail of the loss."""
     low, high = np.full(len(counts), -math.inf), np.full(len(counts), math.inf)
     most, least = int(counts.max()), float(log_deltas.min())
+    # The tail that is taken off must be negligible for every question of the block: the one with most steps, and the smallest delta.
+    log_tail = least + LOG_CAPPED_SHARE
     attempts = [(loss, -math.inf)]
-    capped = capped_losses(((loss, most),), least + LOG_CAPPED_SHARE)
+    capped = capped_losses(((loss, most),), log_tail)
     if capped is not None:
-        attempts.append((capped[0][0], least + LOG_CAPPED_SHARE))
+        ((capped_loss, _),) = capped
+        attempts.append((capped_loss, log_tail))
     for attempt, log_lost in attempts:
         wide = np.flatnonzero(~((high - low <= NARROW * high) & np.isfinite(high)))
         if not len(wide):
@@ -95,7 +103,8 @@ def _block_bounds(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, 
         with suppress(NotRepresentable):
             interval = _block(attempt, counts[wide], log_deltas[wide], log_lost)
             if interval is not None:
-                low[wide], high[wide] = np.fmax(low[wide], interval[0]), np.fmin(high[wide], interval[1])
+                new_low, new_high = interval
+                low[wide], high[wide] = np.fmax(low[wide], new_low), np.fmin(high[wide], new_high)
     return low, high
 
 
@@ -123,8 +132,9 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
         return None
     rise, log_far = cumulants[1:] - cumulant, log_hockey(far)  # the symbols of `CountLine`
     steps, log_targets = [], []
-    # The step must suit all questions, and the extreme ones decide. For each, as in `_node_distance` (integral.py), the step is the largest
-    # at which the aliases on both sides are at most e^NEGLIGIBLE of delta, at the epsilon whose saddle point is t.
+    # The step must suit all questions. Those with the fewest and the most copies, at the smallest and the largest delta, decide. For each,
+    # as in `_node_distance` (integral.py), the step is the largest at which the aliases on both sides are at most e^NEGLIGIBLE of delta, at
+    # the epsilon whose saddle point is t.
     for n, log_delta in product((float(counts.min()), float(counts.max())), (float(log_deltas.min()), float(log_deltas.max()))):
         epsilon = float(saddle(np.array([n * cumulant]), log_delta, np.array([t]))[0])
         log_wanted = log_delta - n * cumulant + t * epsilon
@@ -150,34 +160,35 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     pole = -np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     tail = math.exp(float(log_tails[enough[0]]))
     return CountLine(
-        t,
-        step,
-        cumulant,
-        error_bound,
-        tilted.mean,
-        math.sqrt(tilted.variance),
-        y,
-        log_factor,
-        pole,
-        tail,
-        far,
-        rise,
-        log_far,
-        log_lost,
+        t=t,
+        step=step,
+        cumulant=cumulant,
+        error_bound=error_bound,
+        mean=tilted.mean,
+        deviation=math.sqrt(tilted.variance),
+        y=y,
+        log_factor=log_factor,
+        pole=pole,
+        tail=tail,
+        far=far,
+        rise=rise,
+        log_far=log_far,
+        log_lost=log_lost,
     )
 
 
 def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
     """Return an upper bound on K(t) of one step, and by how much it may be too large.
 
-    bound: the loss's own bound on K(t), which is used if it is `sharp`, that is, at most SLACK too large. If not, it could give no lower
-    bound on delta, and the quadrature's value is used, increased by its error. The result is (NaN, inf) if `bound` is below that value.
+    bound: the loss's own bound on K(t), which is used if it is at most SLACK too large, relative (`exact_cgf`). If not, it could give no
+    lower bound on delta, and the quadrature's value is used, increased by its error. The result is (NaN, inf) if `bound` is below that
+    value.
     """
     own = tilted.cumulant
     rounding = SLACK * (1.0 + abs(own)) + OWN_ROUNDING * (1.0 + t) * (abs(tilted.mean) + math.sqrt(tilted.variance))
     if not bound >= own - rounding or not math.isfinite(bound):
         return math.nan, math.inf
-    if tilted.sharp:
+    if tilted.exact_cgf:
         return bound, CUMULANT_SLACKS * SLACK * bound
     return own + rounding, 2.0 * rounding + CUMULANT_SLACKS * SLACK * (own + rounding)
 
@@ -213,19 +224,20 @@ class CountLine:
         table = CountTable(self, counts)
         epsilon, slope = table.newton(log_deltas)
         low, high = table.log_delta(epsilon)
-        margins = [
-            LEAST_MARGIN * np.abs(epsilon) + FIRST_MARGIN * np.clip(gap, 0.0, 1.0) / slope
-            for gap in (log_deltas - low, high - log_deltas)
-        ]
-        margins = [np.where(slope > 0.0, margin, math.nan) for margin in margins]
-        return table.outside(log_deltas, epsilon, margins[0], -1.0), table.outside(log_deltas, epsilon, margins[1], 1.0)
+        ends = []
+        for sign, gap in ((-1.0, log_deltas - low), (1.0, high - log_deltas)):
+            margin = LEAST_MARGIN * np.abs(epsilon) + FIRST_MARGIN * np.clip(gap, 0.0, 1.0) / slope
+            # A slope that is not positive means that the search failed. A margin of NaN then gives an infinite end.
+            ends.append(table.proved_ends(log_deltas, epsilon, np.where(slope > 0.0, margin, math.nan), sign))
+        return ends[0], ends[1]
 
 
 class CountTable:
     """The integrands of several numbers of steps on one line, with one row for each number.
 
-    It computes for all rows at once what `Contour`, `solve` and `outside` of integral.py do for one composition: bounds on log delta at an
-    epsilon (`log_delta`), an estimate of the epsilon at a delta (`newton`), and the certified ends about this estimate (`outside`).
+    It computes for all rows at once what `Contour` (integral.py) and `solve` (epsilon_search.py) do for one composition: bounds on log
+    delta at an epsilon (`log_delta`), an estimate of the epsilon at a delta (`newton`), and the certified ends about this estimate
+    (`proved_ends`).
     """
 
     def __init__(self, line: CountLine, counts: Array) -> None:
@@ -238,7 +250,7 @@ class CountTable:
         total = self._modulus.sum(axis=1)
         rounding = MODULUS_ROUNDING + MODULUS_ROUNDING_SQRT * np.sqrt(counts) + MODULUS_ROUNDING_STEP * counts
         self._error = rounding * total * line.step / math.pi + line.tail
-        # For each unit of the slope of the terms of the angles, as `_rounding` of integral.py has it.
+        # The angle at y is a sum of terms of at most angle_slope * y in total (`log_delta`). This is the error for an angle_slope of 1.
         self._angle_error = ANGLE_ROUNDING * (self._modulus @ line.y) * line.step / math.pi
         missing = (1.0 + line.t) * math.exp(line.log_lost)  # most by which K of a capped loss may be too large
         self._error_bound = counts * line.error_bound + missing
@@ -296,12 +308,13 @@ class CountTable:
         """Return upper bounds on the logarithm of the terms m != 0 of the sum over aliases (integral.py)."""
         line = self.line
         turns = 2.0 * math.pi * line.t / line.step
+        above = -turns - math.log1p(-math.exp(-turns))  # of the aliases with m > 0
         shift = 2.0 * math.pi * (line.far - line.t) / line.step
         counts, cumulant = self.counts[rows, None], self._cumulant[rows, None]
-        left = cumulant - line.far * epsilon[:, None] + counts * line.rise + line.log_far - shift - np.log1p(-np.exp(-shift))
-        return np.asarray(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.fmin.reduce(left, axis=1)))
+        below = cumulant - line.far * epsilon[:, None] + counts * line.rise + line.log_far - shift - np.log1p(-np.exp(-shift))
+        return np.asarray(np.logaddexp(above, np.fmin.reduce(below, axis=1)))
 
-    def outside(self, log_deltas: Array, epsilon: Array, margin: Array, sign: float) -> Array:
+    def proved_ends(self, log_deltas: Array, epsilon: Array, margin: Array, sign: float) -> Array:
         """Return bounds on the epsilons: upper ones for sign 1, lower ones for sign -1.
 
         Each is the first of epsilon + sign * (margin, 2 margin, 4 margin, ...) at which the certificate proves it, or infinite.

@@ -47,13 +47,17 @@ STRIP_DEVIATIONS = 6.0  # largest height of the strip in standard deviations; th
 STRIP_SHARPNESS = 0.3 * math.pi  # largest height in units of 1 / k; the weight falls faster than any exponential below pi / 2
 STEP_OVER_STRIP = 0.149  # node distance over the height of the strip; e^{-2 pi / STEP_OVER_STRIP} is below e^-42
 MAX_STEP = 0.3  # largest node distance in standard deviations
-FAR_STEP = 0.14  # node distance for the big part, in units of 1 / k
+FAR_STEP = 0.14  # node distance for the big part, and for a capped loss, in units of 1 / k
+CAP_STRIP = 0.45 * math.pi  # height of the strip of a capped loss, in units of 1 / k
 MAX_LOG_GROWTH = 14.0  # largest log growth of an integrand up to the end of the strip; the nodes' error is negligible up to it
 FARTHEST = 4.0  # the CGF bounds aliases (integral.py) at orders up to this multiple of the tilt
 LEAST_SHARPNESS = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
 FAR_DEPTH = 45.0  # b is negligible at (k - c) (c - x) beyond this; to the left the normal density rises by at most e^{c (c - x)}
+GENEROUS = 3.0  # safety factor of the bounds on the errors of a CGF
 # Accuracy: jump.py's bounds hold for any level and any weight.
 SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and nearly all losses beyond BIG times the level are big
+RAMP_FALL = 4.0  # k of a ramp, times the distance between the outcomes with half of its level and with its level
+CAP_SHARPNESS = 0.85  # k of a capped loss, in units of the k at which c is least for a normal density; there c is 1.3 % larger
 BLUNT_EXCESS = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
 BLUNT_SHARPNESS = 6.0  # k of a weight that cuts off only a negligible mass
 STEEP = 17.4  # k times the length over which outcomes become big, where e^{k (x - c)} grows from e^-14 to e^3.4
@@ -118,7 +122,7 @@ class CutLoss:
     def error_bound(self, z: float) -> float:
         """Return a bound on the absolute error of `cgf` at one z, which is generous by a factor of several."""
         change = float(self.change(np.array([z]))[0])
-        return 3.0 * SLACK * (abs(change) + 2.0 * (self.big_mass + abs(z + 1.0) * self.mass_difference)) / (1.0 + change)
+        return GENEROUS * SLACK * (abs(change) + 2.0 * (self.big_mass + abs(z + 1.0) * self.mass_difference)) / (1.0 + change)
 
     def cgf(self, z: Array) -> Array:
         """Return K of the small part. It is slightly below 0 at small z, because mass is missing. `error_bound` bounds its error."""
@@ -149,12 +153,18 @@ class CutLoss:
         """
         k, edge = self._ramp_place(level)
         height = min(self.strip, STRIP_SHARPNESS / (k * self.line.rise(edge)))
-        return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, STEP_OVER_STRIP * height))  # type: ignore[arg-type]
+
+        def log_weight(v: Array | ComplexArray) -> ComplexArray:
+            """Return log w at nodes v."""
+            x, _ = self.line.at(v)  # type: ignore[arg-type]
+            return log_cutoff(k * (x - edge))
+
+        return Ramp(log_weight, height, min(self.step, STEP_OVER_STRIP * height))
 
     def _ramp_place(self, level: float) -> tuple[float, float]:
-        """Return sharpness and place of the weight of `ramp`."""
+        """Return sharpness and place of the weight of `ramp`. The ramp is no steeper than the weight 1 - b."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
-        return min(max(4.0 / max(edge - half, 1e-3), LEAST_SHARPNESS * abs(edge), LEAST_K), self.sharpness), edge
+        return min(max(RAMP_FALL / max(edge - half, 1e-3), LEAST_SHARPNESS * abs(edge), LEAST_K), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""
@@ -181,7 +191,7 @@ class CutLoss:
         B is the mean of r^-power under Q without the left tail, if there is one. C is the same integral over the small part.
         """
         log_moment, log_big = self.log_inverse_moment_parts(power)
-        return log_moment + 1e-9 * np.abs(log_moment) + 1e-15, log_big - log_moment
+        return log_moment + 1e-9 * np.abs(log_moment) + 1e-15, log_big - log_moment  # 1e-9 far exceeds SLACK
 
     def log_inverse_moment_parts(self, power: Array) -> tuple[Array, Array]:
         """Return log E_Q[r^-power] and log E_Q[b r^-power], both without the left tail, if there is one."""
@@ -231,10 +241,13 @@ class LeftTail:
 
 
 class StretchedQuadrature(TiltedQuadrature):
-    """The small part of a `CutLoss` under a tilt."""
+    """The small part of a `CutLoss` under a tilt, on that part's line of nodes v.
+
+    Raises NotRepresentable if the nodes are too far apart for the tilt.
+    """
 
     def __init__(self, t: float, part: CutLoss) -> None:
-        super().__init__(t, part.weighted, (part.low, part.high), part.strip, part.step, True)
+        super().__init__(t, part.weighted, (part.low, part.high), part.strip, part.step, exact_cgf=True)
         self._part = part
         for order in (t, FARTHEST * t):  # the CGF is also used at orders up to FARTHEST * t, to bound aliases
             if not self._growth(order - t) <= MAX_LOG_GROWTH:
@@ -270,10 +283,10 @@ def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], fl
     Raises:
         NotRepresentable: `low` and `high` are the same float, because they are so large.
     """
-    blunt = (log_mean(BLUNT_SHARPNESS) - log_mass) / BLUNT_SHARPNESS
-    if blunt + EDGE / BLUNT_SHARPNESS <= high + BLUNT_EXCESS * (high - low):
-        return BLUNT_SHARPNESS, blunt
-    low, high = min(low, most - 1.0), min(high, most)
+    blunt_edge = (log_mean(BLUNT_SHARPNESS) - log_mass) / BLUNT_SHARPNESS
+    if blunt_edge + EDGE / BLUNT_SHARPNESS <= high + BLUNT_EXCESS * (high - low):
+        return BLUNT_SHARPNESS, blunt_edge
+    low, high = min(low, most - 1.0), min(high, most)  # beyond `most`, only a negligible mass would be cut off
     if not low < high:
         raise NotRepresentable("the outcomes are too large for floats to distinguish small losses from big ones")
     k = max(STEEP / (high - low), LEAST_SHARPNESS * abs(high), LEAST_K)
@@ -295,7 +308,7 @@ def cut(
         strip: largest height of the line's strip.
         mirrored: whether log r is odd and Q(x) = P(-x), so that the lower tail is as long as the upper one.
     """
-    top = edge + EDGE / k
+    top = edge + EDGE / k  # the weight 1 - b is negligible beyond
     line = Stretched(slope, bend if slope * (top - bend) < math.log(LARGE_GROWTH) else top)
     strip = min(strip, STRIP, STRIP_DEVIATIONS * slope, STRIP_SHARPNESS / (k * line.rise(edge)))
     step = min(MAX_STEP * slope, STEP_OVER_STRIP * strip)
@@ -305,7 +318,7 @@ def cut(
     nodes: ComplexArray = nodes_of(*ends, step)  # type: ignore[assignment]
     density, ratio = weighted(pair, line, k, edge, nodes)
     if mirrored:
-        far_low = -top
+        far_low = -top  # the lower tail is cut off at the mirror image of `top`
     else:
         far_low = edge - FAR_DEPTH / (k - max(edge, 0.0)) if k > edge + 1.0 else -TAIL
     far_x, far_density, far_ratio = _far(pair, k, edge, far_low, max(edge, 0.0) + slope + TAIL)
@@ -346,7 +359,7 @@ def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Ar
 
 
 def _left_tail(pair: Line, k: float, edge: float, big_density: Array, left_tail_mass: float) -> LeftTail:
-    """Return the loss without its lower tail."""
+    """Return the loss without its lower tail, on nodes from the mirror image of `top` in `cut` to TAIL beyond `top`."""
     step, far = FAR_STEP / k, edge + EDGE / k
     hold(2.0 * far / step)
     x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
@@ -371,7 +384,7 @@ class UncutLoss:
 
     def error_bound(self, z: float) -> float:
         """Return an upper bound on `cgf` - K."""
-        return 3.0 * SLACK * float(self.loss.cgf(np.array([z]))[0])
+        return GENEROUS * SLACK * float(self.loss.cgf(np.array([z]))[0])
 
     def moments(self) -> tuple[float, float]:
         """Return about the mean of the loss and of its square, from its CGF."""
@@ -384,6 +397,7 @@ class UncutLoss:
         return self.loss.tilted(t)
 
     def log_beyond(self, z: Array, level: float) -> Array:
+        """Return -inf: the whole loss counts as bulk at every level, so that nothing is beyond."""
         return np.full(len(z), -np.inf)
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
@@ -406,7 +420,7 @@ class CappedLoss:
     """The loss log r(X) under Q r w, which lacks the far upper tail.
 
     pair: returns log Q and log r; log r increases. Q is standard normal, or a mixture of unit normals with means at or below 0.
-    slope: largest s of the terms e^{s x} in the mixtures. sharpness, edge: k and c of the weight.
+    slope: largest slope of log r. sharpness, edge: k and c of the weight.
     """
 
     pair: Line
@@ -420,16 +434,19 @@ class CappedLoss:
         return base + log_cutoff(self.sharpness * (x - self.edge)), ratio
 
     def _window_and_step(self, z: float) -> tuple[tuple[float, float], float]:
-        """Return the interval and the node distance for moments of order z + 1."""
+        """Return the interval and the node distance for moments of order z + 1.
+
+        The interval is generous: log(Q r^{z+1}) without the weight has its maximum at (z + 1) times the slope or below.
+        """
         window = (-TAIL - self.slope, min((2.0 * z + 2.0) * self.slope + TAIL, self.edge + EDGE / self.sharpness))
-        return window, float(min(step_size(z, self.slope), 0.14 / self.sharpness))
+        return window, float(min(step_size(z, self.slope), FAR_STEP / self.sharpness))
 
     def cgf(self, z: Array) -> Array:
         """Return upper bounds on K of the capped loss.
 
         They are too large by at most SLACK, relative, plus (z+1) times the missing mass. They are inf where more than MAX_NODES are needed.
         """
-        return np.array([self._cgf(float(one)) for one in z])
+        return np.array([self._cgf(order) for order in z.tolist()])
 
     def _cgf(self, z: float) -> float:
         (low, high), step = self._window_and_step(z)
@@ -440,14 +457,16 @@ class CappedLoss:
 
     def tilted(self, t: float) -> TiltedQuadrature:
         window, step = self._window_and_step(t)
-        strip = min(0.5 * math.pi / self.slope, 0.45 * math.pi / self.sharpness)
-        return TiltedQuadrature(t, self._weighted, window, strip, step, sharp=True)
+        strip = min(0.5 * math.pi / self.slope, CAP_STRIP / self.sharpness)
+        return TiltedQuadrature(t, self._weighted, window, strip, step, exact_cgf=True)
 
 
 def cap(pair: Line, slope: float, log_mean: Callable[[float], float], log_mass: float) -> CappedLoss:
-    """Return the capped loss that lacks at most the mass e^log_mass of P. log_mean: returns log E_P[e^{k x}] at k.
+    """Return the capped loss that lacks at most the mass e^log_mass of P.
 
-    A larger k moves c to the left, down to sqrt(-2 log mass) for a normal density. A smaller k leaves a wider strip.
+    log_mean: returns log E_P[e^{k x}] at k.
+
+    For a normal density, c is least at k = sqrt(-2 log mass), where both are equal. A smaller k leaves a wider strip.
     """
-    k = 0.85 * math.sqrt(-2.0 * log_mass)
+    k = CAP_SHARPNESS * math.sqrt(-2.0 * log_mass)
     return CappedLoss(pair, slope, k, (log_mean(k) - log_mass) / k)

@@ -29,6 +29,7 @@ from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.cut import (
     BEND,
     BIG,
+    GENEROUS,
     LAST,
     LEAST_SHARPNESS,
     MAX_STEP,
@@ -49,21 +50,25 @@ from dpcli.numerics.work import hold, spend
 
 # Soundness: the sums over nodes err by less than SLACK (quadrature.py) with these.
 LOWEST, HIGHEST, APART = -4.85, 4.2, 0.05  # range and distance of the nodes v near the edge, where k (w - c) = v - e^-v
-LEFT = -120.0  # a value below k (w - c) at the lowest of these nodes
+LEFT = -120.0  # at least k (w - c) at the lowest of these nodes, so that b <= e^LEFT to the left of it
 STANDARD = 4.0  # largest height of the strip, in standard deviations
+BINS_RAISE = 1e-9  # relative increase of the sums over bins, which exceeds their rounding
+LEAST_DENSITY = 1e-300  # a smaller density is rounded up to it for a bound, so that it has a logarithm
 # Accuracy and speed.
 SOFT = 4.0 / math.log(2.0)  # largest sharpness of the weight for the bulk, which falls within about a factor of 2 of its level
 LONGEST = 5.0  # largest length in w over which the nodes get denser
 SHARPENED = 16  # most attempts to find a k that suits all rows
+SHARPER = 1.01  # factor by which the next k exceeds what the last one showed to be needed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutRows:
-    """The sum of the losses log r_i under the small parts of Q_i r_i, with row i added `counts[i]` times. It has the interface of
-    `CutLoss`.
+    """The sum of the losses log r_i under the small parts of Q_i r_i, with row i added `counts[i]` times.
 
-    nodes: the line of nodes. log_rests: log(1 - q_i). centres: means of w under Q_i.
-    at, density: s, and the density of Q_i (1 - b) times the node distance, of shapes (nodes,) and (rows, nodes).
+    It has the methods of `CutLoss` that jump.py uses, for the sum of all rows. z + 1 is the order of a CGF.
+
+    rows: the noise and rate of each row. nodes: the line of nodes. log_rests: log(1 - q_i). centres: means of w under Q_i.
+    s, density: s, and the density of Q_i (1 - b) times the node distance, of shapes (nodes,) and (rows, nodes).
     big_masses, mass_differences: Q_i(b) and P_i(b) - Q_i(b).
     log_bins, bins, above: log of upper bounds on b, lower ends s, and Q_i(W > w), of the bins for a bound on E_Q[b r^-power].
     left_out_masses: bounds on P_i(b) of rows whose big part is left out, and 0 for the others.
@@ -74,7 +79,7 @@ class CutRows:
     nodes: RowLine
     log_rests: Array
     centres: Array
-    at: Array
+    s: Array
     density: Array
     big_masses: Array
     mass_differences: Array
@@ -91,17 +96,20 @@ class CutRows:
         """Return E_Qi[(1 - b) r_i^{z+1}] - 1 and generous bounds on its absolute error, both of shape (rows, z)."""
         power = z + 1.0
         with np.errstate(over="ignore", invalid="ignore"):
-            gained = product(self.density, np.expm1(self.at[:, None] * power))
-            less = np.expm1(self.log_rests[:, None] * power)
+            x = product(self.density, np.expm1(self.s[:, None] * power))
+            factor_less_one = np.expm1(self.log_rests[:, None] * power)  # expm1(a) of the module's docstring
             big = self.big_masses[:, None]
-            change = less * (1.0 - big + gained) + (gained - big)
-            sizes = np.abs(less) * (1.0 + np.abs(gained)) + np.abs(gained) + big
-        return change, 3.0 * SLACK * (sizes + np.abs(change)) + self.left_out_masses[:, None]
+            change = factor_less_one * (1.0 - big + x) + (x - big)
+            sizes = np.abs(factor_less_one) * (1.0 + np.abs(x)) + np.abs(x) + big
+        return change, GENEROUS * SLACK * (sizes + np.abs(change)) + self.left_out_masses[:, None]
 
     def cgf(self, z: Array) -> Array:
-        return np.asarray(self.counts @ np.log1p(self.changes(z)[0]))
+        """Return K of the sum of the small parts. `error_bound` bounds its error."""
+        change, _ = self.changes(z)
+        return np.asarray(self.counts @ np.log1p(change))
 
     def error_bound(self, z: float) -> float:
+        """Return a bound on the absolute error of `cgf` at one z."""
         change, error = self.changes(np.array([z]))
         return float(self.counts @ (error / (1.0 + change))[:, 0])
 
@@ -139,29 +147,34 @@ class CutRows:
         """
         with np.errstate(divide="ignore", under="ignore"):
             masses = product(self.above, np.exp(self.log_bins[:, None] - power * self.bins[:, None])) + math.exp(LEFT)
-            log_big = np.log(masses * (1.0 + 1e-9)) - self.log_rests[:, None] * power
+            log_big = np.log(masses * (1.0 + BINS_RAISE)) - self.log_rests[:, None] * power
         log_big = np.where(self.left_out_masses[:, None] > 0.0, -np.inf, log_big)
-        log_whole = np.log1p(self.changes(-power - 1.0)[0] + np.exp(log_big))
-        log_product = self.counts @ (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
+        change, _ = self.changes(-power - 1.0)
+        log_whole = np.log1p(change + np.exp(log_big))
+        log_product = self.counts @ (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)  # 1e-9 far exceeds SLACK
         return np.asarray(log_product), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the weight w that `ramp_place` describes."""
         power = z + 1.0
         with np.errstate(all="ignore"):
-            rest = -np.expm1(self._log_ramp(level))
-            beyond = product(self.density, rest[:, None] * np.exp(self.at[:, None] * power))
-            shares = beyond * np.exp(self.log_rests[:, None] * power) / (1.0 + self.changes(z)[0])
+            share_beyond = -np.expm1(self._log_ramp(level))  # 1 - w at the nodes
+            beyond = product(self.density, share_beyond[:, None] * np.exp(self.s[:, None] * power))
+            change, _ = self.changes(z)
+            shares = beyond * np.exp(self.log_rests[:, None] * power) / (1.0 + change)
             return np.asarray(np.log(self.counts @ shares))
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
         """Return about log prod E_Q[(1 - b) w r^{z+1}], for the weight w that `ramp_place` describes."""
-        return np.asarray(self.counts @ self.log_bulk(self.density, self._log_ramp(level) + self.at * (z + 1.0)[:, None], z + 1.0))
+        return np.asarray(self.counts @ self.log_bulk(self.density, self._log_ramp(level) + self.s * (z + 1.0)[:, None], z + 1.0))
 
     def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array:
-        """Return upper bounds on log SUM_j density_ij e^{terms_kj} (1 - q_i)^{power_k}. Densities below 1e-300 are rounded up to it."""
+        """Return upper bounds on log SUM_j density_ij e^{terms_kj} (1 - q_i)^{power_k}, of shape (rows, powers).
+
+        density: shape (rows, nodes). log_terms: shape (powers, nodes). power: shape (powers,).
+        """
         top = log_terms.max(axis=1)
-        result = product(np.maximum(density, 1e-300), np.exp(log_terms - top[:, None]).T)
+        result = product(np.maximum(density, LEAST_DENSITY), np.exp(log_terms - top[:, None]).T)
         return np.asarray(np.log(result) + top + self.log_rests[:, None] * power)
 
     def ramp_place(self, level: float) -> tuple[float, float]:
@@ -172,7 +185,7 @@ class CutRows:
         """Return the logarithm of the weight that `ramp_place` describes, at the nodes."""
         k, place = self.ramp_place(level)
         with np.errstate(divide="ignore"):
-            return log_cutoff(k * (np.log(np.expm1(self.at)) - place)).real
+            return log_cutoff(k * (np.log(np.expm1(self.s)) - place)).real
 
     def tilted(self, t: float) -> TiltedRows:
         return TiltedRows(self, t)
@@ -194,8 +207,9 @@ def cut_rows(rows: Shifted, counts: Array, level: float, log_mass: float) -> Cut
     """
     mu, q = rows.shifts, rows.weights
     log_rests = np.log1p(-q)
-    most = float(log_rests.min())  # r = (1 - q) (1 + e^w)
-    low, high = (math.log(math.expm1(share * level - most)) for share in (SMALL, BIG))
+    least_rest = float(log_rests.min())
+    # As r = (1 - q) (1 + e^w), the loss is l at w = log(e^{l - log(1 - q)} - 1).
+    low, high = (math.log(math.expm1(share * level - least_rest)) for share in (SMALL, BIG))
     centres = np.log(q) - log_rests - 0.5 * mu * mu
     placed = _sharpness_and_left_out(mu, q, centres, low, high, log_mass)
     if placed is None:
@@ -206,31 +220,49 @@ def cut_rows(rows: Shifted, counts: Array, level: float, log_mass: float) -> Cut
     if (nodes.high - nodes.low) / nodes.step > MOST_NODES:
         return None
     w, s, log_common = (part.real for part in nodes.at(nodes.step, 0.0))
-    big_masses, mass_differences, bins = _big(mu, q, centres, k, edge, left_out_masses)
-    empty = np.zeros((len(mu), len(w)))
-    result = CutRows(rows, counts, nodes, log_rests, centres, s, empty, big_masses, mass_differences, *bins, left_out_masses)
-    empty[:] = result.densities(w, log_common).real
+    big_masses, mass_differences, (log_bins, bins, above) = _big_parts(mu, q, centres, k, edge, left_out_masses)
+    density = np.zeros((len(mu), len(w)))  # filled below, as `densities` is a method of the result
+    result = CutRows(
+        rows=rows,
+        counts=counts,
+        nodes=nodes,
+        log_rests=log_rests,
+        centres=centres,
+        s=s,
+        density=density,
+        big_masses=big_masses,
+        mass_differences=mass_differences,
+        log_bins=log_bins,
+        bins=bins,
+        above=above,
+        left_out_masses=left_out_masses,
+    )
+    density[:] = result.densities(w, log_common).real
     return result
 
 
 def _sharpness_and_left_out(
     mu: Array, q: Array, centres: Array, low: float, high: float, log_mass: float
 ) -> tuple[float, Array] | None:
-    """Return k and bounds on P(b) of the rows whose big part is left out, or None if no k suits all rows."""
+    """Return k and bounds on P(b) of the rows whose big part is left out, or None if no k suits all rows.
+
+    k suits a row if it is sharp enough for the nodes near the edge, or if Chernoff's bound on P(b) is at most e^log_mass.
+    """
     k = STEEP / (high - low)
     for _ in range(SHARPENED):
         edge = (high - LAST / k - centres) / mu  # in standard deviations
-        sharp, slope = k * mu >= LEAST_SHARPNESS * edge, k * mu
-        log_most = np.logaddexp(np.log1p(-q), np.log(q) + slope * mu) + 0.5 * slope * slope - slope * edge
-        rest = ~sharp & (log_most > log_mass)
-        if not rest.any():
-            return k, np.exp(np.where(sharp, -np.inf, np.clip(log_most, -700.0, 0.0)))
-        k = 1.01 * float((LEAST_SHARPNESS * edge / mu)[rest].max())
+        slope = k * mu  # k in units of 1 / standard deviation
+        is_sharp = slope >= LEAST_SHARPNESS * edge
+        log_most = np.logaddexp(np.log1p(-q), np.log(q) + slope * mu) + 0.5 * slope * slope - slope * edge  # log E_P[e^{k (w - c)}]
+        unsuited = ~is_sharp & (log_most > log_mass)
+        if not unsuited.any():
+            return k, np.exp(np.where(is_sharp, -np.inf, np.clip(log_most, -700.0, 0.0)))
+        k = SHARPER * float((LEAST_SHARPNESS * edge / mu)[unsuited].max())
     return None
 
 
 def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine:
-    """Return the line of nodes in w, by the rules of `cut`. The least shift mu determines the node distance."""
+    """Return the line of nodes in w, by the rules of `cut` (cut.py). mu: the least shift, which determines the node distance."""
     top = edge + EDGE / k
     line = Stretched(1.0, max(bend, top - LONGEST))
     strip = min(STRIP, STANDARD * mu, STRIP_SHARPNESS / (k * line.rise(edge)))
@@ -238,7 +270,7 @@ def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine
     return RowLine(line, line.back(min(left, bend - 1.0)), line.back(top), step, strip, k, edge)
 
 
-def _big(
+def _big_parts(
     mu: Array, q: Array, centres: Array, k: float, edge: float, left_out_masses: Array
 ) -> tuple[Array, Array, tuple[Array, Array, Array]]:
     """Return Q(b) and P(b) - Q(b), and (log b, s, Q(W > w)) of the bins of `CutRows`.
@@ -246,19 +278,21 @@ def _big(
     Both integrals are by parts. The nodes are densest where b rises, and get sparser to the left.
     """
     v = np.arange(LOWEST, HIGHEST + 0.5 * APART, APART)
-    place = v - np.exp(-v)
+    place = v - np.exp(-v)  # k (w - c)
     w = edge + place / k
     spend(float(len(mu) * len(w)))
-    above, moved = (np.exp(log_ndtr_array((centres + shift - w[:, None]) / mu)).T for shift in (0.0, mu * mu))
-    slope = np.exp(place - np.exp(place)) * (1.0 + np.exp(-v)) * APART
-    big_masses, mass_differences = above @ slope, q * ((moved - above) @ slope)
-    log_most = np.log(-np.expm1(-np.exp(np.append(place[1:], 40.0))))
+    # Q(W > w), and the same for W moved by mu^2, as the shifted part of P has it.
+    above, above_if_shifted = (np.exp(log_ndtr_array((centres + shift - w[:, None]) / mu)).T for shift in (0.0, mu * mu))
+    rise_of_b = np.exp(place - np.exp(place)) * (1.0 + np.exp(-v)) * APART  # b'(w) dw
+    big_masses, mass_differences = above @ rise_of_b, q * ((above_if_shifted - above) @ rise_of_b)
+    log_most = np.log(-np.expm1(-np.exp(np.append(place[1:], 40.0))))  # log b at the upper end of each bin; the last bin has no end
     bins = log_most, np.log1p(np.exp(w)), above
-    return np.where(left_out_masses > 0.0, 0.0, big_masses), np.where(left_out_masses > 0.0, 0.0, mass_differences), bins
+    is_left_out = left_out_masses > 0.0
+    return np.where(is_left_out, 0.0, big_masses), np.where(is_left_out, 0.0, mass_differences), bins
 
 
 def alike_rows(rows: Shifted, level: float) -> Sequence[IndexArray]:
     """Return groups of indices of rows that one line may suit: shifts within a factor of 2, and rates of at most half the level."""
-    low = rows.weights <= 0.5 * level
-    key = np.floor(np.log2(rows.shifts))
-    return [np.flatnonzero(low & (key == one)) for one in np.unique(key[low]).tolist()]
+    is_low = rows.weights <= 0.5 * level
+    octaves = np.floor(np.log2(rows.shifts))
+    return [np.flatnonzero(is_low & (octaves == octave)) for octave in np.unique(octaves[is_low]).tolist()]

@@ -44,7 +44,7 @@ from itertools import product
 from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.integral import outside
+from dpcli.numerics.contour.epsilon_search import proved_end
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.logspace import scaled_mills_ratio
 from dpcli.numerics.mixture import unmix
@@ -61,10 +61,13 @@ FAR = 30.0  # exponent beyond which log m is summed from logarithms, which canno
 ROUNDS = 40  # most steps of Newton's method for epsilon
 FARTHEST_MOVE = 4.0  # largest factor by which one step of Newton's method changes epsilon
 CLOSE = 1e-7  # relative step of epsilon after which Newton's method ends, because the next one would be of about its square
+# First distance of an end from the estimate of epsilon: relative to epsilon, plus relative to what the error of delta moves it by.
+LEAST_MARGIN, FIRST_MARGIN = 1e-14, 1.5
 # Speed.
 MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
 MOST_NODES = 4_000  # with more nodes, a contour is faster
 MANY_NODES = 400  # with more nodes, every second one in each direction gives the first estimates
+WORK = 20.0  # units of work (numerics/work.py) for each node and shift
 
 
 class SampledStep(NamedTuple):
@@ -100,7 +103,8 @@ def few_steps(losses: Losses, log_delta: float, spread: float = 1.0) -> FewSteps
 class NodeSums(NamedTuple):
     """Sums over the nodes, each divided by e^log_scale.
 
-    delta: the trapezoidal sum. error: a bound on its error on both sides, without the mass outside of the nodes. reference: e^eps Q(A).
+    delta: the trapezoidal sum. error: a bound on its error on both sides, without the mass outside of the nodes.
+    reference: e^eps Q(L > eps), which is minus the derivative of delta.
     """
 
     delta: float
@@ -123,15 +127,16 @@ class FewSteps:
         self._moves_p, self._moves_q = steps[0].moves_p, steps[0].moves_q
         self._log_delta = log_delta
         self._kappa = 1.0 / math.sqrt(float((self._mu**-2.0).sum()))
-        self._along = self._kappa / self._mu[:, 0]
-        self._across = _complement(self._along)
+        self._along = self._kappa / self._mu[:, 0]  # e
+        self._across = _complement(self._along)  # B
+        # A step is sampled or not, so n steps have 2^n shifts s, each with its weight w_s.
         choices = [((step.rate, step.mu), (1.0 - step.rate, 0.0)) for step in steps]
         chosen = list(product(*choices))
-        self._log_weights = np.array([sum(math.log(weight) for weight, _ in sides) for sides in chosen])
-        shifts = np.array([[shift for _, shift in sides] for sides in chosen])
+        self._log_weights = np.array([sum(math.log(weight) for weight, _ in choice) for choice in chosen])
+        shifts = np.array([[shift for _, shift in choice] for choice in chosen])
         self._shift_along, self._shift_across = shifts @ self._along, shifts @ self._across
-        self._largest = math.inf if self._moves_p else -float(self._log_rest.sum())
-        self._last_boundary = np.zeros(0)
+        self._largest = math.inf if self._moves_p else -float(self._log_rest.sum())  # the largest loss, at log m = log(1 - q)
+        self._last_boundary = np.zeros(0)  # b at the last epsilon, from which the next search for b starts
         self.affordable = self._choose_distances(spread) and self._place_nodes()
 
     def _choose_distances(self, spread: float) -> bool:
@@ -144,17 +149,18 @@ class FewSteps:
             return False
         slopes = self._mu * self._across  # mu_i B_ij
         r = 0.5 * (slopes.max(axis=0) - slopes.min(axis=0))
-        im_b_slope = np.abs(slopes).max(axis=0) / self._kappa
+        im_b_slope = np.abs(slopes).max(axis=0) / self._kappa  # |Im b| is at most this times a
         # P(L > eps) is delta times 1 plus the slope of -log delta, which is about -2 log delta / epsilon.
         wanted = DIGITS + math.log1p(-2.0 * self._log_delta / estimate)
-        growth = 0.5 * (1.0 + im_b_slope**2)
+        growth = 0.5 * (1.0 + im_b_slope**2)  # (a^2 + (Im b)^2) / 2 is this times a^2
+        # The first height is best without a limit, and the second one the largest allowed.
         a = np.minimum(np.sqrt(wanted / growth), 0.5 * TURN / r)
         half_c = 2.0 if self._moves_p and self._moves_q else 1.0
         self._boundary_shift = -np.log(np.cos(half_c * r * a)) / (half_c * self._kappa)  # eta
-        farthest = math.sqrt(-2.0 * self._log_delta)
+        farthest = math.sqrt(-2.0 * self._log_delta)  # about the largest b that matters
         self._log_growth = growth * a**2
         self._distance = 2.0 * math.pi * spread * a / (wanted + self._log_growth + self._boundary_shift * (farthest + 1.0))
-        self._log_decay = 2.0 * math.pi * a / self._distance
+        self._log_decay = 2.0 * math.pi * a / self._distance  # 2 pi a / h
         return True
 
     def _place_nodes(self) -> bool:
@@ -183,11 +189,11 @@ class FewSteps:
         return True
 
     def _log_mixture(self, x: Array) -> tuple[Array, Array]:
-        """Return log m and its derivative at outcomes x, of shape (steps, nodes)."""
+        """Return log m and its derivative at outcomes x, of shape (steps, nodes), with m = 1 - q + q e^{mu x - mu^2 / 2} of each step."""
         u = self._mu * x - 0.5 * self._mu**2
         change = self._rate * np.expm1(np.minimum(u, FAR))
         log_m = np.log1p(np.maximum(change, -0.5))
-        far = (u > FAR) | (change < -0.5)
+        far = (u > FAR) | (change < -0.5)  # below -1/2, 1 + change would lose the digits of 1 - q
         if far.any():
             log_m = np.where(far, np.logaddexp(self._log_rest, np.log(self._rate) + u), log_m)
         return log_m, self._mu * self._rate * np.exp(u - log_m)
@@ -203,7 +209,10 @@ class FewSteps:
         return value, slope
 
     def _bracket(self, epsilon: float, offset: Array) -> tuple[Array, Array]:
-        """Return u at which every step's loss is at most, and at least, its share of epsilon, so that b lies between them."""
+        """Return u at which every step's loss is at most, and at least, its share of epsilon, so that b lies between them.
+
+        offset: B v at the nodes, of shape (steps, nodes).
+        """
         if self._moves_p and self._moves_q:
             # log m(x) - log m(-x) is at most 2 mu x, and at least log m(x) - log m(0), for x >= 0.
             share = np.full_like(self._mu, epsilon / len(self._mu))
@@ -211,7 +220,7 @@ class FewSteps:
             high = self._outcome(share + self._log_mixture(np.zeros_like(self._mu))[0])
         elif self._moves_p:
             low = high = self._outcome(np.full_like(self._mu, epsilon / len(self._mu)))
-        else:
+        else:  # the loss of a step is at most -log(1 - q), so epsilon is divided in proportion to these
             low = high = -self._outcome(-epsilon * self._log_rest / self._log_rest.sum())
         along = self._along[:, None]
         return ((low - offset) / along).min(axis=0), ((high - offset) / along).max(axis=0)
@@ -219,8 +228,8 @@ class FewSteps:
     def _outcome(self, log_m: Array) -> Array:
         """Return the outcome of each step at which log m has a given value."""
         logs = [
-            unmix(at, rest, rate)
-            for at, rest, rate in zip(log_m, self._log_rest[:, 0].tolist(), self._rate[:, 0].tolist(), strict=True)
+            unmix(at, log_rest, rate)
+            for at, log_rest, rate in zip(log_m, self._log_rest[:, 0].tolist(), self._rate[:, 0].tolist(), strict=True)
         ]
         return np.asarray(np.stack(logs) / self._mu + 0.5 * self._mu)
 
@@ -237,26 +246,31 @@ class FewSteps:
         self._last_boundary = b = increasing_root(share, np.ones_like(low), low, high, start)
         x = offset + along * b
         value, slope = self._losses(x)
+        # Rounding of a loss, of its outcome, and, where m may be below 1/2, of the sum of logarithms that is near 0.
         sizes = (np.abs(value) + slope * (np.abs(x) + self._mu) + (self._rate > 0.5)).sum(axis=0) + epsilon
         return b, np.abs(value.sum(axis=0) - epsilon) + ULP * sizes
 
     def values(self, epsilon: float, nodes: Nodes) -> NodeSums:
         """Return the sums over the nodes at epsilon > 0."""
-        spend(20.0 * len(nodes.weights) * len(self._log_weights))
+        spend(WORK * len(nodes.weights) * len(self._log_weights))
         b, loss_error = self._boundary(epsilon, nodes)
-        sides = [self._side(b, 1.0, self._moves_p, 0.0, nodes.places), self._side(b, -1.0, self._moves_q, epsilon, nodes.places)]
-        log_scale = max(float(side.exponents.max()) for side in sides)
-        weights = [nodes.weights * np.exp(side.exponents - log_scale) for side in sides]
+        side_p = self._side(b, 1.0, self._moves_p, 0.0, nodes.places)
+        side_q = self._side(b, -1.0, self._moves_q, epsilon, nodes.places)
+        log_scale = max(float(side.exponents.max()) for side in (side_p, side_q))
+        weight_p, weight_q = (nodes.weights * np.exp(side.exponents - log_scale) for side in (side_p, side_q))
         delta, rounding, shifted_mass = 0.0, 0.0, 0.0
         shift = float(self._boundary_shift.max())
-        for side, weight in zip(sides, weights, strict=True):
+        for side, weight in ((side_p, weight_p), (side_q, weight_q)):
             delta += float((weight * side.difference).sum())
             # 4 ULP times the ratios bound the absolute errors of the two Mills' ratios (`scaled_mills_ratio`), one of which is at `least`.
             rounding += ULP * float((weight * (4.0 * side.ratios + (10.0 + side.sizes) * side.difference)).sum())
+            # The mass beyond b - eta: 1 - Phi(x - eta) is at most (1 - Phi(x)) e^{eta (max(x, 0) + 1)}.
             shifted_mass += float((weight * side.mass * np.exp(shift * (np.maximum(side.at, 0.0) + 1.0))).sum())
-        from_boundary = 2.0 * float((weights[0] * sides[0].mass * loss_error).sum())
+        # At b the densities of P and e^eps Q agree up to the error of the loss there. It is counted twice.
+        from_boundary = 2.0 * float((weight_p * side_p.mass * loss_error).sum())
+        # Item 4 of the docstring: 2 M / (e^{2 pi a / h} - 1), with the sum doubled.
         aliases = 4.0 * shifted_mass * float((np.exp(self._log_growth) / np.expm1(self._log_decay)).sum())
-        return NodeSums(delta, rounding + from_boundary + aliases, float((weights[1] * sides[1].mass).sum()), log_scale)
+        return NodeSums(delta, rounding + from_boundary + aliases, float((weight_q * side_q.mass).sum()), log_scale)
 
     def _side(self, b: Array, sign: float, moves: bool, log_factor: float, places: Array) -> Side:
         """Return the terms of P (sign 1) or of e^eps Q (sign -1; log_factor is eps)."""
@@ -268,9 +282,10 @@ class FewSteps:
         least = np.minimum(np.minimum(at, b), 0.0)
         exponents = log_weights[:, None] - 0.5 * (distance + at * at - least * least) + log_factor
         sizes = np.abs(log_weights[:, None]) + 0.5 * (distance + at * at + least * least) + log_factor
-        mass, rest = scaled_mills_ratio(at, least), scaled_mills_ratio(np.broadcast_to(b, at.shape), least)
-        ratios = np.where(along[:, None] > 0.0, mass + rest, 0.0)  # without a shift the difference is exactly 0
-        return Side(exponents, sizes, at, mass, ratios, np.maximum(sign * (mass - rest), 0.0))
+        # R(b - s_u), or R(b + s_u), and R(b), both scaled.
+        mass, at_boundary = scaled_mills_ratio(at, least), scaled_mills_ratio(np.broadcast_to(b, at.shape), least)
+        ratios = np.where(along[:, None] > 0.0, mass + at_boundary, 0.0)  # without a shift the difference is exactly 0
+        return Side(exponents, sizes, at, mass, ratios, np.maximum(sign * (mass - at_boundary), 0.0))
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon); (-inf, inf) unless 0 <= epsilon < the largest loss.
@@ -311,12 +326,12 @@ class FewSteps:
             elif abs(move) <= CLOSE * epsilon:
                 if nodes is self._fine:
                     break
-                nodes = self._fine
+                nodes = self._fine  # the estimate from the coarse nodes is now as good as they allow
         if not values.delta > values.error:
             return 0.0, math.inf, math.nan
         gap = values.error / values.delta
-        margin = 1e-14 * epsilon + 1.5 * gap / slope
-        low, high = (outside(self, self._log_delta, epsilon, sign * margin) for sign in (-1.0, 1.0))
+        margin = LEAST_MARGIN * epsilon + FIRST_MARGIN * gap / slope
+        low, high = (proved_end(self, self._log_delta, epsilon, sign * margin) for sign in (-1.0, 1.0))
         return max(low, 0.0), high, slope
 
     def _first_estimate(self) -> float:

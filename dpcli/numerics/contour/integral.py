@@ -1,7 +1,7 @@
 """delta(epsilon) of a sum of privacy losses as a contour integral of its CGF K, with certified bounds on both sides.
 
 certified.py asks for it, for the accountant exact, and so do jump.py and smoothed.py: with the losses log dP/dQ of one direction, each with
-its number of copies. `build` returns a `Contour`, which bounds delta at every epsilon, and `solve` bounds epsilon at a delta. Words:
+its number of copies. `build` returns a `Contour`, which bounds delta at every epsilon. epsilon_search.py finds epsilon at a delta. Words:
 
 * CGF: K(z) = log E_P[e^{z L}] of the sum L of all losses. A *tilt* is a real t > 0. The tilted measure is e^{t L - K(t)} dP, and E_t the
   mean under it. tilt_search.py, or the caller, chooses t. tilted.py says what a loss must provide under a tilt.
@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
@@ -51,15 +51,27 @@ NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowe
 BULK_LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 # Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
 ALIAS_TILTS = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
-NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed only where delta is not smooth
-CONVERGED = 1e-8  # length of the last step, times t; log delta then errs by about its square, which is below the rounding
-DOUBLINGS = 40  # most points at which an end of an interval for epsilon is tried, each twice as far away as the one before
+ALIAS_MARGIN = 2.0  # the node distance makes the aliases with m > 0 about e^-ALIAS_MARGIN times their allowed share of delta
+END_RATIO, ENDS = 1.3, 120  # ratio of successive frequencies that are tried as the last one, and their number plus 1
+BULK_RISES = (2.0, 3e3, 65)  # ends and number of the rises s - t, times epsilon, of Chernoff's bound on the bulk
+# Soundness: allowances for rounding. Smaller ones could make a bound false. counts.py uses them too.
+OWN_ROUNDING = 1e-14  # of the exponents t L of a loss's own K(t), relative to (1 + t) times its mean and deviation
+CUMULANT_SLACKS = 2.5  # multiple of SLACK, relative to K(t), by which a bound on K(t) is taken to be too large
+DECAY_ROUNDING = 1e-13  # of a bound on the log characteristic function, for each step
+# Of the modulus of n steps, relative: a constant, a part times sqrt(n), and a part times n.
+MODULUS_ROUNDING, MODULUS_ROUNDING_SQRT, MODULUS_ROUNDING_STEP = 2e-14, 3e-15, 1e-22
+ANGLE_ROUNDING = 8e-16  # of the angle of a node, relative to its terms
+EXPONENT_ROUNDING = 1e-15  # of K(t) - t epsilon, relative to its terms
+LEAST_GAP = 1e-9  # a lower bound is -inf if the logarithm of the aliases is not smaller by this; any positive value is sound
+# Floating point.
+LEAST_EXPONENT = 1e-300  # in place of 0 or a negative number in a quotient, for which any node distance would do
+LARGEST_LOG_TAIL = 700.0  # its exponential is a float
 # Speed and memory.
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
 SIEVED_MORE = 8  # factor for the nodes that may be laid out if the sieve (sieve.py) may leave out most of them
 MANY = 6  # least number of different losses for which those of one family are put together
-SHORT = 256  # with more multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known
+SHORT = 256  # with more multiples of the node distance, nodes are left out as soon as the product of some factors is negligible
 MANY_TERMS = 1000  # characteristic functions of at least this many terms are computed last, at the nodes that the others leave
 SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes only
 
@@ -95,10 +107,10 @@ class Contour:
     modulus, angle: modulus and angle of exp(K(t+iy) - K(t) - i y mean) / (z (z+1)) at y.
     error: absolute error of the sum over the nodes, relative to e^{K - t eps}, from rounding, nodes that are left out, and the integral
         beyond the last node.
-    far, log_far: tilts s > t, and log of s^s / (1+s)^{s+1} e^{K(s) - K(t)}.
-    spare, log_spare: tilts and logarithms as `far` and `log_far`, of the bulk that the integrand leaves out; empty if there is none.
+    far, log_far: tilts s > t, and log of s^s / (1+s)^{s+1} e^{K(s) - K(t)}, for the bounds on the aliases.
+    bulk_tilts, log_bulk: the same two for the bulk that the integrand leaves out, with its K(s); empty if nothing is left out.
     log_lost: logarithm of the probability of the tails that were taken off the losses.
-    deviation: sum of the standard deviations under the tilt, one for each different loss.
+    deviation: sum of the standard deviations under the tilt, one for each different loss. smoothed.py bounds another rounding error by it.
     """
 
     t: float
@@ -112,8 +124,8 @@ class Contour:
     error: float
     far: Array
     log_far: Array
-    spare: Array
-    log_spare: Array
+    bulk_tilts: Array
+    log_bulk: Array
     log_lost: float
     deviation: float = 0.0
 
@@ -123,16 +135,16 @@ class Contour:
         The lower bound is -inf where rounding or the aliases exceed delta. The upper one is inf if the sum plus its error is not positive.
         """
         total, base = self._total(self._angles(epsilon)), self.cumulant - self.t * epsilon
-        ulps = 1e-15 * (self.cumulant + self.t * (abs(epsilon) + abs(self.mean)))
+        ulps = EXPONENT_ROUNDING * (self.cumulant + self.t * (abs(epsilon) + abs(self.mean)))
         upper = base + ulps + math.log(total + self.error) if total + self.error > 0.0 else math.inf
-        if len(self.spare):
-            upper = float(np.logaddexp(upper, self.cumulant + (self.log_spare - self.spare * epsilon).min()))
+        if len(self.bulk_tilts):
+            upper = float(np.logaddexp(upper, self.cumulant + (self.log_bulk - self.bulk_tilts * epsilon).min()))
         upper = float(np.logaddexp(upper, self.log_lost))
         if not total - self.error > 0.0:
             return -math.inf, upper
         low = base - ulps - self.cumulant_error + math.log(total - self.error)
         gap = self._log_alias(epsilon) - low
-        return (low + math.log1p(-math.exp(gap)) if gap < -1e-9 else -math.inf), upper
+        return (low + math.log1p(-math.exp(gap)) if gap < -LEAST_GAP else -math.inf), upper
 
     def sums(self, epsilon: float) -> tuple[float, float]:
         """Return the trapezoidal sum relative to e^{K - t eps}, and its derivative with respect to epsilon."""
@@ -150,11 +162,13 @@ class Contour:
         return (2.0 * float(product(self.modulus, np.cos(angles))) - float(self.modulus[0])) * self.step / (2.0 * math.pi)
 
     def _log_alias(self, epsilon: float) -> float:
-        """Return an upper bound on the logarithm of the sum of the aliases."""
+        """Return an upper bound on the logarithm of the sum of the aliases. Unlike the sums over nodes it is absolute."""
         turns = 2.0 * math.pi * self.t / self.step
+        above = -turns - math.log1p(-math.exp(-turns))  # of the aliases with m > 0
+        # Of those with m < 0, at each s.
         shift = 2.0 * math.pi * (self.far - self.t) / self.step
-        left = self.cumulant - self.far * epsilon + self.log_far - shift - np.log1p(-np.exp(-shift))
-        return float(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.nanmin(np.append(left, math.inf))))
+        below = self.cumulant - self.far * epsilon + self.log_far - shift - np.log1p(-np.exp(-shift))
+        return float(np.logaddexp(above, np.nanmin(np.append(below, math.inf))))
 
 
 def any_decays(losses: Losses) -> bool:
@@ -174,7 +188,7 @@ def build(
     """Return the contour on Re z = t.
 
     It is None if the integrand does not decay soon enough, if K(t) is infinite or contradicted by the losses' own values, or if t is so
-    large or so small that the integrand at y = 0 is not a positive double.
+    large or so small that the integrand at y = 0 is not a positive double. It is also None for the reasons of `factor_without_bulk`.
 
     Args:
         log_delta: about log delta(eps) where the contour is used, < 0.
@@ -189,18 +203,22 @@ def build(
     if not math.isfinite(cumulants[0]):
         return None
     step_count = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
+    # A stack cannot be divided into its bulk and the rest, so the losses stay separate for that.
     tilted = [(_tilted(loss, t), count) for loss, count in (losses if factor is factor_without_bulk else stacked(losses))]
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), step_count)
     if not math.isfinite(error_bound) or t * t == 0.0:
         return None
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
-    log_wanted, log_far = log_delta - cumulant + t * epsilon, cumulants[1:] - cumulant + log_hockey(far)
+    log_wanted = log_delta - cumulant + t * epsilon  # of delta relative to e^{K - t eps}, as all sums over nodes are
+    log_far = cumulants[1:] - cumulant + log_hockey(far)
     step = _node_distance(t, far, log_far - (far - t) * epsilon - log_wanted, log_delta, negligible)
     moments = _moments(tilted)
+    # The curvature of the integrand's log modulus at y = 0: the variance, and 1/t^2 and 1/(1+t)^2 from the factors 1/z and 1/(z+1).
     width = 1.0 / math.sqrt(moments.variance + 1.0 / (t * t) + 1.0 / ((1.0 + t) * (1.0 + t)))
-    integrand = (factor or whole_factor)(tilted, step_count, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
-    if integrand is None or not integrand.log_tail < 700.0:
+    wanted = Wanted(width=width, step=step, target=negligible + log_wanted, t=t, epsilon=epsilon, log_wanted=log_wanted)
+    integrand = (factor or whole_factor)(tilted, step_count, wanted)
+    if integrand is None or not integrand.log_tail < LARGEST_LOG_TAIL:
         return None
     nodes = _evaluated(integrand, t, step, step_count, moments.angle_slope + abs(moments.mean) + abs(epsilon))
     if nodes is None:
@@ -210,7 +228,7 @@ def build(
         t=t,
         step=step,
         cumulant=cumulant,
-        cumulant_error=2.5 * SLACK * cumulant + error_bound + capped,
+        cumulant_error=CUMULANT_SLACKS * SLACK * cumulant + error_bound + capped,
         mean=moments.mean,
         y=nodes.y,
         modulus=nodes.modulus,
@@ -218,8 +236,8 @@ def build(
         error=nodes.error,
         far=far,
         log_far=log_far,
-        spare=t + integrand.spare,
-        log_spare=integrand.log_spare + log_hockey(t + integrand.spare),
+        bulk_tilts=t + integrand.bulk_rises,
+        log_bulk=integrand.log_bulk + log_hockey(t + integrand.bulk_rises),
         log_lost=log_lost,
         deviation=moments.deviation,
     )
@@ -264,7 +282,7 @@ def _evaluated(integrand: Factor, t: float, step: float, step_count: float, angl
     modulus = np.exp(log_factor.real)
     if not 0.0 < modulus[0] < math.inf:
         return None
-    rounding = _rounding(modulus, y, integrand.faded, step_count, angle_slope, step)
+    rounding = _rounding(modulus, y, integrand.omitted, step_count, angle_slope, step)
     missing_terms = _missing_terms(integrand, y, t, step)
     if len(y) > LONG:  # an epsilon is found by many sums over the nodes, so negligible ones are left out
         kept = modulus > LIGHT * float(modulus[0])
@@ -280,22 +298,26 @@ def _node_distance(t: float, far: Array, log_bounds: Array, log_delta: float, ne
 
     log_bounds: logarithms of Chernoff's bounds on delta at the tilts `far`, relative to delta.
     """
-    least = max(float(np.nanmin(np.append((log_bounds - negligible) / (far - t), math.inf))), 1e-300)
-    return min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / least)
+    least = max(float(np.nanmin(np.append((log_bounds - negligible) / (far - t), math.inf))), LEAST_EXPONENT)
+    return min(2.0 * math.pi * t / (ALIAS_MARGIN - negligible - log_delta), 2.0 * math.pi / least)
 
 
-def _rounding(modulus: Array, y: Array, faded: float, step_count: float, angle_slope: float, step: float) -> float:
-    """Return a bound on the rounding error of the trapezoidal sum, plus `faded` of a `Factor`.
+def _rounding(modulus: Array, y: Array, omitted: float, step_count: float, angle_slope: float, step: float) -> float:
+    """Return a bound on the rounding error of the trapezoidal sum, plus the sum over the multiples that are left out.
 
-    step_count: the number of steps. angle_slope: a bound on the slope of the terms of an angle in y.
+    omitted: as of `Factor`. step_count: the number of steps.
+    angle_slope: the angle at y is a sum of terms whose absolute values add up to at most angle_slope times y. They are rounded.
     """
-    relative = 2e-14 + 3e-15 * math.sqrt(step_count) + 1e-22 * step_count  # of a modulus
-    of_moduli = (relative * float(modulus.sum()) + (1.0 + relative) * faded) * step / math.pi
-    return of_moduli + 8e-16 * angle_slope * float(product(modulus, y)) * step / math.pi
+    relative = MODULUS_ROUNDING + MODULUS_ROUNDING_SQRT * math.sqrt(step_count) + MODULUS_ROUNDING_STEP * step_count  # of a modulus
+    of_moduli = (relative * float(modulus.sum()) + (1.0 + relative) * omitted) * step / math.pi
+    return of_moduli + ANGLE_ROUNDING * angle_slope * float(product(modulus, y)) * step / math.pi
 
 
 def _missing_terms(integrand: Factor, y: Array, t: float, step: float) -> float:
-    """Return a bound on the error of the trapezoidal sum from terms that losses left out of their characteristic functions."""
+    """Return a bound on the error of the trapezoidal sum from terms that losses left out of their characteristic functions.
+
+    If there are such terms, the error is taken to occur at every multiple up to the last node, also at those that are left out.
+    """
     frequencies: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
     weights = 1.0 / np.hypot(t, frequencies) / np.hypot(t + 1.0, frequencies)
     return integrand.error_bound * float(weights.sum()) * step / math.pi
@@ -326,17 +348,19 @@ def _cumulant(tilted: Parts, t: float, bound: float, step_count: float) -> tuple
 
     bound: the sum of the losses' `cgf`. The result is (NaN, inf) if the parts' own values contradict it.
 
-    If every loss's `cgf` is sharp, `bound` is used, because it has more digits. If not, `bound` could give an upper bound on delta but no
-    lower one. Then the sum of the parts' own K(t) is used, increased by its rounding error and that of its exponents.
+    If every loss's `cgf` is exact up to SLACK (`exact_cgf`), `bound` is used, because it has more digits. If not, `bound` could give an
+    upper bound on delta but no lower one. Then the sum of the parts' own K(t) is used, increased by its rounding error and that of its
+    exponents.
     """
     own = math.fsum(n * part.cumulant for part, n in tilted)
     sizes = math.fsum(n * abs(part.cumulant) for part, n in tilted)
     means = math.fsum(n * abs(part.mean) for part, n in tilted)
-    deviations = math.sqrt(step_count * math.fsum(n * part.variance for part, n in tilted))  # at least the steps' own, added up
-    rounding = SLACK * (step_count + sizes) + 1e-14 * (1.0 + t) * (means + deviations)
+    # By the Cauchy-Schwarz inequality this is at least the sum of the steps' own standard deviations.
+    deviations = math.sqrt(step_count * math.fsum(n * part.variance for part, n in tilted))
+    rounding = SLACK * (step_count + sizes) + OWN_ROUNDING * (1.0 + t) * (means + deviations)
     if not bound >= own - rounding:
         return math.nan, math.inf
-    return (bound, 0.0) if all(part.sharp for part, _ in tilted) else (own + rounding, 2.0 * rounding)
+    return (bound, 0.0) if all(part.exact_cgf for part, _ in tilted) else (own + rounding, 2.0 * rounding)
 
 
 def log_hockey(s: Array) -> Array:
@@ -349,18 +373,18 @@ class Factor(NamedTuple):
 
     log_factor: its logarithm at the nodes. log_tail: logarithm of a bound on the integral beyond the nodes.
     multiples: the nodes, as multiples of the node distance from 0 on. extent: the number of multiples up to the last node.
-    faded: a bound on the sum of the moduli of the integrand at the multiples in between that are left out.
-    spare, log_spare: rises of the tilt and log moments of the part that is left out; empty if there is none.
+    omitted: a bound on the sum of the moduli of the integrand at the multiples in between that are left out.
+    bulk_rises, log_bulk: values of s - t, and bounds on K(s) - K(t) with the K(s) of the bulk that is left out; empty if there is none.
     error_bound: a bound on the absolute error at any node from terms that losses left out.
     """
 
     log_factor: ComplexArray
     log_tail: float
     multiples: IndexArray
-    spare: Array
-    log_spare: Array
+    bulk_rises: Array
+    log_bulk: Array
     error_bound: float = 0.0
-    faded: float = 0.0
+    omitted: float = 0.0
     extent: int = 0
 
 
@@ -386,7 +410,12 @@ def whole_factor(tilted: Parts, step_count: float, wanted: Wanted) -> Factor | N
     """Return the characteristic function of the whole composition, or None if it does not decay soon enough."""
     most = max(MAX_NODES // len(tilted), ENOUGH_NODES)
     laid_out = most * SIEVED_MORE if any(may_sieve(part, n) for part, n in tilted) else most
-    end = _end(lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * step_count + 0.0 * y), wanted, laid_out)
+
+    def decay(y: Array) -> Array:
+        """Return an upper bound on the log modulus of the product at every frequency from y on."""
+        return np.asarray(sum((n * part.decay(y) for part, n in tilted), DECAY_ROUNDING * step_count + 0.0 * y))
+
+    end = _end(decay, wanted, laid_out)
     if end is None:
         return None
     last_frequency, log_tail = end
@@ -401,10 +430,10 @@ def whole_factor(tilted: Parts, step_count: float, wanted: Wanted) -> Factor | N
         log_factor=nodes.log_factor,
         log_tail=log_tail,
         multiples=nodes.index,
-        spare=np.zeros(0),
-        log_spare=np.zeros(0),
+        bulk_rises=np.zeros(0),
+        log_bulk=np.zeros(0),
         error_bound=_error_bound(tilted),
-        faded=nodes.faded,
+        omitted=nodes.omitted,
         extent=count,
     )
 
@@ -413,7 +442,7 @@ def _by_work(part: tuple[Tilted, int]) -> tuple[int, float]:
     """Return a key that sorts parts.
 
     Parts of few terms come first, by falling variance, because they may leave few nodes for the others. Then come the parts that can be
-    computed at these nodes alone, and then the others.
+    computed at these nodes alone (`pointwise`), and then the others.
     """
     tilted, n = part
     terms = float(getattr(tilted, "terms", math.inf))
@@ -429,7 +458,7 @@ class _Nodes:
     product, and the other parts are not computed there.
 
     index: the nodes, as multiples of the node distance. log_factor: the logarithm of the product at them.
-    faded: a bound on the sum of the moduli of the integrand at the multiples that are left out, without the factor e^{K(t) - t eps}.
+    omitted: a bound on the sum of the moduli of the integrand at the multiples that are left out, without the factor e^{K(t) - t eps}.
     """
 
     def __init__(self, wanted: Wanted, count: int, index: IndexArray | None) -> None:
@@ -437,7 +466,8 @@ class _Nodes:
         self._wanted = wanted
         hold(count if index is None else len(index))
         self.index: IndexArray = np.arange(count) if index is None else index
-        self.faded = (count - len(self.index)) * LIGHT / (wanted.t * (wanted.t + 1.0))
+        # The sieve leaves out nodes whose modulus is below LIGHT times that at y = 0, which is 1 / (t (t+1)).
+        self.omitted = (count - len(self.index)) * LIGHT / (wanted.t * (wanted.t + 1.0))
         self.log_factor: ComplexArray = np.zeros(len(self.index), dtype=complex)
 
     def multiply(self, part: Tilted, n: int, log_error: float) -> None:
@@ -457,7 +487,7 @@ class _Nodes:
         t, y = self._wanted.t, self._wanted.step * self.index
         modulus = np.exp(self.log_factor.real) / (np.hypot(t, y) * np.hypot(t + 1.0, y))
         kept = ~(modulus <= LIGHT * float(modulus[0]))  # NaN is kept, so that it is not taken for a small number
-        self.faded += float(modulus[~kept].sum())
+        self.omitted += float(modulus[~kept].sum())
         self.index, self.log_factor = self.index[kept], self.log_factor[kept]
 
 
@@ -470,7 +500,8 @@ def factor_without_bulk(
     levels serves, or if the difference does not decay soon enough.
 
     The first of `levels`, which are shares of epsilon, is used at which delta of the bulk alone is at most e^negligible, relative. A part
-    with a method `rise` is not divided. Its characteristic function is a factor of both phi^n and B^n, and its modulus is at most 1.
+    with a method `rise`, which bounds K(s) - K(t) of the whole part, is not divided. Its characteristic function is a factor of both phi^n
+    and B^n, and its modulus is at most 1.
     """
     if wanted.epsilon <= 0.0:
         return None
@@ -478,18 +509,18 @@ def factor_without_bulk(
     divisible: list[tuple[Any, int]] = [(part, n) for part, n in tilted if not hasattr(part, "rise")]
     if not divisible or not all(hasattr(part, "split") for part, _ in divisible):
         return None
-    spare = np.geomspace(2.0, 3e3, 65) / wanted.epsilon
-    log_undivided = sum((n * part.rise(spare) for part, n in undivided), 0.0 * spare)
+    rises = np.geomspace(*BULK_RISES) / wanted.epsilon
+    log_undivided = sum((n * part.rise(rises) for part, n in undivided), 0.0 * rises)
     # One logarithm has an absolute error, which counts as often as the step, however little the step's loss.
     sizes = math.fsum(n * (abs(part.mean) + math.sqrt(part.variance)) for part, n in tilted)
-    rounding = SLACK * (step_count + np.abs(log_undivided)) + 1e-14 * (1.0 + wanted.t + spare) * sizes
+    rounding = SLACK * (step_count + np.abs(log_undivided)) + OWN_ROUNDING * (1.0 + wanted.t + rises) * sizes
     for share in levels:
         divided = [(part.split(share * wanted.epsilon), n) for part, n in divisible]
         log_bulk = log_undivided
         for (halves, n), (part, _) in zip(divided, divisible, strict=True):
-            log_bulk = log_bulk + n * (halves.bulk_cgf(spare) + spare * part.mean)
-        log_spare = log_bulk + rounding
-        if float((log_spare - spare * wanted.epsilon + log_hockey(wanted.t + spare)).min()) <= wanted.log_wanted + negligible:
+            log_bulk = log_bulk + n * (halves.bulk_cgf(rises) + rises * part.mean)
+        log_bulk = log_bulk + rounding
+        if float((log_bulk - rises * wanted.epsilon + log_hockey(wanted.t + rises)).min()) <= wanted.log_wanted + negligible:
             break
     else:
         return None
@@ -505,14 +536,16 @@ def factor_without_bulk(
         log_phi, log_ratio = log_phi + n * log_phi_of_one, log_ratio + n * log_ratio_of_one
     for part, n in undivided:
         log_phi = log_phi + n * part.centred(wanted.step, count, log_error)
-    bulk_is_larger = log_ratio.real > 1.0  # there phi decays sooner than B
+    # log(phi^n - B^n) is log phi^n + log(1 - B^n / phi^n). Where phi^n is much smaller, so that the ratio could overflow, it is computed as
+    # log B^n + log(1 - phi^n / B^n) with the sign -1, e^{i pi}.
+    bulk_is_larger = log_ratio.real > 1.0
     log_difference = np.log(-np.expm1(np.where(bulk_is_larger, -log_ratio, log_ratio)))
     return Factor(
         log_factor=log_phi + log_difference + np.where(bulk_is_larger, log_ratio + 1j * math.pi, 0.0),
         log_tail=log_tail,
         multiples=np.arange(count),
-        spare=spare,
-        log_spare=log_spare,
+        bulk_rises=rises,
+        log_bulk=log_bulk,
         error_bound=_error_bound(divided),
         extent=count,
     )
@@ -531,108 +564,15 @@ def saddle(cumulant: Array, log_delta: float, t: Array) -> Array:
 def _end(decay: Callable[[Array], Array], wanted: Wanted, nodes: int) -> tuple[float, float] | None:
     """Return a frequency Y at which the contour may end, and the logarithm of a bound on the sum beyond; None if there is none.
 
-    The bound is the integral of e^{decay(Y)} / y^2 over both sides, and one node distance times its first term.
+    The bound is the integral of e^{decay(Y)} / y^2 over both sides, and one node distance times its first term. nodes: most multiples of
+    the node distance up to Y.
     """
-    ends = wanted.width * 1.3 ** np.arange(1, 120)
+    ends = wanted.width * END_RATIO ** np.arange(1, ENDS)
     ends = ends[ends <= nodes * wanted.step]
-    for block in np.split(ends, [9, 18]):
+    for block in np.split(ends, [9, 18]):  # three calls of `decay` at most; usually an early frequency suffices
         if len(block):
             log_tail = decay(block) - np.log(math.pi * block) + np.log1p(wanted.step / block)
             enough = np.flatnonzero(log_tail <= wanted.target)
             if len(enough):
                 return float(block[enough[0]]), float(log_tail[enough[0]])
     return None
-
-
-class Curve(Protocol):
-    """The quantities of a contour that `solve` needs."""
-
-    @property
-    def t(self) -> float: ...
-    @property
-    def cumulant(self) -> float: ...
-    @property
-    def mean(self) -> float: ...
-    def sums(self, epsilon: float) -> tuple[float, float]: ...
-    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
-
-
-def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
-    """Return (lower, upper) bounds on the epsilon at which delta(eps) = e^log_delta. They may be negative if delta is large.
-
-    A bound that cannot be proved is infinite.
-
-    Newton's method finds where the trapezoidal sum reaches the target, which proves nothing. The ends are points on either side of it at
-    which the certified bounds on delta are on the right side of the target. They are bounds because delta falls with epsilon.
-    """
-    epsilon, slope = _newton(contour, log_delta)
-    low, high = contour.log_delta(epsilon)
-    if not slope > 0.0:
-        return -math.inf, math.inf
-
-    def first_margin(gap: float) -> float:
-        """Return about the distance in epsilon over which log delta changes by `gap`."""
-        return 1e-15 * abs(epsilon) + 1.01 * min(max(gap, 0.0), 1.0) / slope
-
-    lower = outside(contour, log_delta, epsilon, -first_margin(log_delta - low))
-    return lower, outside(contour, log_delta, epsilon, first_margin(high - log_delta))
-
-
-def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
-    """Return (epsilon, -d log delta / d epsilon) where the trapezoidal sum reaches the target. The results are estimates.
-
-    The search starts from the epsilon whose saddle point is t, or from Chernoff's bound if that is smaller. The slope is NaN if it is 0, or
-    if the sum was positive at no epsilon that was tried.
-    """
-    t = contour.t
-    chernoff = (contour.cumulant - log_delta + t * math.log(t) - (t + 1.0) * math.log1p(t)) / t
-    epsilon = min(contour.mean - 1.0 / t - 1.0 / (1.0 + t), chernoff)
-    slope, last = math.nan, math.inf
-    # If delta is not smooth, a step may lead beyond a point that is known to lie on the other side. A bisection step then replaces it.
-    below, above = -math.inf, math.inf
-    for _ in range(NEWTON_STEPS):
-        total, change = contour.sums(epsilon)
-        if not total > 0.0:  # rounding exceeds delta here
-            above = min(above, epsilon)
-            epsilon = 0.5 * (below + above) if math.isfinite(below) else epsilon - 2.0 / t
-            continue
-        slope = t - change / total
-        if slope == 0.0:
-            return epsilon, math.nan
-        excess = contour.cumulant - t * epsilon + math.log(total) - log_delta
-        if excess > 0.0:
-            below = max(below, epsilon)
-        else:
-            above = min(above, epsilon)
-        move = min(max(excess / slope, -2.0 / t), 2.0 / t)
-        if not abs(move) > 1e-15 * abs(epsilon) or (abs(move) < 1e-9 * abs(epsilon) and abs(move) >= abs(last)):
-            break
-        if not below < epsilon + move < above and math.isfinite(above - below):
-            move = 0.5 * (below + above) - epsilon
-        epsilon += move
-        if t * abs(move) < CONVERGED:
-            break
-        last = move
-    return epsilon, slope
-
-
-class Certificate(Protocol):
-    """Bounds on log delta that hold at every epsilon."""
-
-    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
-
-
-def outside(contour: Certificate, log_delta: float, epsilon: float, margin: float) -> float:
-    """Return the first of epsilon + margin, + 2 margin, + 4 margin, ... that the certificate proves to be a bound.
-
-    It is an upper bound for a positive margin and a lower one for a negative margin. If none of DOUBLINGS points is proved, or if the
-    margin is not finite, it is infinite, with the sign of the margin.
-    """
-    for _ in range(DOUBLINGS):
-        if not math.isfinite(margin):
-            break
-        low, high = contour.log_delta(epsilon + margin)
-        if (high <= log_delta) if margin > 0.0 else (low >= log_delta):
-            return epsilon + margin
-        margin *= 2.0
-    return math.copysign(math.inf, margin)

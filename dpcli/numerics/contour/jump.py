@@ -73,10 +73,13 @@ from dpcli.numerics.work import allowance
 MAX_EPSILON = 300.0  # largest epsilon for which the second term does not overflow
 BULK_SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # shares of epsilon that are tried as the largest loss of the bulk
 TILTS = 40  # number of tilts that are tried
+LEAST_TILT, LARGEST_TILT = 0.2, 120.0  # their range, in units of 1 / level and of 1 / epsilon
+BULK_TILTS = (20.0, 3e3)  # range of the tilts of Chernoff's bound on the bulk alone, in units of 1 / epsilon
 LOG_BULK_DELTA = -24.0  # logarithm of the largest delta of the bulk alone, relative to the least delta
 BULK_GAIN = 8.0  # if leaving the bulk out lowers log of Chernoff's bound by more, the contour without bulk is tried first
 TILT_SLACK = 6.0  # a tilt may be chosen if its log of Chernoff's bound is at most this much above the best one
 CHERNOFF_EXCESS = 20.0  # log delta is assumed to be at most this much below log of Chernoff's bound
+USUAL_EXCESS = 2.0  # and, for a contour with the bulk, usually about this much below it
 # Cells for the integrand with its bulk if one without bulk is possible: a number for each part, at most this total, which is raised to a
 # number for each part if that is more.
 CELLS_PER_PART, CELLS_IN_TOTAL, LEAST_CELLS_PER_PART = 4e5, 5e6, 2e5
@@ -92,7 +95,10 @@ Cut = Sequence[tuple[Divided, int]]  # the divided losses of a composition, each
 
 
 class Plan(NamedTuple):
-    """Arguments of `build`. t: the tilt. log_chernoff: logarithm of Chernoff's bound there. log_delta: an estimate."""
+    """A way to a contour of the small parts.
+
+    t: the tilt. log_chernoff: logarithm of Chernoff's bound there. log_delta: an estimate. factor: the integrand, with or without bulk.
+    """
 
     t: float
     log_chernoff: float
@@ -101,26 +107,29 @@ class Plan(NamedTuple):
 
 
 def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: float, floor: float) -> Contour | None:
-    """Return a contour of the small parts near `epsilon`, or None if none decays soon enough. Arguments as of `jump`."""
-    z: Array = np.geomspace(0.2 / level, 120.0 / epsilon, TILTS)
+    """Return a contour of the small parts near `epsilon`, or None if none decays soon enough.
+
+    The arguments are those of `jump`, but floor must be a number. All plans are tried with LOG_FINE first, if there are few parts.
+    """
+    z: Array = np.geomspace(LEAST_TILT / level, LARGEST_TILT / epsilon, TILTS)
     log_bounds = log_hockey(z) - z * epsilon + sum(n * loss.cgf(z) for loss, n in losses)
     log_bounds = np.where(np.isfinite(log_bounds), log_bounds, np.inf)
     log_chernoff = min(float(log_bounds.min()), 0.0)
-    plans = [Plan(float(z[log_bounds.argmin()]), log_chernoff, log_chernoff - 2.0, whole_factor)]
+    plans = [Plan(float(z[log_bounds.argmin()]), log_chernoff, log_chernoff - USUAL_EXCESS, whole_factor)]
     bulkless = _plan_without_bulk(losses, epsilon, z, log_bounds, floor)
     if bulkless is not None:
         plans.append(bulkless)
         if log_chernoff - bulkless.log_chernoff > BULK_GAIN:
             plans.reverse()
-    cut_losses = max(math.fsum(loss.cut_losses for loss, _ in losses), 1.0)
+    cut_losses = max(math.fsum(loss.cut_losses for loss, _ in losses), 1.0)  # the number of parts
     few_cells = min(CELLS_PER_PART * cut_losses, max(CELLS_IN_TOTAL, LEAST_CELLS_PER_PART * cut_losses))
     attempts = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW else (LOG_COARSE,), plans))
     for number, (negligible, plan) in enumerate(attempts, start=1):
         cells = few_cells if plan.factor is whole_factor and bulkless is not None else math.inf
         share = 0.5 if number < len(attempts) and FEW < cut_losses <= MANY else 1.0
         with suppress(NotRepresentable), allowance(cells, share=share):
-            about = plan.log_delta if log_delta is None else log_delta
-            contour = build(losses, about, plan.t, plan.factor, epsilon=epsilon, negligible=negligible)
+            estimate = plan.log_delta if log_delta is None else log_delta
+            contour = build(losses, estimate, plan.t, plan.factor, epsilon=epsilon, negligible=negligible)
             if contour is not None:
                 return contour
     return None
@@ -131,17 +140,19 @@ def _plan_without_bulk(losses: Cut, epsilon: float, z: Array, log_bounds: Array,
 
     It is None if there is no such share. log_bounds: logarithms of Chernoff's bound with the bulk, at the tilts z.
     """
-    far = np.geomspace(20.0, 3e3, TILTS) / epsilon
+    far = np.geomspace(*BULK_TILTS, TILTS) / epsilon
     for share in BULK_SHARES:
         bulk_bounds = sum((n * loss.bulk_cgf(far, share * epsilon) for loss, n in losses), log_hockey(far) - far * epsilon)
         if not float(np.nanmin(np.append(bulk_bounds, math.inf))) <= floor + LOG_BULK_DELTA:
             continue
+        # The share of the tilted mass in outcomes with a step beyond the bulk, by which Chernoff's bound falls without the bulk.
         log_beyond = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
         bounds = log_bounds + np.minimum(log_beyond, 0.0)
         best = _cheapest(z, np.where(np.isfinite(bounds), bounds, np.inf), log_bounds, floor)
         log_chernoff = float(bounds[best])
         if not math.isfinite(log_chernoff):
             return None
+        # The share has been found good enough here, so `factor_without_bulk` need not check it: its bounds hold for any share.
         factor = partial(factor_without_bulk, levels=(share,), negligible=math.inf)
         return Plan(float(z[best]), log_chernoff, max(log_chernoff - CHERNOFF_EXCESS, floor), factor)
     return None
@@ -154,10 +165,12 @@ def _cheapest(z: Array, bounds: Array, log_bounds: Array, floor: float) -> int:
 
     bounds, log_bounds: logarithms of Chernoff's bound at the tilts z, without and with the bulk.
     """
-    farther = z[None, :] - z[:, None]
+    # Node distances without a common factor of 2 pi, by the rule of `_node_distance` (integral.py). It makes the aliases on both sides
+    # small relative to delta; on one side, by Chernoff's bounds at all larger tilts.
+    differences = z[None, :] - z[:, None]
     with np.errstate(all="ignore"):
-        gaps = np.where(farther > 0.0, (log_bounds[None, :] - floor + CHERNOFF_EXCESS) / farther, np.inf)
-        steps = np.minimum(z / (CHERNOFF_EXCESS - floor), 1.0 / np.fmax(np.nanmin(gaps, axis=1), 1e-300))
+        slopes = np.where(differences > 0.0, (log_bounds[None, :] - floor + CHERNOFF_EXCESS) / differences, np.inf)
+        steps = np.minimum(z / (CHERNOFF_EXCESS - floor), 1.0 / np.fmax(np.nanmin(slopes, axis=1), 1e-300))
     return int(np.where(bounds <= float(bounds.min()) + TILT_SLACK, steps, 0.0).argmax())
 
 
@@ -202,6 +215,8 @@ class Jump:
         low, _ = bracket_root(lambda e: self.log_delta(e)[0] - log_delta, near / 3.0, 3.0 * near, rtol=1e-13)
         if self.log_delta(low)[0] < log_delta:
             return 0.0, math.inf
+        # The upper end is searched upwards from the lower one. log delta falls with a slope of about the tilt, so the excess tells how far
+        # to go, plus 5 %. The margin at least doubles each time, so that the search ends.
         high, margin = low, 1e-13 * low
         while (excess := self.log_delta(high)[1] - log_delta) > 0.0:
             margin = max(margin, min(1.05 * excess / self.small.t, low))
@@ -219,13 +234,13 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
         log_delta: about log delta(epsilon), or None if it is unknown.
         epsilon: where the bounds are wanted.
         level: the loss at which the losses were cut, at least epsilon.
-        floor: the least possible log delta; if None, `log_delta`.
+        floor: about the least possible log delta, to which the errors of the contour should be small; if None, `log_delta`.
     """
     small = small_contour(losses, log_delta, epsilon, level, (log_delta or 0.0) if floor is None else floor)
     if small is None:
         return None
-    t = small.t
-    error = math.fsum(n * loss.error_bound(t) for loss, n in losses)
+    # `cgf` of a divided loss errs by at most `error_bound` either way. So K is raised by it, and may then be too large by twice as much.
+    error = math.fsum(n * loss.error_bound(small.t) for loss, n in losses)
     log_small_mass = math.fsum(n * loss.log_small_mass for loss, n in losses)
     log_mass_ratio = math.fsum(n * loss.log_mass_ratio for loss, n in losses)
     power = np.array(POWERS) / epsilon

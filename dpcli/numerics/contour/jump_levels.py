@@ -33,6 +33,7 @@ from dpcli.numerics.tails import single_epsilon, single_log_delta
 # All of these decide only which levels are tried, and so the width of the interval and the work.
 # Estimates.
 NODES = 160  # nodes over the outcomes of a step for estimated moments
+NORMAL_ROUNDS = 8  # steps of a fixed-point iteration for a normal approximation
 LEAST_LOG, MOST_LOG = -36.0, 6.0  # range of log epsilon
 ROUGH = 1e-4  # relative accuracy in log epsilon
 FARTHEST_EPSILON = 700.0  # larger epsilons are reduced to this, so that e^epsilon does not overflow
@@ -68,7 +69,10 @@ class Core(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoneRows:
-    """Losses of the remove direction as rows of a table, with the loss of row i added `counts[i]` times. Its results are estimates."""
+    """Losses of the remove direction as rows of a table, with the loss of row i added `counts[i]` times. Its results are estimates.
+
+    `log_delta` and `epsilon` take each loss alone, as if it were the only big one, and add up the deltas.
+    """
 
     table: Shifted
     counts: Array
@@ -93,7 +97,7 @@ class LoneRows:
     def core(self, log_mass: float) -> tuple[float, float]:
         """Return the sums of E_P[L] and of E_P[L^2], without the largest outcomes, of total probability e^log_mass."""
         mu, q = self.table.shifts, self.table.weights
-        depth = math.log(float(self.counts.sum())) - log_mass
+        depth = math.log(float(self.counts.sum())) - log_mass  # minus the log of the probability for each step
         x = np.linspace(-TAIL, math.sqrt(2.0 * depth) + float(mu.max()), NODES)[None, :].repeat(len(mu), axis=0)
         base, ratio = self.table.line(x)
         weights = np.exp(base + ratio) * (x[0, 1] - x[0, 0])
@@ -103,7 +107,10 @@ class LoneRows:
 
 
 def in_rows(losses: Losses) -> tuple[LoneRows | None, Losses]:
-    """Return the losses that form rows of one table, or None if they are few, and the other losses."""
+    """Return the losses that form rows of one table, or None if they are fewer than FEWEST_IN_TABLE, and the other losses.
+
+    Only sampled Gaussians of the remove direction are taken as rows.
+    """
     if len(losses) < FEWEST_IN_TABLE:
         return None, losses
     rows, members, others = [], [], []
@@ -132,7 +139,7 @@ def cuts(losses: Losses, level: float, log_mass: float) -> Cut | None:
         for index in alike_rows(rows.table, level):
             together = cut_rows(rows.table.at(index), rows.counts[index], level, log_share) if len(index) >= FEWEST_ROWS else None
             if together is not None:
-                parts.append((together, 1))
+                parts.append((together, 1))  # its counts are inside
                 uncut_rows[index] = False
         singles = (*singles, *(rows.losses[i] for i in np.flatnonzero(uncut_rows).tolist()))
     cut_singles = _cuts_alone(singles, level, log_share)
@@ -186,9 +193,9 @@ def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     if core is None or not 0.0 < epsilon < MAX_EPSILON:
         return None
     level = max(epsilon, LEVEL_DEVIATIONS * core.deviation)
-    about = max(min(log_delta, log_delta_of_one(losses, epsilon)), LEAST_LOG_DELTA)
-    parts = _cuts_above(losses, epsilon, level, about)
-    return None if parts is None else jump(parts, None, epsilon, level, about)
+    least = max(min(log_delta, log_delta_of_one(losses, epsilon)), LEAST_LOG_DELTA)  # delta is at least about that of one big loss
+    parts = _cuts_above(losses, epsilon, level, least)
+    return None if parts is None else jump(parts, log_delta=None, epsilon=epsilon, level=level, floor=least)
 
 
 @np.errstate(all="ignore")
@@ -197,15 +204,16 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
     core = _core(losses)
     if core is None:
         return None
-    near, level_factor = first_estimate(losses, log_delta), 1.0
+    estimate, level_factor = first_estimate(losses, log_delta), 1.0
     low, high, tilt = 0.0, math.inf, math.nan
     last_valid = 0.0  # the last estimate for which the method applied
     vain_cuts = 0  # number of cuts in a row that did not narrow the interval
     for _ in range(ROUNDS):
-        level = level_factor * max(near, LEVEL_DEVIATIONS * core.deviation)
+        level = level_factor * max(estimate, LEVEL_DEVIATIONS * core.deviation)
         try:
-            parts = _cuts_above(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
-            bounds = None if parts is None else jump(parts, log_delta, near, level)
+            # Bounds are searched at larger epsilons than the estimate, but end at MAX_EPSILON.
+            parts = _cuts_above(losses, estimate, level, log_delta) if 0.0 < estimate < 0.5 * MAX_EPSILON else None
+            bounds = None if parts is None else jump(parts, log_delta, estimate, level)
         except NotRepresentable:  # the bounds of earlier cuts hold nevertheless
             if not math.isfinite(high):
                 raise
@@ -213,38 +221,40 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         if bounds is None:
             if not last_valid:
                 break
-            near = math.sqrt(near * last_valid)  # half way back, on a logarithmic scale
+            estimate = math.sqrt(estimate * last_valid)  # half way back, on a logarithmic scale
             continue
-        last_valid, width = near, high - low
-        lower, upper = bounds.epsilon(log_delta, near)
+        last_valid, width = estimate, high - low
+        lower, upper = bounds.epsilon(log_delta, estimate)
         low = max(low, lower)
         if upper < high:
             high, tilt = upper, bounds.small.t
         vain_cuts = 0 if high - low < VAIN_RATIO * width or not math.isfinite(high) else vain_cuts + 1
         if high - low <= NARROW * high < math.inf or vain_cuts == MAX_VAIN_CUTS:
             break
-        if bounds.log_delta(0.0)[1] <= log_delta:
+        _, log_delta_at_zero = bounds.log_delta(0.0)
+        if log_delta_at_zero <= log_delta:
             return 0.0, 0.0, bounds.small.t
-        if abs(lower - near) <= NEAR * near:
+        if abs(lower - estimate) <= NEAR * estimate:  # another cut at this level would not help
             level_factor *= HIGHER_LEVEL
-        near = lower if lower > 0.0 else _farther(bounds, log_delta, near)
+        estimate = lower if lower > 0.0 else _farther(bounds, log_delta, estimate)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
 
 
-def _farther(last: Jump, log_delta: float, near: float) -> float:
-    """Return the next estimate of epsilon after `near`, for which no lower bound was proved.
+def _farther(last: Jump, log_delta: float, estimate: float) -> float:
+    """Return the next estimate of epsilon after `estimate`, near which no lower bound was proved.
 
-    It is where the tangent of log delta at `near` reaches the target, at a ratio to `near` between LEAST_RATIO and MOST_RATIO or their
-    inverses.
+    It is where the tangent of log delta at `estimate` reaches the target. Its ratio to `estimate` is between LEAST_RATIO and MOST_RATIO if
+    epsilon is larger, and between their inverses otherwise.
     """
-    log_at_near, log_before = (last.log_delta(share * near)[1] for share in (1.0, 0.8))
-    slope = (log_before - log_at_near) / (0.2 * near)
-    up = last.log_delta(near)[0] > log_delta
-    tangent = near + (log_at_near - log_delta) / slope if slope > 0.0 and math.isfinite(log_at_near) else math.nan
+    lower, upper = last.log_delta(estimate)
+    _, upper_before = last.log_delta(0.8 * estimate)
+    slope = (upper_before - upper) / (0.2 * estimate)
+    is_larger = lower > log_delta
+    tangent = estimate + (upper - log_delta) / slope if slope > 0.0 and math.isfinite(upper) else math.nan
     if not math.isfinite(tangent):
-        return near * (LEAST_RATIO if up else 1.0 / LEAST_RATIO)
-    least, most = (LEAST_RATIO, MOST_RATIO) if up else (1.0 / MOST_RATIO, 1.0 / LEAST_RATIO)
-    return min(max(tangent / near, least), most) * near
+        return estimate * (LEAST_RATIO if is_larger else 1.0 / LEAST_RATIO)
+    least, most = (LEAST_RATIO, MOST_RATIO) if is_larger else (1.0 / MOST_RATIO, 1.0 / LEAST_RATIO)
+    return min(max(tangent / estimate, least), most) * estimate
 
 
 def log_delta_of_one(losses: Losses, epsilon: float) -> float:
@@ -265,17 +275,22 @@ def _epsilon_of_one(losses: Losses, log_delta: float) -> float:
 
 
 def first_estimate(losses: Losses, log_delta: float) -> float:
-    """Return the first estimate of the epsilon at which delta is e^log_delta, or inf if there is none."""
+    """Return the first estimate of the epsilon at which delta is e^log_delta, or inf if there is none.
+
+    It is the larger one of two: one big loss decides, or the sum of all losses does, by a normal approximation. If only some losses have a
+    far tail, the sum of the largest values of the others plus the estimate for those with a far tail is another estimate. The smaller one
+    is taken.
+    """
     core = _core(losses)
     if core is None:
         return math.inf
-    near = max(_epsilon_of_one(losses, log_delta), core.epsilon(log_delta))
-    jumping = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
-    jumping_core = _core(jumping) if len(jumping) < len(losses) else None
-    if jumping_core is None:
-        return near
+    estimate = max(_epsilon_of_one(losses, log_delta), core.epsilon(log_delta))
+    with_far_tail = tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
+    core_with_far_tail = _core(with_far_tail) if len(with_far_tail) < len(losses) else None
+    if core_with_far_tail is None:
+        return estimate
     largest_others = math.fsum(n * float(loss.cgf(np.array([FLAT]))[0]) / FLAT for loss, n in losses if not hasattr(loss, "cut"))
-    return min(near, largest_others + max(_epsilon_of_one(jumping, log_delta), jumping_core.epsilon(log_delta)))
+    return min(estimate, largest_others + max(_epsilon_of_one(with_far_tail, log_delta), core_with_far_tail.epsilon(log_delta)))
 
 
 def _core(losses: Losses) -> Core | None:
@@ -285,13 +300,17 @@ def _core(losses: Losses) -> Core | None:
     if parts is None:
         return None
     moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.core(LOG_RARE), 1)])
-    mean, square = (math.fsum(n * values[i] for values, n in moments) for i in (0, 1))
-    return Core(mean, math.sqrt(square)) if square > 0.0 else None
+    mean = math.fsum(n * mean_of_one for (mean_of_one, _), n in moments)
+    square = math.fsum(n * square_of_one for (_, square_of_one), n in moments)
+    return Core(mean, math.sqrt(square)) if square > 0.0 else None  # if the steps' means are small, this is about the variance
 
 
 def _normal_score(log_mean: float) -> float:
-    """Return about the x at which log E[(Z - x)+] = `log_mean` for standard normal Z, or 0 if `log_mean` is large."""
+    """Return about the x at which log E[(Z - x)+] = `log_mean` for standard normal Z, or 0 if `log_mean` is large.
+
+    At a large x, E[(Z - x)+] is about phi(x) / x^2, and log phi(x) is -x^2 / 2 - 0.92.
+    """
     x = 1.0
-    for _ in range(8):
+    for _ in range(NORMAL_ROUNDS):
         x = math.sqrt(max(-2.0 * (log_mean + 0.92 + 2.0 * math.log(max(x, 1.0))), 0.0))
     return x

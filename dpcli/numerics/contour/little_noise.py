@@ -32,11 +32,16 @@ from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import hold, spend
 
-ROUNDING = 4e-16  # relative rounding error of one operation (soundness)
+# Soundness.
+ROUNDING = 4e-16  # relative rounding error of one operation
+ADDITION = 1e-3  # rounding error of a sum over counts, for each count, in units of ROUNDING
+MISSED_RAISE = 1.01  # factor of `missed`, which exceeds the rounding of its terms
 # Accuracy: the bounds count what is left out.
-LEFT = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)  # values of log(missed / delta) that are tried; a smaller one needs more slack
+# Values of log(missed / delta) that are tried; a smaller one needs more slack.
+LOG_MISSED = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)
 LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
 LEAST = 12.0  # least contribution over noise for which the method is tried
+FARTHEST = 40.0  # standard deviations of S', given K, above its mean beyond which no epsilon is looked for
 # Speed and memory.
 MOST = 200_000  # most combinations of counts of the kinds
 FURTHEST = 2e5  # largest count of one kind
@@ -80,33 +85,37 @@ class CountedLoss(NamedTuple):
         gap, s = self.means - epsilon + slack, np.sqrt(self.variances)
         with np.errstate(all="ignore"):
             place = gap / s
-            above, rest = log_ndtr_array(place), log_ndtr_array(place - s) - gap + 0.5 * self.variances
-            value = np.where(s > 0.0, np.exp(above) - np.exp(rest), -np.expm1(-np.maximum(gap, 0.0)))
+            # The two terms of item 6. A count of 0 has no variance, and then S' is a constant.
+            log_p, log_q = log_ndtr_array(place), log_ndtr_array(place - s) - gap + 0.5 * self.variances
+            value = np.where(s > 0.0, np.exp(log_p) - np.exp(log_q), -np.expm1(-np.maximum(gap, 0.0)))
             sizes = np.abs(gap) + np.abs(self.means) + abs(epsilon) + self.variances
-            errors = np.where(s > 0.0, np.exp(rest) * sizes + np.exp(above) * (8.0 + np.abs(above) + place * place), 1.0)
+            errors = np.where(s > 0.0, np.exp(log_q) * sizes + np.exp(log_p) * (8.0 + np.abs(log_p) + place * place), 1.0)
         weights = np.exp(self.log_weights)
-        return float(weights @ np.maximum(value, 0.0)), ROUNDING * float(weights @ (errors + len(weights) * 1e-3 + 16.0 * value))
+        rounding = ROUNDING * float(weights @ (errors + len(weights) * ADDITION + 16.0 * value))
+        return float(weights @ np.maximum(value, 0.0)), rounding
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon >= 0 at which delta is e^log_delta."""
-        top = float((self.means + 40.0 * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
+        top = float((self.means + FARTHEST * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
         ends = []
-        for side in (0, 1):
+        for side in (0, 1):  # 0: the lower bounds on delta give the lower end. 1: the upper ones give the upper end
             excess = partial(self._excess, log_delta, side)
             ends.append(bracket_root(excess, 0.0, top, rtol=1e-13)[side] if excess(0.0) > 0.0 else 0.0)
         return ends[0], ends[1]
 
     def _excess(self, log_delta: float, side: int, epsilon: float) -> float:
+        """Return by how much the lower (side 0) or upper (side 1) bound on log delta exceeds `log_delta`."""
         return self.log_delta(epsilon)[side] - log_delta
 
 
-def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, left: float) -> CountedLoss | None:
+def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_missed: float) -> CountedLoss | None:
     """Return the loss of the composition by numbers of participations.
 
-    It is None if the noise is not small enough, or if there are too many combinations of counts. left: logarithm of the allowed `missed`,
-    relative to e^log_delta.
+    It is None if the noise is not small enough, or if there are too many combinations of counts. log_missed: logarithm of the allowed
+    `missed`, relative to e^log_delta.
     """
-    log_share = log_delta + left - math.log(2.0 * math.fsum(n for _, n in parts))
+    # `reach` is the x with Phi(-x) = missed / (2 n), so that a = mu^2 / 2 - x mu in item 4.
+    log_share = log_delta + log_missed - math.log(2.0 * math.fsum(n for _, n in parts))
     reach = math.sqrt(-2.0 * log_share)
     # The bound Phi(-x) <= phi(x) / x holds, and x > reach - 1.
     reach = math.sqrt(-2.0 * (log_share + math.log(math.sqrt(2.0 * math.pi) * (reach - 1.0))))
@@ -128,7 +137,7 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, left: 
         variances = (variances[:, None] + number * (mu * mu)).ravel()
         odds = q / (1.0 - q)
         slack = (slack[:, None] + math.exp(-a) * (2.0 * n * odds + number * (1.0 / odds + 2.0 * odds))).ravel()
-    missed = (math.exp(log_delta + left) + len(parts) * math.exp(log_delta + LIGHT)) * 1.01
+    missed = (math.exp(log_delta + log_missed) + len(parts) * math.exp(log_delta + LIGHT)) * MISSED_RAISE
     return CountedLoss(weights, means, variances, slack, missed)
 
 
@@ -139,12 +148,12 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
     if top > FURTHEST:
         return None
     k = np.arange(1.0, top + 1.0)
-    rises = np.log((n - k + 1.0) / k) + (math.log(q) - math.log1p(-q))
-    return np.arange(top + 1.0), n * math.log1p(-q) + np.concatenate(([0.0], np.cumsum(rises)))
+    log_ratios = np.log((n - k + 1.0) / k) + (math.log(q) - math.log1p(-q))  # of P(K = k) to P(K = k - 1)
+    return np.arange(top + 1.0), n * math.log1p(-q) + np.concatenate(([0.0], np.cumsum(log_ratios)))
 
 
 def counted_losses(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
-    """Yield the results of `counted_loss` for every value in LEFT, so with less and less slack and larger `missed`.
+    """Yield the results of `counted_loss` for every value in LOG_MISSED, so with less and less slack and larger `missed`.
 
     Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with enough signal for its noise.
     """
@@ -155,7 +164,7 @@ def counted_losses(losses: Sequence[tuple[object, int]], log_delta: float) -> It
         if part is None or part.mu < LEAST:
             return
         kinds.append((part, n))
-    for left in LEFT:
-        counts = counted_loss(kinds, log_delta, left)
+    for log_missed in LOG_MISSED:
+        counts = counted_loss(kinds, log_delta, log_missed)
         if counts is not None:
             yield counts

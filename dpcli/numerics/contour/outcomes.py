@@ -63,8 +63,13 @@ DROPPED = 200.0  # a power of r below e^-DROPPED of its largest value is negligi
 LONGEST = 3.0  # largest length of a panel where the power of r is negligible
 HIGHEST = 300.0  # largest loss for which the path above the line is used, because e^g and its powers must not overflow
 FAR = 30.0  # larger losses g use a sum of logarithms instead of expm1, which would overflow at much larger ones
-# Accuracy: number of cells of a step function on a piece, and of levels at which it is capped. Every step function gives a bound on decay.
-CELLS, LEVELS = 256, 24
+HALF_AXIS = 2.2  # at least (s + 1/s) / 2, the larger half axis of an ellipse with s = 4, in half-lengths of its panel
+CGF_RAISE = 1e-13  # relative increase of a CGF, which exceeds its errors
+CUMULANT_SLACK = 1e-12  # K(t), an upper bound, is at most this too large, relative
+SUM_RAISE = 1e-9  # relative change to the safe side of sums over cells, which exceeds their rounding
+# Accuracy: number of cells of a step function on a piece, and of levels at which it is capped, and the least level relative to the largest
+# one. Every step function gives a bound on decay.
+CELLS, LEVELS, LEAST_LEVEL = 256, 24, 1e-12
 # Speed.
 FEW = 3000  # largest number of nodes on the real line for which no path above it is used
 OCTAVES, NEGATIVE = 8.0, 0.5  # octaves of orders that share nodes, and the difference of the keys of positive and negative orders
@@ -74,8 +79,8 @@ OCTAVES, NEGATIVE = 8.0, 0.5  # octaves of orders that share nodes, and the diff
 class LossPiece:
     """A piece on which the base measure has the density e^{log_density + slope g} at low <= g <= high.
 
-    The likelihood ratio is r = (c m(g))^sign with c = e^{log_scale}, and m is for the sampling rate `rate`. If sign is 1, the base measure
-    is Q. If sign is -1, it is P, and Q has c m times its density.
+    The likelihood ratio is r = (c m(g))^sign with c = e^{log_scale}, and m = 1 - q + q e^g for the sampling rate q, `rate`. If sign is 1,
+    the base measure is Q. If sign is -1, it is P, and Q has c m times its density.
     """
 
     low: float
@@ -101,19 +106,20 @@ class LossPiece:
         Outside of it, the base density times r^order is below e^-DROPPED of its value where r^order is largest.
         """
         low, high = log_mixed(self.rate, np.array([self.low, self.high])).tolist()
+        # Over this distance of log m, |order| times it outweighs DROPPED plus all that the base density changes by.
         reach = (DROPPED + abs(self.slope) * (self.high - self.low)) / max(abs(order), 1e-300)
-        if not high - low > 1.01 * reach:
+        if not high - low > 1.01 * reach:  # there is too little to leave out
             return self
-        upward = self.sign * order > 0.0
-        log_m = high - reach if upward else low + reach
-        at = log_m if self.rate == 1.0 else float(unmix(np.array([log_m]), math.log1p(-self.rate), self.rate)[0])
-        at = min(max(at, self.low), self.high)
-        return replace(self, low=at) if upward else replace(self, high=at)
+        largest_at_high = self.sign * order > 0.0
+        log_m = high - reach if largest_at_high else low + reach
+        g = log_m if self.rate == 1.0 else float(unmix(np.array([log_m]), math.log1p(-self.rate), self.rate)[0])
+        g = min(max(g, self.low), self.high)
+        return replace(self, low=g) if largest_at_high else replace(self, high=g)
 
-    def count(self, order: float, y: float) -> float:
-        """Return the number of panels for r^order e^{i y log r}, as a real number."""
-        steepest = float(self._share(np.array([self.high + 2.2 * WIDEST]))[0])
-        slope = abs(self.slope) + math.sqrt(2.0) * (abs(order) + y + 1.0) * steepest
+    def panel_count(self, order: float, y: float) -> float:
+        """Return the number of panels for r^order e^{i y log r}, as a real number: at least what WIDEST and RISE require."""
+        steepest = float(self._slope_of_log_m(np.array([self.high + HALF_AXIS * WIDEST]))[0])  # on all ellipses
+        slope = abs(self.slope) + math.sqrt(2.0) * (abs(order) + y + 1.0) * steepest  # A of the module's docstring
         return max((self.high - self.low) / (2.0 * WIDEST), (self.high - self.low) * slope / (2.0 * RISE))
 
     def edges(self, order: float, y: float, least: float | None = None) -> Array:
@@ -122,7 +128,7 @@ class LossPiece:
         The panels are equally long where r^p matters, and get longer on either side.
         """
         zone = self.focused(order if least is None else least)
-        panels = zone.count(order, y)
+        panels = zone.panel_count(order, y)
         hold(POINTS * (panels + 1.0))
         length = zone.high - zone.low
         below = _doubling_edges(zone.low, self.low, -length)[::-1]
@@ -144,22 +150,27 @@ class LossPiece:
 
         The weights are those of the tilted density without the factor e^{-K(t)}. y: the largest frequency.
         """
-        power, steepest = (t + 1.0 if self.sign > 0.0 else -t), float(self._share(np.array([self.high]))[0])
-        slope = abs(self.slope) + math.sqrt(2.0) * (abs(power) + 1.0) * steepest
-        height = min(0.25 * math.pi, TURNED / slope, self.high - self.low)
+        power, steepest = (t + 1.0 if self.sign > 0.0 else -t), float(self._slope_of_log_m(np.array([self.high]))[0])
+        slope = abs(self.slope) + math.sqrt(2.0) * (abs(power) + 1.0) * steepest  # A
+        height = min(0.25 * math.pi, TURNED / slope, self.high - self.low)  # H
+        # Ends of the vertical panels, up to H: h is below 1 / (y max m'/m), and each other end is four times the one before.
         rungs = height * 4.0 ** -np.arange(math.ceil(math.log(max(y * steepest * height, 1.0), 4.0)) + 1.0)
         up = np.append(0.0, rungs[::-1])
+        # Panels along the path have half-lengths of up to H / 2.2.
         along = np.linspace(self.low, self.high, math.ceil(1.1 * (self.high - self.low) / height) + 1)
         hold(FINER * float(2 * len(up) + len(along)))
         at, weights = _legendre(FINER)
-        parts = []
-        for edges, start, turn in ((up, self.low, 1j), (along, 1j * height, 1.0), (up, self.high, 1j)):
+        places, logs = [], []
+        # The third part of the path goes downwards, so its weights have the sign -1, e^{i pi}.
+        for edges, start, direction, log_sign in (
+            (up, self.low, 1j, 0.0),
+            (along, 1j * height, 1.0, 0.0),
+            (up, self.high, 1j, 1j * math.pi),
+        ):
             half = 0.5 * np.diff(edges)[:, None]
-            g = start + turn * (0.5 * (edges[1:] + edges[:-1])[:, None] + half * at).ravel()
-            parts.append((g, np.log((half * weights).ravel()) + np.log(complex(turn))))
-        parts[2] = parts[2][0], parts[2][1] + 1j * math.pi  # the sign changes, because this part of the path goes downwards
-        g, log_weights = (np.concatenate(each) for each in zip(*parts, strict=True))
-        g = np.asarray(g, dtype=np.complex128)
+            places.append(start + direction * (0.5 * (edges[1:] + edges[:-1])[:, None] + half * at).ravel())
+            logs.append(np.log((half * weights).ravel()) + np.log(complex(direction)) + log_sign)
+        g, log_weights = np.asarray(np.concatenate(places), dtype=np.complex128), np.concatenate(logs)
         log_m = g if self.rate == 1.0 else log1p_complex(np.asarray(self.rate * np.expm1(g), dtype=np.complex128))
         log_m = log_m + self.log_scale
         return np.asarray(self.log_density + self.slope * g + power * log_m + log_weights), log_m
@@ -168,17 +179,18 @@ class LossPiece:
         """Return lower bounds on the tilted density of the loss on each cell of the piece, and on the cell's length in the loss."""
         power = t + 1.0 if self.sign > 0.0 else -t
         g = np.linspace(self.low, self.high, CELLS + 1)
-        turn = (1.0 - self.slope) / (power + 1.0) if power != -1.0 else math.nan
+        # The place where log p turns, if there is one, becomes an end of a cell, so that log p is monotone on each cell.
+        turn = (1.0 - self.slope) / (power + 1.0) if power != -1.0 else math.nan  # m'/m there
         if self.rate < 1.0 and 0.0 < turn < 1.0:
             place = math.log(turn / (1.0 - turn)) + math.log1p(-self.rate) - math.log(self.rate)
             if self.low < place < self.high:
                 g = np.sort(np.append(g, place))
         log_m = self.log_size(g)
-        log_p = self.log_density + self.slope * g + power * log_m - np.log(self._share(g)) - cumulant
+        log_p = self.log_density + self.slope * g + power * log_m - np.log(self._slope_of_log_m(g)) - cumulant
         rounding = 1e-15 * np.abs(log_m[1:] + log_m[:-1])
         return np.exp(np.minimum(log_p[1:], log_p[:-1])), np.maximum(np.diff(log_m) - rounding, 0.0)
 
-    def _share(self, g: Array) -> Array:
+    def _slope_of_log_m(self, g: Array) -> Array:
         """Return m'/m = q e^g / m, which increases with g."""
         return np.exp(math.log(self.rate) + g - log_mixed(self.rate, g))
 
@@ -206,7 +218,7 @@ def _doubling_edges(start: float, end: float, length: float) -> Array:
 def log_mixed(rate: float, g: Array) -> Array:
     """Return log(1 - q + q e^g) for the rate q. It is g if the rate is 1.
 
-    Near g = 0 it has all digits. Where it is below log(1/2), 1 + q (e^g - 1) would lose those of 1 - q, and the terms are added instead.
+    Near g = 0 it has all digits. Below log(1/2), 1 + q (e^g - 1) would lose the digits of 1 - q, so the terms 1 - q and q e^g are added.
     """
     if rate == 1.0:
         return g
@@ -268,7 +280,7 @@ class Outcomes:
             hold(float(len(rows) * len(ratio)))
             log_terms = log_bernoulli(z[rows][:, None], ratio[None, :]) + reference[None, :]
             result[rows] = np.logaddexp(0.0, log_sum(log_terms))
-        return np.asarray(result * (1.0 + 1e-13))
+        return np.asarray(result * (1.0 + CGF_RAISE))
 
     def decay(self, t: float, cumulant: float) -> Callable[[Array], Array]:
         """Return a function that bounds the log modulus of the characteristic function at the tilt t. cumulant: an upper bound on K(t)."""
@@ -283,8 +295,8 @@ class Outcomes:
         The result of `cgf` is then too large by at most (z+1) times that mass. If there are no such atoms, the result is this object.
         """
         order = np.argsort(-self.log_ratio, kind="stable")
-        masses = np.logaddexp.accumulate((self.log_reference + self.log_ratio)[order])
-        removed = int(np.searchsorted(masses, log_mass))
+        log_masses_above = np.logaddexp.accumulate((self.log_reference + self.log_ratio)[order])
+        removed = int(np.searchsorted(log_masses_above, log_mass))
         if not removed:
             return self
         kept = order[removed:]
@@ -316,23 +328,28 @@ class Outcomes:
         upper = tuple(LossPiece(max(p.low, 0.0), p.high, p.log_density, p.slope, rate) for p in above.pieces if p.high > 0.0)
         lower = tuple(LossPiece(p.low, p.high, p.log_density, p.slope, rate, -1.0) for p in upper)
         both = Outcomes(np.concatenate([reference, reference + ratio]), np.concatenate([ratio, -ratio]), upper + lower)
-        rest = max(1.0 - float(np.exp(both.nodes(0.0)[0]).sum()), 1e-300)
-        return Outcomes(np.append(both.log_reference, math.log(rest)), np.append(both.log_ratio, 0.0), both.pieces)
+        log_q, _ = both.nodes(order=0.0)
+        mass_at_zero = max(1.0 - float(np.exp(log_q).sum()), 1e-300)
+        return Outcomes(np.append(both.log_reference, math.log(mass_at_zero)), np.append(both.log_ratio, 0.0), both.pieces)
 
 
 class TiltedOutcomes(TiltedAtoms):
-    """The loss of `Outcomes` under a tilt. The number of nodes on the pieces depends on the frequencies."""
+    """The loss of `Outcomes` under a tilt. The number of nodes on the pieces depends on the frequencies.
+
+    Without pieces it has finitely many values, and `centred` is that of the base class. With pieces, `centred` uses only the parts of them
+    that matter under the tilt.
+    """
 
     def __init__(self, outcomes: Outcomes, t: float, cumulant: float) -> None:
         reference, ratio = outcomes.nodes(t + 1.0)
         super().__init__(reference + (t + 1.0) * ratio, ratio, cumulant)
         pieces = tuple(piece.focused(t + 1.0) for piece in outcomes.pieces)
-        self._outcomes, self._t, self._all = replace(outcomes, pieces=pieces), t, outcomes
+        self._focused, self._t, self._complete = replace(outcomes, pieces=pieces), t, outcomes
         self._decay = outcomes.decay(t, cumulant)
 
     @property
     def finite_sum(self) -> bool:  # type: ignore[override]
-        return not self._outcomes.pieces
+        return not self._focused.pieces
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         if self.finite_sum:
@@ -347,12 +364,12 @@ class TiltedOutcomes(TiltedAtoms):
 
     def _suits_the_line(self, y: float) -> bool:
         """Return whether nodes on the real line are used for frequencies up to y."""
-        panels = sum(piece.count(self._t + 1.0, y) for piece in self._outcomes.pieces)
-        return POINTS * panels <= FEW or self._outcomes.largest > HIGHEST
+        panels = sum(piece.panel_count(self._t + 1.0, y) for piece in self._focused.pieces)
+        return POINTS * panels <= FEW or self._focused.largest > HIGHEST
 
     def _on_the_line(self, step: float, multiples: int | IndexArray) -> ComplexArray:
         """Return `centred` from nodes on the real line. multiples: as of `characteristic_less_one`."""
-        reference, ratio = self._outcomes.nodes(self._t + 1.0, step * _number(multiples))
+        reference, ratio = self._focused.nodes(self._t + 1.0, step * _number(multiples))
         return TiltedAtoms(reference + (self._t + 1.0) * ratio, ratio, self.cumulant).about(self.mean, step, multiples)
 
     def _above(self, step: float, multiples: int | IndexArray) -> ComplexArray:
@@ -360,7 +377,7 @@ class TiltedOutcomes(TiltedAtoms):
 
         For a piece with r = 1 / (c m), the complex conjugate of the transform of log(c m) is used.
         """
-        atoms, t, mean = self._outcomes, self._t, self.mean
+        atoms, t, mean = self._focused, self._t, self.mean
         weights = np.exp(atoms.log_reference + (t + 1.0) * atoms.log_ratio - self.cumulant)
         change, mass = characteristic_less_one(weights, atoms.log_ratio - mean, step, multiples), float(weights.sum())
         for piece in atoms.pieces:
@@ -379,7 +396,7 @@ class TiltedOutcomes(TiltedAtoms):
 
     def rise(self, rise: Array) -> Array:
         """Return upper bounds on K(t + rise) - K(t)."""
-        return self._all.cgf(self._t + rise) - self.cumulant * (1.0 - 1e-12)
+        return self._complete.cgf(self._t + rise) - self.cumulant * (1.0 - CUMULANT_SLACK)
 
 
 def _number(multiples: int | IndexArray) -> int:
@@ -395,18 +412,21 @@ def level_sets(pieces: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     if not pieces:
         return np.zeros(1), np.zeros(1)
     top, least = max(float(p.max()) for p, _ in pieces), min(float(p.min()) for p, _ in pieces)
-    caps = np.geomspace(max(least, 1e-12 * top), top, LEVELS) if 0.0 < top < math.inf else np.zeros(1)
-    gains, variations = np.zeros(len(caps)), np.zeros(len(caps))
+    caps = np.geomspace(max(least, LEAST_LEVEL * top), top, LEVELS) if 0.0 < top < math.inf else np.zeros(1)
+    integrals, variations = np.zeros(len(caps)), np.zeros(len(caps))
     for p, lengths in pieces:
         spend(float(len(caps) * len(p)))
         rho = np.minimum(p, caps[:, None])
-        gains += (rho @ lengths) * (1.0 - 1e-9)
-        variations += (np.abs(np.diff(rho, axis=1)).sum(axis=1) + rho[:, 0] + rho[:, -1]) * (1.0 + 1e-9)
-    return gains, variations
+        integrals += (rho @ lengths) * (1.0 - SUM_RAISE)
+        variations += (np.abs(np.diff(rho, axis=1)).sum(axis=1) + rho[:, 0] + rho[:, -1]) * (1.0 + SUM_RAISE)
+    return integrals, variations
 
 
-def least_modulus(gains: Array, variations: Array, y: Array) -> Array:
-    """Return at each y the least of log(1 - INT rho + Var(rho) / y) over the step functions, at most 0."""
+def least_modulus(integrals: Array, variations: Array, y: Array) -> Array:
+    """Return at each y the least of log(1 - INT rho + Var(rho) / y) over the step functions, at most 0.
+
+    integrals, variations: the results of `level_sets`, one for each step function.
+    """
     with np.errstate(divide="ignore"):
-        share = (gains[:, None] - variations[:, None] / y).max(axis=0)
+        share = (integrals[:, None] - variations[:, None] / y).max(axis=0)
         return np.asarray(np.log1p(-np.clip(share, 0.0, 1.0 - 1e-12)))

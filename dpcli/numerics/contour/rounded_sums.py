@@ -56,10 +56,13 @@ LOG_FEW = -15.0  # logarithm of the P-mass of far losses, relative to delta, tha
 LOG_BELOW = -60.0  # logarithm of the P-mass that is raised to the lowest loss
 FAR = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
 HALVINGS = 28  # halvings of the interval for epsilon
+# Least and largest loss, and number of losses on either side of 0, at which the ends of a grid are looked for.
+SURVEYED = (1e-9, LARGEST, 500)
 # Speed and memory. MOST_CELLS and PRODUCTS also decide how fine the grid is.
 MOST_CELLS = 1 << 16  # most cells of one loss
 PRODUCTS = 5e8  # most products of masses for one bound
 PRODUCT = 0.005  # work of a product, in cells; it takes about a quarter of a nanosecond
+PRODUCTS_SHARE = 0.15  # share of the work that is left that the products of one bound are planned for; they may be twice as many
 BLOCK = 8192  # most products of one sum; more would be divided among threads, which is slower
 
 
@@ -71,14 +74,15 @@ def rounded_sums(losses: Losses, log_delta: float, epsilon: float) -> RoundedSum
     if sum(n for _, n in losses) < 2 or not LEAST <= log_delta < 0.0 or not 0.0 < epsilon < math.inf:
         return None
     ranges = [_range(loss, log_delta) for loss, _ in losses]
+    # A loss above `far` reaches epsilon even if all other losses are at the lowest point of their grids.
     far = FAR * epsilon - sum(n * min(low, 0.0) for (low, _), (_, n) in zip(ranges, losses, strict=True))
     ranges = [(low, max(low, min(high, far))) for low, high in ranges]
-    spacing = max(epsilon / FIRST_CELLS, max(high - low for low, high in ranges) / MOST_CELLS)
-    products = min(PRODUCTS, 0.15 * remaining() / PRODUCT)
+    least_spacing = max(high - low for low, high in ranges) / MOST_CELLS
+    spacing = max(epsilon / FIRST_CELLS, least_spacing)
+    products = min(PRODUCTS, PRODUCTS_SHARE * remaining() / PRODUCT)
+    # The number of products grows with the inverse square of the spacing, so the first grid tells which spacing takes `products`.
     first = Halves(losses, ranges, log_delta, spacing, products, upward=True)
-    spacing = max(
-        spacing * math.sqrt(first.products / products), FINEST * epsilon, max(high - low for low, high in ranges) / MOST_CELLS
-    )
+    spacing = max(spacing * math.sqrt(first.products / products), FINEST * epsilon, least_spacing)
     return RoundedSums(*(Halves(losses, ranges, log_delta, spacing, 2.0 * products, upward=upward) for upward in (False, True)))
 
 
@@ -86,7 +90,7 @@ def _range(loss: object, log_delta: float) -> tuple[float, float]:
     """Return the lower and the upper end of the grid of one step. Raises NotRepresentable if the loss has no tails or is too large."""
     if not hasattr(loss, "tails"):
         raise NotRepresentable("a loss has no tails")
-    at = np.geomspace(1e-9, LARGEST, 500)
+    at = np.geomspace(*SURVEYED)
     at = np.concatenate((-at[::-1], [0.0], at))
     spend(20.0 * len(at))
     tails = loss.tails(at)
@@ -96,8 +100,8 @@ def _range(loss: object, log_delta: float) -> tuple[float, float]:
     return float(at[below[-1]]) if len(below) else float(at[0]), float(at[above[0]])
 
 
-class Far(NamedTuple):
-    """The ends of the grid of one step, the P-mass and the Q-mass of larger losses, and the Q-mass of smaller ones."""
+class FarLosses(NamedTuple):
+    """The ends of the grid of one step, the P-mass and the Q-mass of larger (far) losses, and the Q-mass of smaller ones."""
 
     bottom: float
     top: float
@@ -119,8 +123,13 @@ class Masses(NamedTuple):
     error: float
 
 
-def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: float, *, upward: bool) -> tuple[Masses, Far, float]:
-    """Return the masses of one step, rounded upward or downward, its far losses, and how far below its grid point a loss may be."""
+def _step(
+    loss: object, ends: tuple[float, float], spacing: float, log_scale: float, *, upward: bool
+) -> tuple[Masses, FarLosses, float]:
+    """Return the masses of one step, rounded upward or downward, its far losses, and how far below its grid point a loss may be.
+
+    ends: the least and the largest loss of the grid. log_scale: logarithm of the factor of the masses (item 7).
+    """
     start = math.floor(ends[0] / spacing) - 1
     size = math.ceil(ends[1] / spacing) + 2 - start
     hold(8.0 * size)
@@ -130,11 +139,16 @@ def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: fl
         tails = loss.tails(at)  # type: ignore[attr-defined]
         log_p, slip_p = cell_masses(tails.p_above, tails.p_below)
         log_q, slip_q = cell_masses(tails.q_above, tails.q_below)
-        slip = np.minimum(2.0 * (slip_p + slip_q), 1.0)
-        rho = np.where(np.isneginf(log_p), 0.0, log_p - log_q - at[:-1])
+        slip = np.minimum(2.0 * (slip_p + slip_q), 1.0)  # a bound on the error of rho, and on the relative error of a mass
+        rho = np.where(np.isneginf(log_p), 0.0, log_p - log_q - at[:-1])  # how far log P/Q of a cell is above its lower end
         mass = np.exp(log_p + log_scale)
-        ends_of_tails = (float(tail) for tail in (tails.p_above[-1], tails.q_above[-1], tails.q_below[0]))
-        far = Far(float(at[0]), float(at[-1]), *(math.exp(log) for log in ends_of_tails))
+        far = FarLosses(
+            bottom=float(at[0]),
+            top=float(at[-1]),
+            p_above=math.exp(float(tails.p_above[-1])),
+            q_above=math.exp(float(tails.q_above[-1])),
+            q_below=math.exp(float(tails.q_below[0])),
+        )
         if upward:
             raised = np.clip(rho + slip, 0.0, spacing)
             weights = chords(0.0, spacing, np.zeros(size), mass * (1.0 + slip), raised)
@@ -142,6 +156,7 @@ def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: fl
             return Masses(weights, start, log_scale, -math.inf, ROUNDING), far, 0.0
         lowered = np.clip(rho - slip, 0.0, spacing)
         least, most = mass * (1.0 - slip), mass * (1.0 + slip)
+        # Item 3: the share of the half from below that may be merged with the half from above, so that P/Q >= e^x at the grid point x.
         share = least[1:] * -np.expm1(-lowered[1:]) / (most[:-1] * np.expm1(spacing - lowered[:-1]))
         share = np.append(np.where(share >= 0.0, np.minimum(share * (1.0 - ROUNDING), 1.0), 0.0), 0.0)  # NaN is 0 / 0
         weights = np.zeros(size)
@@ -153,9 +168,15 @@ def _step(loss: object, ends: tuple[float, float], spacing: float, log_scale: fl
 class Halves:
     """The two halves of the composition (item 6), with losses rounded upward or downward to multiples of the spacing.
 
-    losses, ranges: the losses with their counts, and the grid of each. log_delta: that for which the factors of item 7 are chosen.
-    products: the number of products that were added up. largest: the largest loss on the grid. reach: up to which epsilon the bounds are
-    narrow, because every far loss reaches it. Raises NotRepresentable if there would be more products than `most`.
+    losses, ranges: the losses with their counts, and the ends of the grid of each. log_delta: that for which the factors of item 7 are
+        chosen.
+    products: the number of products that were added up.
+    largest: the largest loss on the grid.
+    reach: the epsilon up to which the bounds are narrow, because every far loss reaches it.
+    log_lost: logarithm of the P-mass that counts as infinite.
+
+    The copies of a loss are divided between both halves, as equally as possible. Raises NotRepresentable if there would be more products
+    than `most`.
     """
 
     def __init__(
@@ -164,13 +185,13 @@ class Halves:
         count = sum(n for _, n in losses)
         self._spacing, self._upward, self._log_delta, self._most, self.products = spacing, upward, log_delta, most, 0.0
         self._shift, self._underflows = 0.0, 0.0
-        self._far: list[tuple[int, Far]] = []
+        self._far: list[tuple[int, FarLosses]] = []
         halves: list[Masses | None] = [None, None]
         for k, ((loss, n), ends) in enumerate(zip(losses, ranges, strict=True)):
-            step, far, below = _step(loss, ends, spacing, -log_delta / count, upward=upward)
-            self._shift += n * below
+            step, far, shift = _step(loss, ends, spacing, -log_delta / count, upward=upward)
+            self._shift += n * shift
             self._far.append((n, far))
-            for half, copies in ((k % 2, n - n // 2), (1 - k % 2, n // 2)):
+            for half, copies in ((k % 2, n - n // 2), (1 - k % 2, n // 2)):  # an odd copy goes to either half in turn
                 if copies:
                     power = self._power(step, copies)
                     before = halves[half]
@@ -182,25 +203,25 @@ class Halves:
         spend(8.0 * (size + len(first.weights)))
         self._first = first.weights
         self._losses = spacing * (first.start + second.start + np.arange(len(first.weights)))
-        self._above = np.append(np.cumsum(second.weights[::-1])[::-1], 0.0)
-        self._beyond = -math.expm1(-spacing) * np.append(_discounted(self._above, spacing)[1:], 0.0)
+        self._above = np.append(np.cumsum(second.weights[::-1])[::-1], 0.0)  # A_j of item 6
+        self._beyond = -math.expm1(-spacing) * np.append(_discounted(self._above, spacing)[1:], 0.0)  # D_j
         self.largest = float(self._losses[-1]) + spacing * size
         self._lowest = sum(n * min(far.bottom, 0.0) for n, far in self._far) * (1.0 + ROUNDING)
         tops = [far.top for _, far in self._far if far.p_above > math.exp(log_delta + LOG_FEW)]
         self.reach = min(tops, default=math.inf) + self._lowest
         self.log_lost = float(np.logaddexp(first.lost, second.lost))
         self._error = first.error + second.error + 4.0 * (size + len(first.weights) + 100.0) * ULP
-        log_rest = -log_delta * (count - 1) / count
-        self._underflow = (self._underflows + 2.0 * size) * LEAST_MASS * math.exp(log_rest)
+        log_later = -log_delta * (count - 1) / count  # of the factor e^{c (n-1)/n} of item 7
+        self._underflow = (self._underflows + 2.0 * size) * LEAST_MASS * math.exp(log_later)
 
     def log_delta(self, epsilon: float) -> float:
         """Return the upper or the lower bound on log delta(epsilon)."""
         spend(float(len(self._first)))
         shift = SHIFT * (abs(epsilon) + self.largest)
-        at = epsilon - shift if self._upward else epsilon + shift + self._shift
+        at = epsilon - shift if self._upward else epsilon + shift + self._shift  # on the safe side of the errors of the losses
         index = np.clip(np.floor((at - self._losses) / self._spacing) + 1.0, 0.0, len(self._above) - 1.0).astype(np.int64)
-        rest = np.maximum(self._losses + self._spacing * index - at, 0.0)
-        terms = -np.expm1(-rest) * self._above[index] + np.exp(-rest) * self._beyond[index]
+        r = np.maximum(self._losses + self._spacing * index - at, 0.0)  # in the notation of item 6
+        terms = -np.expm1(-r) * self._above[index] + np.exp(-r) * self._beyond[index]
         total = float((self._first * terms).sum())  # a long dot product would be divided among threads
         far = self._far_delta(epsilon) * math.exp(-self._log_delta)
         if not self._upward:
@@ -210,7 +231,7 @@ class Halves:
         return float(np.logaddexp(math.log(most) + self._log_delta, self.log_lost)) + ROUNDING
 
     def _far_delta(self, epsilon: float) -> float:
-        """Return the upper or the lower bound on what outcomes with a far loss add to delta(epsilon)."""
+        """Return the upper or the lower bound on what outcomes with a far loss add to delta(epsilon), by item 5."""
         reaching = [(n, far) for n, far in self._far if far.top + self._lowest >= epsilon]
         p_mass = _any((n, far.p_above) for n, far in (self._far if self._upward else reaching))
         growth = math.exp(epsilon) if reaching else 0.0  # e^epsilon may overflow above all far losses
@@ -218,8 +239,9 @@ class Halves:
         error = FAR_ROUNDING * (p_mass + q_mass)
         if not self._upward:
             return p_mass - q_mass - error
-        q_below = growth * sum(n * far.q_above for n, far in reaching) * sum(n * far.q_below for n, far in self._far)
-        return max(p_mass - q_mass, 0.0) + error + q_below * (1.0 + FAR_ROUNDING) + LEAST_MASS
+        # Of outcomes in which one loss is far and another one below its grid.
+        q_of_both = growth * sum(n * far.q_above for n, far in reaching) * sum(n * far.q_below for n, far in self._far)
+        return max(p_mass - q_mass, 0.0) + error + q_of_both * (1.0 + FAR_ROUNDING) + LEAST_MASS
 
     def _power(self, one: Masses, count: int) -> Masses:
         """Return the sum of `count` copies, by repeated doubling."""
@@ -251,7 +273,7 @@ class Halves:
         begin = min(int(np.count_nonzero(below <= math.exp(LOG_BELOW + log_scale))), end - 1)
         kept = weights[begin:end].copy()
         lost = float(np.logaddexp(first.lost, second.lost))
-        if self._upward:
+        if self._upward:  # for the lower bound, the mass at both ends is left out
             kept[0] += float(weights[:begin].sum())
             cut = float(weights[end:].sum())
             lost = float(np.logaddexp(lost, math.log(cut) - log_scale + ROUNDING)) if cut > 0.0 else lost
@@ -277,7 +299,7 @@ def _any(masses: Iterable[tuple[int, float]]) -> float:
 def _discounted(terms: Array, spacing: float) -> Array:
     """Return SUM_{m >= 0} e^{-m spacing} terms[j + m] for each j, in blocks whose factors neither overflow nor vanish."""
     result, carried = np.empty(len(terms)), 0.0
-    size = max(int(30.0 / spacing), 1)
+    size = max(int(30.0 / spacing), 1)  # a factor e^-30 over a block
     for begin in reversed(range(0, len(terms), size)):
         block = terms[begin : begin + size]
         decay = np.exp(-spacing * np.arange(len(block)))
@@ -299,9 +321,9 @@ class RoundedSums(NamedTuple):
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon >= 0 at which delta is e^log_delta."""
-        down, up = self
-        lower, _ = _change(lambda at: down.log_delta(at) < log_delta, down.largest)
-        upper = math.inf
+        lower, _ = _change(lambda at: self.downward.log_delta(at) < log_delta, self.downward.largest)
+        up, upper = self.upward, math.inf
+        # Beyond `reach` far losses may not reach epsilon, and the upper bound is no longer narrow, so it is searched there last.
         if up.reach > 0.0:
             _, upper = _change(lambda at: up.log_delta(at) <= log_delta, min(up.reach, up.largest))
         if upper == math.inf:

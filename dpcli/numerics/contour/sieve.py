@@ -26,9 +26,9 @@ LOG_ERROR = -28.0
 # Speed.
 SIEVED = 160  # fewest copies; with fewer, a node is left out only if the characteristic function of one copy nearly vanishes
 LONG = 2048  # of fewer nodes, none is left out here, or at the end by `_evaluated` of integral.py
-WIDE_BLOCK = 0.25  # most by which the distance may change across a block of the first level, half of its usual size
+WIDE_BLOCK = 0.25  # most by which the distance d of `sieved` may change across a block of the first level; d is between 0 and 1
 FINER = 8  # number of blocks into which a block that is not left out is divided
-LEAST_SIEVE = 1 << 16  # terms that a division may take in any case
+LEAST_SIEVE = 1 << 16  # terms that a further division into blocks may take, however few nodes there are
 
 
 def may_sieve(part: Tilted, n: int) -> bool:
@@ -62,21 +62,24 @@ def sieved(part: Any, n: int, step: float, count: int, index: IndexArray | None)
     """
     last = count if index is None else int(index[-1]) + 1
     change = math.sqrt(part.variance) * step * (1.0 + SIEVE_SLACK)  # most by which the distance changes from one node to the next
-    least = math.sqrt(-math.expm1(2.0 * math.log(LIGHT) / n)) * (1.0 + SIEVE_SLACK)
+    least = math.sqrt(-math.expm1(2.0 * math.log(LIGHT) / n)) * (1.0 + SIEVE_SLACK)  # the distance at which |phi|^n is LIGHT
+    # There is nothing to leave out if the distance, which begins with 0, cannot reach `least`, or changes too fast even across FINER nodes.
     if (last if index is None else len(index)) <= LONG or change * last <= least or FINER * change > WIDE_BLOCK:
         return index
+    # size: the number of nodes in a block of the first level.
     size = FINER ** math.floor(math.log(min(WIDE_BLOCK / max(change, 1e-300), last), FINER))
     ends = _distances(part.centred(step * size, -(-last // size) + 1, LOG_ERROR))
+    # starts: the first nodes of the blocks that are not left out.
     starts = size * np.flatnonzero(_least_distance(ends[:-1], ends[1:], change * size) < least)
     while size > 1:
         if index is not None:  # blocks without a node of `index` need no closer look
             starts = starts[np.searchsorted(index, starts + size) > np.searchsorted(index, starts)]
-        if len(starts) * FINER * part.terms > max(2 * last, LEAST_SIEVE):
+        if len(starts) * FINER * part.terms > max(2 * last, LEAST_SIEVE):  # this division would take too long
             break
         size //= FINER
         edges = starts[:, None] // size + np.arange(FINER + 1)
-        points, places = np.unique(edges.ravel(), return_inverse=True)
-        ends = _distances(part.centred_at(step * size, points, LOG_ERROR))[places].reshape(edges.shape)
+        points, inverse = np.unique(edges.ravel(), return_inverse=True)  # neighbouring blocks share an edge
+        ends = _distances(part.centred_at(step * size, points, LOG_ERROR))[inverse].reshape(edges.shape)
         starts = size * edges[:, :-1][_least_distance(ends[:, :-1], ends[:, 1:], change * size) < least]
     if len(starts) * size > min(TABLE, last // 2):  # the array of the nodes would not be worth its memory
         return index

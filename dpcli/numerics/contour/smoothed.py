@@ -39,7 +39,9 @@ WIDEST = 0.5  # largest s, for which the lower bound is proved
 ROUNDING = 4e-16  # relative rounding error of an angle
 DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} underflows
 # Accuracy and speed: the bounds hold for every s up to WIDEST and any nodes.
+MAX_LOG_RATIO = 0.69  # largest log(f_{r s} / f_s) for which 2 f_s - f_{r s} is used; it is positive up to log 2
 SHORT = 0.1  # largest s t of a first choice, so that the gap is small compared with delta
+FARTHER = 1.5  # tilt, as a multiple of t, at which Chernoff's bound limits the aliases on one side, for the node distance
 FEW, MANY = 12_000.0, 1_000_000.0  # number of nodes of the first pair of contours, and the most of any pair
 AIM = 4e-10  # relative width of the interval that s is chosen for
 SMALL = 0.05  # smallest epsilon, in units of 1 / t, to which that relative width refers
@@ -63,7 +65,7 @@ class SmallGaussian:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContourPair:
-    """The contours of f_s (`narrow`) and f_{r s} (`wide`). The properties and `sums` are those of `narrow`."""
+    """The contours of f_s (`narrow`) and f_{r s} (`wide`). The properties and `sums`, from which `solve` starts, are those of `narrow`."""
 
     narrow: Contour
     wide: Contour
@@ -86,17 +88,22 @@ class ContourPair:
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon).
 
-        An error of K(t) multiplies both terms of the lower bound 2 f_s - f_{r s} by the same factor.
+        With the ratio x = f_{r s} / f_s, the lower bound 2 f_s - f_{r s} is f_s (1 - (x - 1)). An error of K(t) multiplies f_s and f_{r s}
+        by the same factor. `low` allows for that error, but the ratio does not need it, so it is added back there.
         """
         low, high = self.narrow.log_delta(epsilon)
-        above = self.wide.log_delta(epsilon)[1] - (low + self.narrow.cumulant_error)
-        return (low + math.log1p(-math.expm1(above)) if above < 0.69 else -math.inf), high
+        _, wide_high = self.wide.log_delta(epsilon)
+        log_ratio = wide_high - (low + self.narrow.cumulant_error)
+        return (low + math.log1p(-math.expm1(log_ratio)) if log_ratio < MAX_LOG_RATIO else -math.inf), high
 
 
 def contour_pair(
     losses: Losses, log_delta: float, t: float, s: float, epsilon: float | None, log_lost: float = -math.inf
 ) -> ContourPair | None:
-    """Return the pair of contours on Re z = t with this s, or None if the nodes do not suffice. Arguments as of `build`."""
+    """Return the pair of contours on Re z = t with this s, or None if the nodes do not suffice.
+
+    epsilon: where the bounds are wanted; None for about the epsilon at e^log_delta. log_lost: logarithm of the mass that the losses lack.
+    """
     narrow = build((*losses, (SmallGaussian(s), 1)), log_delta, t, whole_factor, log_lost, epsilon)
     if narrow is None:
         return None
@@ -105,6 +112,8 @@ def contour_pair(
     y, farthest = narrow.y, DEEPEST / s
     angle_error = ROUNDING * narrow.deviation * (2.0 + max(math.log(farthest / (1.0 + t)), 0.0)) / math.pi
     narrow = replace(narrow, error=narrow.error + angle_error)
+    # A wide Gaussian loss is the narrow one with an independent one of this further variance, (r s)^2 - s^2, added. So its integrand is the
+    # same but for a factor.
     more = ((2.0 + s * s) ** 2 - 1.0) * s * s
     wide = replace(
         narrow,
@@ -122,7 +131,7 @@ def best_contour_pair(
     """Return a pair of contours with at most about `nodes` nodes. Its s is as small as AIM requires and the nodes allow.
 
     The result is None if t is not positive, if K(t) is infinite, if the node distance underflows, or if no try has enough nodes.
-    epsilon: where the bounds are wanted; None for about the epsilon at e^log_delta. log_lost: as for `build`.
+    The arguments are those of `contour_pair`.
     """
     if not t > 0.0:
         return None
@@ -131,14 +140,18 @@ def best_contour_pair(
     if not math.isfinite(cumulant):
         return None
     near = float(saddle(np.array([cumulant]), log_delta, at)[0]) if epsilon is None else epsilon
-    log_wanted = log_delta - cumulant + t * near
-    far = 1.5 * t
+    log_wanted = log_delta - cumulant + t * near  # of delta, relative to the integrand's factor e^{K - t eps}
+    far = FARTHER * t
     rise = float((total_cgf(losses, np.array([far])) - cumulant + log_hockey(np.array([far])))[0]) - (far - t) * near - log_wanted
+    # The node distance at which the aliases on both sides are at most about e^-DEEP of delta.
     step = 2.0 * math.pi * min(t / (DEEP - log_delta), (far - t) / max(rise + DEEP, 1e-300))
-    if not step > 0.0:  # the CGF is infinite at 1.5 t, or no double
+    if not step > 0.0:  # the CGF is infinite at the farther tilt, or no double
         return None
+    # The s at which e^{-s^2 y^2 / 2} at the last of the nodes is e^-DEEP of delta.
     least = math.sqrt(2.0 * max(DEEP - log_wanted, DEEP)) / (nodes * step)
-    s = min(max(min(math.sqrt(AIM * max(near, SMALL / t) / (1.5 * (t + 1.0))), SHORT / t), least), WIDEST)
+    # The relative gap of delta is about 3/2 s^2 t (t + 1), because log delta falls with the slope t. So that of epsilon is a t-th of it.
+    aimed = math.sqrt(AIM * max(near, SMALL / t) / (1.5 * (t + 1.0)))
+    s = min(max(min(aimed, SHORT / t), least), WIDEST)
     for _ in range(TRIES):
         pair = contour_pair(losses, log_delta, t, s, epsilon, log_lost)
         if pair is not None or not s < WIDEST:

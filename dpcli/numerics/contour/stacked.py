@@ -29,7 +29,7 @@ LONGEST = 4096  # most frequencies for which the rows are computed together; it 
 
 
 def in_stacks(losses: Losses) -> Losses:
-    """Return the losses with every large enough group of one family replaced by one `StackedLoss` for all of its steps."""
+    """Return the losses with every group of one family, if it has at least LEAST members, replaced by one `StackedLoss` for its steps."""
     groups: dict[type[Shifted], list[tuple[TableRow, Loss, int]]] = {}
     stacks: list[tuple[Loss, int]] = []
     for loss, count in losses:
@@ -98,16 +98,20 @@ def _reach(rows: Shifted) -> Array:
 
 
 class StackedTilted:
-    """The sum of the rows' losses under the measure e^{t L - K(t)} dP."""
+    """The sum of the rows' losses under the measure e^{t L - K(t)} dP.
+
+    exact_cgf: whether no row's CGF at t would need MAX_NODES nodes or more, for which it would be only a bound.
+    """
 
     def __init__(self, stack: StackedLoss, t: float) -> None:
         self._stack, self._t = stack, t
-        rows, order = stack.rows, np.full(len(stack.counts), t)
-        low, high = rows.windows(order)
-        step = rows.steps(order)
+        rows, tilts = stack.rows, np.full(len(stack.counts), t)
+        low, high = rows.windows(tilts)
+        step = rows.steps(tilts)
         count = (high - low) / step
-        wide_low, wide_high = rows.cgf_windows(order)
-        self.sharp = bool((((wide_high - wide_low) / step) < MAX_NODES).all())
+        wide_low, wide_high = rows.cgf_windows(tilts)
+        self.exact_cgf = bool((((wide_high - wide_low) / step) < MAX_NODES).all())
+        # Each group of rows needs about the same number of nodes. A block later holds arrays for len(SHARES) lines.
         self._blocks = [self._block(i, low[i], high[i], step[i]) for i in row_groups(np.arange(len(count)), count, len(SHARES))]
         counts = stack.counts
         self.cumulant, self.mean, self.variance = (
@@ -140,13 +144,15 @@ class StackedTilted:
             spend(0.2 * log_density.size * len(y))
             moduli = [np.exp(log_density - frequency * turn).sum(axis=2).min(axis=1) for frequency in y.tolist()]
             log_bounds = np.log(np.fmin(np.stack(moduli, axis=1), 1.0))
+            # A bound for a smaller frequency holds for a larger one too.
             total += self._stack.counts[block.index] @ np.minimum.accumulate(log_bounds, axis=1)
         return total
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         """Return the sum of the rows' log characteristic functions, as `Tilted.centred` describes it for one loss.
 
-        A row that needs a line above the real axis is computed by its own quadrature.
+        A row whose last frequency, times its standard deviation, is beyond FAR needs a line above the real axis. It is computed by its own
+        quadrature. So are all rows if there are more than LONGEST frequencies.
         """
         total = np.zeros(count, dtype=complex)
         for block in self._blocks:
@@ -157,6 +163,7 @@ class StackedTilted:
                 total += self._on_the_line(block, rows, fine[rows], step, count)
             for row in np.flatnonzero(~near).tolist():
                 own = self._stack.losses[int(block.index[row])].tilted(self._t)
+                # `own` is centred at its own mean, which may differ from the mean of the row by rounding.
                 moved = 1j * step * np.arange(count) * (own.mean - float(block.mean[row]))
                 total += self._stack.counts[block.index[row]] * (own.centred(step, count, log_error) + moved)
         return total
@@ -169,7 +176,10 @@ class StackedTilted:
         return np.asarray(self._stack.counts[index] @ log1p_complex(result))
 
     def _weights_and_losses(self, index: IndexArray, low: Array, high: Array, step: Array) -> tuple[Array, Array, Array]:
-        """Return (weights that add up to 1, losses, log norms) of some rows on real nodes at distances `step`."""
+        """Return (weights that add up to 1, losses, log norms) of some rows on real nodes at distances `step`.
+
+        index, low, high, step: shape (rows,). The weights and losses have the shape (rows, nodes), and the norms (rows,).
+        """
         x = nodes_of_rows(low, high, step)
         spend(float(x.size))
         base, loss = self._stack.rows.at(index).line(x)
@@ -181,9 +191,13 @@ class StackedTilted:
 
 
 def _fine_steps(lines: Lines, y: float, log_error: float) -> Array:
-    """Return for each row a node distance whose error is below e^log_error at frequencies up to y, as `TiltedQuadrature._fine_step`."""
+    """Return for each row a node distance whose error is below e^log_error at frequencies up to y.
+
+    The error is e^{-2 pi b / distance} times the integrals of the modulus on the lines at heights b and -b, of which the latter is larger.
+    """
     heights, log_density, turn = lines
     spend(float(log_density.size))
-    growth = np.log(np.fmax(np.exp(log_density + y * turn).sum(axis=2), 1.0))
+    growth = np.log(np.fmax(np.exp(log_density + y * turn).sum(axis=2), 1.0))  # on the line at -b
+    # The 1 exceeds log 2, for two lines.
     steps = 2.0 * math.pi * heights / (growth + 1.0 - log_error)
     return np.asarray(np.fmax.reduce(steps, axis=1))

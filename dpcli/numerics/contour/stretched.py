@@ -40,7 +40,7 @@ class Stretched:
     bend: float
 
     def back(self, x: float) -> float:
-        """Return the v with x(v) = x."""
+        """Return the v with x(v) = x, at which log(1 + e^v) = e^{slope (x - bend)}."""
         power = self.slope * (x - self.bend)
         if power < -FAR:
             return power
@@ -48,7 +48,11 @@ class Stretched:
         return grown if grown > FAR else math.log(math.expm1(grown))
 
     def at(self, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
-        """Return x(v) and log x'(v)."""
+        """Return x(v) and log x'(v).
+
+        With log(1 + e^v) as `soft`, x' is e^v / (1 + e^v) / (soft slope). Far to the left, soft is e^v, and x' is 1 / slope. Far to the
+        right, soft is v, and x' is 1 / (v slope). There 0 replaces v in the exponential, which could underflow or overflow.
+        """
         left, right = v.real < -FAR, v.real > FAR
         inside = np.where(left | right, 0.0, v)
         soft = np.log1p(np.exp(inside)) if not np.iscomplexobj(v) else log1p_complex(np.exp(inside))
@@ -66,14 +70,15 @@ class Stretched:
 def log_cutoff(place: Array | ComplexArray) -> ComplexArray:
     """Return the logarithm of the weight at k (x - c) = `place`.
 
-    Off the real line `place` is limited to EDGE, where the modulus of the weight is already below e^-100.
+    Off the real line `place` is limited to EDGE, where the modulus of the weight is already below e^-100. On it, e^place would overflow
+    beyond about 709.
     """
     return np.asarray(-np.exp(np.where(place.real > EDGE, EDGE, place) if np.iscomplexobj(place) else np.minimum(place, 700.0)))
 
 
 @dataclass(frozen=True, slots=True)
 class RowLine:
-    """A line of nodes for many rows: w(v) at the multiples of `step` from `low` to `high`.
+    """A line of nodes for many rows, each of which is one loss: w(v) at the multiples of `step` from `low` to `high`.
 
     strip: height of the strip |Im v| < strip in which the integrands are used. sharpness, edge: k and c of the weight.
     """
@@ -87,7 +92,10 @@ class RowLine:
     edge: float
 
     def at(self, step: float, height: float) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return (w, log(1 + e^w), log of (1 - b) dw) at nodes `step` apart on the line Im v = height, where 1 - b is the weight."""
+        """Return w, log(1 + e^w), and log of (1 - b) dw, at nodes `step` apart on the line Im v = height.
+
+        1 - b is the weight, and dw the length in w that belongs to a node.
+        """
         v: ComplexArray = np.asarray(nodes_of(self.low, self.high, step) + 1j * height, dtype=np.complex128)
         w, log_rise = self.line.at(v)
         return w, softplus(w), log_rise + log_cutoff(self.sharpness * (w - self.edge)) + math.log(step)

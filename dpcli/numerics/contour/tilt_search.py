@@ -31,6 +31,8 @@ FAR_MOVES = 2  # number of moves limited by MAX_MOVE after which the best tilt i
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 SAMPLE = 8  # number of different losses in the sample
 SUITS = 0.1  # the sample's tilt is used for all losses if its K differs from theirs by at most this share of t times epsilon
+BRACKET_RATIO = 4.0  # ratio of neighbouring tilts at which a bracket is extended, and above which it is always narrowed
+LARGEST_POWER = 50.0  # most ratios of tilts between a vertex and the middle tilt, so that no power overflows
 
 
 def tilt_for(losses: Losses, log_delta: float) -> float:
@@ -63,39 +65,41 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
     """
     first = np.array(FIRST_TILTS)
     values = _chernoff_epsilons(losses, 1.0, log_delta, first)
-    at = min(max(int(values.argmin()), 1), len(first) - 2)
-    places, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
+    at = min(max(int(values.argmin()), 1), len(first) - 2)  # the middle one of three neighbours: the best, unless that is at an end
+    tilts, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
     far_moves = 0
     for attempt in range(MAX_PARABOLAS):
         best = min(range(3), key=bounds.__getitem__)
-        vertex = _vertex(places, bounds)
+        vertex = _vertex(tilts, bounds)
         if vertex is None:
             return None
+        vertex_tilt, vertex_bound = vertex
         # The first three tilts are too far apart for their parabola to tell how good the best of them is. A bound that varies much between
         # closer tilts is no parabola: beyond some tilt, outcomes that never happen dominate K.
         if attempt and not max(bounds) <= MAX_VARIATION * min(bounds):
             return None
-        if attempt and places[best] * (bounds[best] - vertex[1]) < TILT_TOLERANCE:
-            return float(places[best])
-        middle = min(max(vertex[0], places[0] / MAX_MOVE), places[2] * MAX_MOVE)
-        far_moves += middle != vertex[0]
+        if attempt and tilts[best] * (bounds[best] - vertex_bound) < TILT_TOLERANCE:
+            return float(tilts[best])
+        middle = min(max(vertex_tilt, tilts[0] / MAX_MOVE), tilts[2] * MAX_MOVE)
+        far_moves += middle != vertex_tilt
         if far_moves == FAR_MOVES:
             return None
-        places = [middle / TILT_RATIO, middle, middle * TILT_RATIO]
-        bounds = _chernoff_epsilons(losses, 1.0, log_delta, np.array(places)).tolist()
+        tilts = [middle / TILT_RATIO, middle, middle * TILT_RATIO]
+        bounds = _chernoff_epsilons(losses, 1.0, log_delta, np.array(tilts)).tolist()
     return None
 
 
-def _vertex(places: Sequence[float], values: Sequence[float]) -> tuple[float, float] | None:
-    """Return where the parabola through three points, in the logarithm of the place, is least, and its value; None if it has no minimum.
+def _vertex(tilts: Sequence[float], values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the tilt at which the parabola through three points, in the logarithm of the tilt, is least, and its value there.
 
-    The places have equal ratios.
+    The result is None if the parabola has no minimum. The tilts have equal ratios.
     """
-    slope, curvature = 0.5 * (values[2] - values[0]), values[2] - 2.0 * values[1] + values[0]
+    (_, middle, last), (left, value, right) = tilts, values
+    slope, curvature = 0.5 * (right - left), right - 2.0 * value + left  # for a step of one ratio
     if not 0.0 < curvature < math.inf:
         return None
-    share = -slope / curvature
-    return places[1] * (places[2] / places[1]) ** min(max(share, -50.0), 50.0), values[1] + 0.5 * slope * share
+    power = -slope / curvature
+    return middle * (last / middle) ** min(max(power, -LARGEST_POWER), LARGEST_POWER), value + 0.5 * slope * power
 
 
 def _chernoff_epsilons(losses: Losses, scale: float, log_delta: float, z: Array) -> Array:
@@ -108,6 +112,9 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
     """Return a tilt t and Chernoff's bound on epsilon there, which is nearly the least.
 
     scale: factor of the losses' CGF. A tilt that is not the best costs the integrand a factor of e^{t (excess of epsilon)}.
+
+    While the best tilt is the least or the largest one tried, two tilts beyond it are tried. Then the bracket around it is halved, on a
+    logarithmic scale.
     """
     epsilon_at: dict[float, float] = {}
 
@@ -121,11 +128,12 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
     for _ in range(BRACKETINGS):
         ordered = sorted(epsilon_at)
         at = ordered.index(best)
-        if at in (0, len(ordered) - 1) and 1e-10 < best < 1e10:
-            best = evaluate([best / 4.0, best / 16.0] if at == 0 else [best * 4.0, best * 16.0])
+        if at in (0, len(ordered) - 1) and 1e-10 < best < 1e10:  # so that both tilts beyond are allowed
+            ratio = BRACKET_RATIO if at > 0 else 1.0 / BRACKET_RATIO
+            best = evaluate([best * ratio, best * ratio**2])
             continue
         low, high = ordered[max(at - 1, 0)], ordered[min(at + 1, len(ordered) - 1)]
-        if high <= 4.0 * low and best * (min(epsilon_at[low], epsilon_at[high]) - epsilon_at[best]) < TILT_TOLERANCE:
+        if high <= BRACKET_RATIO * low and best * (min(epsilon_at[low], epsilon_at[high]) - epsilon_at[best]) < TILT_TOLERANCE:
             break
         best = evaluate([math.sqrt(low * best), math.sqrt(best * high)])
     return best, epsilon_at[best]

@@ -46,10 +46,13 @@ RAMP_SHARES = (0.1, 0.25, 0.5, 0.9)  # heights of the lines for a `Ramp`, as sha
 REACH = 9.0  # largest height in standard deviations; beyond it the Gaussian weight alone grows too much
 FAR = 4.0  # frequency times standard deviation of the loss beyond which a line above the real axis is used
 HEIGHT = 1.5  # largest height of that line, in standard deviations of the Gaussian weight
-# Soundness and speed: no error bound counts what these leave out, which is far below the rounding of the sums, or the error that they may
-# have.
+LEAST_K, MOST_K = 3.0, 10.0  # range of the sharpness k of a `Ramp`, per standard deviation; a larger one needs closer nodes
+# Soundness and speed: no error bound counts what the first three leave out, which is far below the rounding of the sums, or the error that
+# they may have.
 LIGHT = 1e-45  # smaller weights are left out
 LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
+RAMP_STEP = 0.08  # node distance times k of a `Ramp`: at its height of up to pi / (2 k), e^{-2 pi height / distance} is e^-123
+MODULUS_RAISE = 1.01  # factor of a sum of moduli of positive terms, which far exceeds the error of the sum
 # Memory: entries of a table that are in memory at a time.
 BLOCK = 1 << 20
 # Floating point: smallest logarithm of a modulus, in place of -inf, which times a count would give NaN.
@@ -80,7 +83,7 @@ class Tilted(Protocol):
         ...
 
     @property
-    def sharp(self) -> bool:
+    def exact_cgf(self) -> bool:
         """Tell whether the loss's `cgf` at t exceeds K(t) by at most SLACK, relative, and is not just a bound."""
         ...
 
@@ -116,7 +119,7 @@ class Loss(Protocol):
     * `outcomes()`: the pair as atoms and pieces (`Outcomes` of outcomes.py). A result of another class is not used.
     * `capped(log_mass)`: the loss without its far upper tail, of P-mass e^log_mass at most; the loss itself if it has no such tail.
     * `cut(level, log_mass)`: the loss divided into a small and a big part (cut.py), or None. Only a loss with a far upper tail has it. Such
-      a loss also has `line`, `outcome`, `mixture` and `stretch` (`RisingLoss` of grid/large_losses.py).
+      a loss also has `line`, `outcome`, `mixture` and `stretch` (`RisingLoss` of grid/step_cells.py).
     * `backwards(power)`: log E_Q[r^-power]; or a true `mirrored`: the loss of the other direction has the same law (`UncutLoss` of cut.py).
     * `row()`: the loss as a row of a table of its family, or None (numerics/mixture.py).
     * `sampled_step()`: the loss as a sampled Gaussian step, or None (few_steps.py).
@@ -156,13 +159,13 @@ class TiltedQuadrature:
         window: an interval outside of which less than e^-40 of the tilted mass lies.
         strip: the height up to which log Q and log r are analytic, and |r| is at most its value on the real line below.
         step: a node distance at which integrals of positive functions with this density are exact to e^-40.
-        sharp: whether the loss's `cgf` at t is exact up to SLACK.
+        exact_cgf: whether the loss's `cgf` at t is exact up to SLACK.
     """
 
     pointwise = True
 
-    def __init__(self, t: float, pair: Line, window: tuple[float, float], strip: float, step: float, sharp: bool) -> None:
-        self._t, self._pair, self.sharp = t, pair, sharp
+    def __init__(self, t: float, pair: Line, window: tuple[float, float], strip: float, step: float, exact_cgf: bool) -> None:
+        self._t, self._pair, self.exact_cgf = t, pair, exact_cgf
         self._window, self._strip, self.step, self.reach = window, strip, step, min(strip, REACH)
         self._lines: tuple[Array, Array] | None = None
         log_density, ratio = self.line(step, np.zeros(0))
@@ -217,11 +220,11 @@ class TiltedQuadrature:
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         """Return log E_t e^{i y (L - mean)} at y = 0, step, .... The absolute error of the expectation is at most e^log_error."""
         near = min(count, self._near(step))
-        each = np.empty(count, dtype=complex)
-        each[:near] = self._on_the_line(step, near, log_error)
+        result = np.empty(count, dtype=complex)
+        result[:near] = self._on_the_line(step, near, log_error)
         if near < count:
-            each[near:] = self._above(step, near, count - near, log_error)
-        return each
+            result[near:] = self._above(step, near, count - near, log_error)
+        return result
 
     def centred_at(self, step: float, multiples: IndexArray, log_error: float) -> ComplexArray:
         """Return `centred` at some multiples of the step, in increasing order. Those beyond FAR are computed with all in between."""
@@ -260,10 +263,10 @@ class TiltedQuadrature:
         The error is e^{-2 pi b / distance} times the integrals of the modulus on the lines at heights b and -b.
         """
         log_density, turn = self._moduli()
-        # On the line at -b the integrand is larger, by e^{+y turn}, so its growth there bounds both.
+        # On the line at -b the integrand is larger, by e^{+y turn}. So its growth there bounds both, and the 1 exceeds log 2 for two lines.
         growth = np.log(np.fmax(np.exp(log_density + y * turn).sum(axis=1), 1.0))
         steps = 2.0 * math.pi * self.reach * np.array(SHARES) / (growth + 1.0 - log_error)
-        return max(float(np.nanmax(steps)), 1e-9 * self.step)
+        return max(float(np.nanmax(steps)), 1e-9 * self.step)  # so small a step is refused by `line`, as too many nodes
 
     def _above(self, step: float, first: int, count: int, log_error: float) -> ComplexArray:
         """Return the logarithms from a line above the real one, at `count` frequencies from index `first` on; NaN if they must not be used.
@@ -273,23 +276,25 @@ class TiltedQuadrature:
         Gaussian weight grows by e^{a^2/2}, and rounding must not exceed the result.
         """
         a = min(0.5 * self._strip, HEIGHT)
-        top = max(0.0, float(np.logaddexp.reduce(self.line(self.step, np.array([2.0 * a]))[0][0].real - self.log_norm)))
-        log_density, ratio = self.line(min(self.step, 2.0 * math.pi * a / (top + 1.0 - log_error)), np.array([a]))
+        upper_line, _ = self.line(self.step, np.array([2.0 * a]))
+        growth = max(0.0, float(np.logaddexp.reduce(upper_line[0].real - self.log_norm)))
+        log_density, ratio = self.line(min(self.step, 2.0 * math.pi * a / (growth + 1.0 - log_error)), np.array([a]))
         log_density, ratio = log_density[0] - self.log_norm, ratio[0]
         if float(ratio.imag.sum()) < 0.0:  # if arg r < 0 above the real line, the line below it is used, which is the mirror image
             log_density, ratio = log_density.conj(), ratio.conj()
+        # At the first frequency a term is largest, because the modulus of e^{i y log r} falls with y.
         heavy = log_density.real - first * step * ratio.imag > math.log(LIGHT)
         total = characteristic(log_density[heavy], ratio[heavy] - self.mean, step, first, count)
-        ends = self.decay(step * np.array([first, first + count - 1], dtype=float))
-        # The values must obey the bounds of `decay`. If they do not, NaN makes `build` refuse the contour.
-        if not np.all(np.abs(total[[0, -1]]) <= 1.001 * np.exp(ends) + 1e-9):
+        # The first and the last value must obey the bounds of `decay`, up to rounding. If not, NaN makes `build` refuse the contour.
+        log_most = self.decay(step * np.array([first, first + count - 1], dtype=float))
+        if not np.all(np.abs(total[[0, -1]]) <= 1.001 * np.exp(log_most) + 1e-9):
             return np.full(count, np.nan, dtype=complex)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(total))
 
 
 def _least_modulus(log_terms: Array, turn: Array, y: Array) -> Array:
-    """Return at each y the least over the lines of SUM e^{log_terms - y turn}. Both arrays have one row for each line."""
+    """Return at each y the least over the lines of SUM e^{log_terms - y turn}. log_terms, turn: shape (lines, nodes)."""
     spend(0.5 * log_terms.size * len(y))
     rows = max(1, BLOCK // log_terms.size)
     blocks = np.split(y, range(rows, len(y), rows))
@@ -311,12 +316,14 @@ class Ramp:
 
 def ramp_at(tilted: TiltedQuadrature, level: float) -> Ramp:
     """Return the weight that falls from 1 to 0 where the loss passes `level`. The nodes are outcomes."""
-    x, loss = tilted.nodes(tilted.step), tilted.line(tilted.step, np.zeros(0))[1].real
-    sign = 1.0 if loss[-1] > loss[0] else -1.0
+    _, log_ratio = tilted.line(tilted.step, np.zeros(0))
+    x, loss = tilted.nodes(tilted.step), log_ratio.real
+    sign = 1.0 if loss[-1] > loss[0] else -1.0  # the loss may rise or fall with the outcome
     rising, at = (loss, x) if sign > 0.0 else (loss[::-1], x[::-1])
     edge = float(at[min(int(np.searchsorted(rising, level)), len(at) - 1)])
-    k = min(max(abs(edge), 3.0), 10.0)
-    return Ramp(lambda x: log_cutoff(k * sign * (x - edge)), min(tilted.reach, 0.5 * math.pi / k), min(tilted.step, 0.08 / k))
+    k = min(max(abs(edge), LEAST_K), MOST_K)
+    height, step = min(tilted.reach, 0.5 * math.pi / k), min(tilted.step, RAMP_STEP / k)
+    return Ramp(lambda x: log_cutoff(k * sign * (x - edge)), height, step)
 
 
 class SplitLoss:
@@ -326,18 +333,18 @@ class SplitLoss:
     """
 
     def __init__(self, tilted: TiltedQuadrature, ramp: Ramp) -> None:
-        self._uncut, self._ramp, self._step = tilted, ramp, ramp.step
+        self._undivided, self._ramp, self._step = tilted, ramp, ramp.step
 
     def bulk_cgf(self, rise: Array) -> Array:
         """Return log E_t[w e^{rise (L - mean)}].
 
         With rise = s - t this is the K(s) of the bulk minus K(t) of the whole loss, except for rise times the mean.
         """
-        log_density, ratio = self._uncut.line(self._step, np.zeros(0))
-        log_share: Array = self._ramp.log_weight(self._uncut.nodes(self._step)).real
-        exponent: Array = log_density.real - self._uncut.log_norm + log_share
+        log_density, ratio = self._undivided.line(self._step, np.zeros(0))
+        log_share: Array = self._ramp.log_weight(self._undivided.nodes(self._step)).real
+        exponent: Array = log_density.real - self._undivided.log_norm + log_share
         hold(len(rise) * exponent.size)
-        return log_sum(exponent + rise[:, None] * (ratio.real - self._uncut.mean))
+        return log_sum(exponent + rise[:, None] * (ratio.real - self._undivided.mean))
 
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
         """Return (log phi, log B - log phi) at y = 0, step, ..., without the factor e^{i y mean}.
@@ -346,17 +353,17 @@ class SplitLoss:
         arg r > 0. The modulus of the integrand does not grow with y there, so one node distance serves every y. The error of each sum is
         at most e^{-2 pi a / distance} times the integrals of its modulus on the lines at 0 and 2a.
         """
-        a = 0.5 * RAMP_SHARES[-1] * self._ramp.height
+        a = 0.5 * RAMP_SHARES[-1] * self._ramp.height  # so that the line at 2a is the highest one of `_lines_above`
         fine = self._fine_step(a, log_error, log_error_beyond)
-        log_density, ratio = (each[0] for each in self._uncut.line(fine, np.array([a])))
-        log_share = self._ramp.log_weight(np.asarray(self._uncut.nodes(fine) + 1j * a, dtype=np.complex128))
+        log_density, ratio = (values[0] for values in self._undivided.line(fine, np.array([a])))
+        log_share = self._ramp.log_weight(np.asarray(self._undivided.nodes(fine) + 1j * a, dtype=np.complex128))
         if float(ratio.imag.sum()) < 0.0:  # if arg r < 0 above the real line, the line below it is used, which is the mirror image
             log_density, ratio, log_share = log_density.conj(), ratio.conj(), log_share.conj()
-        weights = np.exp(log_density - self._uncut.log_norm)
-        parts = np.stack([weights * np.exp(log_share), weights * -np.expm1(log_share)])
+        weights = np.exp(log_density - self._undivided.log_norm)
+        parts = np.stack([weights * np.exp(log_share), weights * -np.expm1(log_share)])  # of the bulk, and beyond
         least = math.log(LIGHT_SHARE) + np.array([log_error, log_error_beyond])
         heavy = (np.abs(parts) > np.exp(least)[:, None]).any(axis=0)
-        parts, loss = parts[:, heavy], ratio[heavy] - self._uncut.mean
+        parts, loss = parts[:, heavy], ratio[heavy] - self._undivided.mean
         beyond_sum = float(parts[1].sum().real)
         inside, beyond = decaying_characteristic_less_one(parts, loss, step, count)
         change = inside + beyond  # phi - 1, whose rounding error is relative to it
@@ -364,28 +371,34 @@ class SplitLoss:
         for logarithm in (log_phi, log_bulk):
             logarithm.real = np.maximum(logarithm.real, LEAST)  # a complex number with an infinite part times a count would be NaN
         share = (beyond + beyond_sum) / (1.0 + change)  # (phi - B) / phi
-        near = np.abs(share) < 0.5
+        near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
         return log_phi, np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
 
-    def _lines_above(self) -> tuple[Array, Array, Array, Array]:
-        """Return the heights of a few lines, and on them log moduli of the density, log |1 - w| and |arg r|."""
+    def _lines_above(self) -> tuple[Array, Array, Array]:
+        """Return log moduli of the density, log |1 - w| and |arg r|, on the lines at RAMP_SHARES of the ramp's height.
+
+        Each has the shape (lines, nodes).
+        """
         heights = self._ramp.height * np.array(RAMP_SHARES)
-        log_density, ratio = self._uncut.line(self._step, heights)
-        log_share = self._ramp.log_weight(self._uncut.nodes(self._step) + 1j * heights[:, None])
-        return heights, log_density.real - self._uncut.log_norm, np.log(np.abs(np.expm1(log_share))), np.abs(ratio.imag)
+        log_density, ratio = self._undivided.line(self._step, heights)
+        log_share = self._ramp.log_weight(self._undivided.nodes(self._step) + 1j * heights[:, None])
+        return log_density.real - self._undivided.log_norm, np.log(np.abs(np.expm1(log_share))), np.abs(ratio.imag)
 
     def _fine_step(self, a: float, log_error: float, log_error_beyond: float) -> float:
-        """Return the node distance on the line at height a, where |e^{i y L} - 1| <= 2."""
-        _, log_density, log_rest, _ = self._lines_above()
-        log_share = self._ramp.log_weight(np.asarray(self._uncut.nodes(self._step) + 2j * a, dtype=np.complex128)).real
+        """Return the node distance on the line at height a, where |e^{i y L} - 1| <= 2. It is for the errors of `centred`.
+
+        The line at 2a is the last one of `_lines_above`.
+        """
+        log_density, log_beyond, _ = self._lines_above()
+        log_share = self._ramp.log_weight(np.asarray(self._undivided.nodes(self._step) + 2j * a, dtype=np.complex128)).real
         bulk = np.logaddexp(0.0, np.logaddexp.reduce(log_density[-1] + log_share)) + math.log(2.0)
-        rest = np.logaddexp.reduce(log_density[-1] + log_rest[-1]) + math.log(2.0)
-        return min(self._step, 2.0 * math.pi * a / max(float(bulk) - log_error, float(rest) - log_error_beyond, 1.0))
+        beyond = np.logaddexp.reduce(log_density[-1] + log_beyond[-1]) + math.log(2.0)
+        return min(self._step, 2.0 * math.pi * a / max(float(bulk) - log_error, float(beyond) - log_error_beyond, 1.0))
 
     def decay(self, y: Array) -> Array:
         """Return for each of increasing y an upper bound on log |phi(v) - B(v)| for every v >= y.
 
         The bound on the modulus is raised by 1 % for the error of its own quadrature.
         """
-        _, log_density, log_rest, turn = self._lines_above()
-        return np.minimum.accumulate(np.log(1.01 * np.fmin(_least_modulus(log_density + log_rest, turn, y), 1.0)))
+        log_density, log_beyond, turn = self._lines_above()
+        return np.minimum.accumulate(np.log(MODULUS_RAISE * np.fmin(_least_modulus(log_density + log_beyond, turn, y), 1.0)))

@@ -29,6 +29,7 @@ MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and 
 VARIANCE_STEP = 1e-5
 SMALL_RANGE = 0.05  # largest c e at which mean and variance are power series; what they leave out is below 1e-10 of them
 LARGE_RANGE = 300.0  # from this c e on, e^{-2 c e} is nothing next to 1, and sinh(c e)^2 would overflow soon
+SERIES_TERMS = 39  # terms of `sinhc_slope`; up to |a| = b = 8 the first omitted one is far below the rounding of the sum
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 
@@ -40,7 +41,7 @@ class TiltedNormal:
     cumulant: float
     mean: float
     variance: float
-    sharp: ClassVar[bool] = True
+    exact_cgf: ClassVar[bool] = True
     pointwise: ClassVar[bool] = True
     terms: ClassVar[int] = 1
 
@@ -67,7 +68,7 @@ class TiltedAtoms:
         cumulant: K(t).
     """
 
-    sharp = pointwise = finite_sum = True
+    exact_cgf = pointwise = finite_sum = True
 
     def __init__(self, log_weights: Array, losses: Array, cumulant: float) -> None:
         self.cumulant = cumulant
@@ -109,7 +110,7 @@ class TiltedAtoms:
 class TiltedCgf:
     """A loss whose CGF is known at complex arguments. decay: bounds on its characteristic function, as `Tilted.decay` describes them."""
 
-    sharp = pointwise = True
+    exact_cgf = pointwise = True
     terms = 10  # a closed form takes about as long as that many terms of a sum
 
     def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
@@ -117,17 +118,17 @@ class TiltedCgf:
         step = VARIANCE_STEP * min(t, 1.0)
         if step * step == 0.0:
             raise NotRepresentable("its tilt is too small for floating point")
-        at_tilt, further = (complex(cgf(np.array([t + 1j * height]))[0]) for height in (MEAN_STEP, step))
+        at_tilt, above_tilt = (complex(cgf(np.array([t + 1j * height]))[0]) for height in (MEAN_STEP, step))
         self.cumulant, self.mean = at_tilt.real, at_tilt.imag / MEAN_STEP
-        self.variance = max(2.0 * (at_tilt - further).real / step**2, 0.0)
+        self.variance = max(2.0 * (at_tilt - above_tilt).real / step**2, 0.0)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         return self.centred_at(step, np.arange(count), log_error)
 
     def centred_at(self, step: float, multiples: IndexArray, log_error: float) -> ComplexArray:
         y = step * multiples
-        at = self._cgf(np.asarray(self._t + 1j * y, dtype=np.complex128))
-        return np.asarray(at - self._cgf(np.array([self._t + 0j]))[0] - 1j * y * self.mean)
+        values, at_tilt = self._cgf(np.asarray(self._t + 1j * y, dtype=np.complex128)), self._cgf(np.array([self._t + 0j]))[0]
+        return np.asarray(values - at_tilt - 1j * y * self.mean)
 
     def rise(self, rise: Array) -> Array:
         return np.asarray(self._cgf(np.asarray(self._t + rise, dtype=np.complex128)).real - self.cumulant)
@@ -136,7 +137,7 @@ class TiltedCgf:
 class TiltedRange:
     """A loss with tilted density c e^{c x} / (2 sinh(c e)) on [-e, e]. slope: c > 0. epsilon: e. cumulant: K(t)."""
 
-    sharp = True
+    exact_cgf = True
 
     def __init__(self, slope: float, epsilon: float, cumulant: float) -> None:
         self.cumulant, self._slope, self._epsilon = cumulant, slope, epsilon
@@ -159,9 +160,11 @@ class TiltedRange:
         near = np.abs(z) * e <= NEAR
         result = np.empty(count, dtype=complex)
         if near.any():
+            # sinhc(z e) / sinhc(a) is 1 plus the difference of both over sinhc(a), which is small with y.
             difference = e * e * y[near] * (2j * self._slope - y[near])  # (z e)^2 - a^2
             result[near] = log1p_complex(difference * sinhc_slope(z[near] * e, a) * (a / math.sinh(a)))
         if not near.all():
+            # sinh(z e) / sinh(a) is e^{i y e} (1 - e^{-2 z e}) / (1 - e^{-2 a}), and a / (z e) is 1 / (1 + i y / c).
             z, y = z[~near], y[~near]
             # This is 1 - e^{-2 i y e}, without a rounding error that does not vanish with y and that n steps would multiply.
             turn = 2.0 * np.sin(e * y) ** 2 + 1j * np.sin(2.0 * e * y)
@@ -177,8 +180,9 @@ class TiltedRange:
 
 def sinhc_slope(a: ArrayOrComplex, b: float) -> ArrayOrComplex:
     """Return (sinhc(a) - sinhc(b)) / (a^2 - b^2) by its power series, for |a| and b up to 8. All terms are positive if a is real."""
+    # sinhc(a) is SUM a^2n / (2n+1)!, and (a^2n - b^2n) / (a^2 - b^2) is the sum of a^2j b^{2(n-1-j)} for j < n, here `between`.
     between, total, power, factorial = np.ones_like(a), np.zeros_like(a), 1.0, 1.0
-    for n in range(1, 40):
+    for n in range(1, SERIES_TERMS + 1):
         factorial *= 2.0 * n * (2.0 * n + 1.0)
         total = total + between / factorial
         power *= b * b

@@ -23,6 +23,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.cut import FARTHEST, STEP_OVER_STRIP, STRIP_SHARPNESS
 from dpcli.numerics.contour.stretched import log_cutoff
+from dpcli.numerics.contour.tilted import MODULUS_RAISE
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.products import decaying_characteristic_less_one, product
 from dpcli.numerics.work import hold, spend
@@ -40,6 +41,7 @@ SHARES = (0.05, 0.2, 0.5, 0.9)  # heights of the lines, as shares of the strip
 HEIGHT = 1.5  # largest height of the line of integration, in standard deviations of the narrowest row
 HIGHEST = 0.45  # largest height of that line, as a share of the strip, as the error is bounded on a line twice as high
 ROUNDED = 20.0  # the remainder may exceed the allowed error by this factor, because its exact sum is added to the error
+GOLDEN = 0.6180339887  # any irrational number serves to mix the columns of a matrix
 # Soundness and speed: weights below this share of the allowed error are left out, and no error bound counts them.
 LIGHT = 1e-6
 # Floating point.
@@ -68,7 +70,7 @@ class DividedRows(Protocol):
     def centres(self) -> Array: ...
 
     @property
-    def at(self) -> Array: ...
+    def s(self) -> Array: ...
 
     @property
     def density(self) -> Array: ...
@@ -83,18 +85,21 @@ class DividedRows(Protocol):
 class TiltedRows:
     """The sum of the rows' losses under the measure e^{t L - K(t)} dP.
 
-    error_bound: absolute error of the last result of `centred` from the remainder of the matrix product.
+    error_bound: absolute error of the last result of `centred` from the remainder of the matrix product. It is set by `centred`.
+    norms: the integrals of Q_i (1 - b) (1 + e^w)^{t+1}, by which the densities are divided.
+
+    Raises NotRepresentable if the nodes are too far apart for the tilt.
     """
 
-    sharp = True
+    exact_cgf = True
 
     def __init__(self, part: DividedRows, t: float) -> None:
         self.part, self.t = part, t
-        weights = part.density * np.exp((t + 1.0) * part.at)
+        weights = part.density * np.exp((t + 1.0) * part.s)
         self.norms = weights.sum(axis=1)
         weights = weights / self.norms[:, None]
-        means = weights @ part.at
-        variances = np.fmax(weights @ part.at**2 - means**2, 0.0)
+        means = weights @ part.s
+        variances = np.fmax(weights @ part.s**2 - means**2, 0.0)
         self.cumulant = float(part.counts @ ((t + 1.0) * part.log_rests + np.log(self.norms)))
         self._means = means
         self.mean = float(part.counts @ (means + part.log_rests))
@@ -103,7 +108,7 @@ class TiltedRows:
         self._lines: list[tuple[Array, Array]] | None = None
         moduli, _, s = self._moduli(part.nodes.strip)
         for order in (t, FARTHEST * t):  # the CGF is also used at orders up to FARTHEST * t, to bound aliases
-            grown = moduli @ np.exp((order - t) * s) / (weights @ np.exp((order - t) * part.at))
+            grown = moduli @ np.exp((order - t) * s) / (weights @ np.exp((order - t) * part.s))
             if not float(grown.max()) <= math.exp(2.0 * math.pi * part.nodes.strip / part.nodes.step - DIGITS):
                 raise NotRepresentable("the nodes are too far apart for so large a tilt")
 
@@ -129,11 +134,11 @@ class TiltedRows:
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         height = min(HIGHEST * self.part.nodes.strip, self._highest)
         _, s, weights = self.line(height, math.inf, log_error, np.ones_like)
-        spread = _transforms(weights, s, step, count, self.part.counts, log_error)
-        self.error_bound = spread.error_bound
+        transforms = _transforms(weights, s, step, count, self.part.counts, log_error)
+        self.error_bound = transforms.error_bound
         result = np.empty(count, dtype=complex)
         for block in _blocks(len(weights), count):
-            result[block] = _powers(spread.at(block), self.part.counts)
+            result[block] = _powers(transforms.at(block), self.part.counts)
         return self._without_mean(np.log(result), step)
 
     @property
@@ -144,10 +149,10 @@ class TiltedRows:
     def _without_mean(self, logarithm: ComplexArray, step: float) -> ComplexArray:
         """Return the logarithm without e^{i y mean}, and with a real part of at least LEAST, because an infinite one times 0 is NaN.
 
-        The constants log(1 - q_i) of the losses are not included on either side.
+        The constants log(1 - q_i) of the losses are in neither, because the transforms are those of s.
         """
-        turned = float(self.part.counts @ self._means) * step * np.arange(len(logarithm))
-        return np.asarray(np.maximum(logarithm.real, LEAST) + 1j * (logarithm.imag - turned))
+        angle_of_mean = float(self.part.counts @ self._means) * step * np.arange(len(logarithm))
+        return np.asarray(np.maximum(logarithm.real, LEAST) + 1j * (logarithm.imag - angle_of_mean))
 
     def line(
         self, height: float, largest_step: float, log_error: float, factor: Callable[[ComplexArray], Array]
@@ -158,8 +163,9 @@ class TiltedRows:
         largest_step: an upper bound on the node distance. factor: returns the modulus of what the caller multiplies the weights by.
         """
         moduli, _, _ = self._moduli(2.0 * height)
-        factors = factor(self.part.nodes.at(self.part.nodes.step, 2.0 * height)[0]).real
-        growth = math.log(2.0 * (1.0 + float((moduli @ factors).max())))
+        w_above, _, _ = self.part.nodes.at(self.part.nodes.step, 2.0 * height)
+        # The integrals on the lines at 0, at most 1, and at 2 height, each times |e^{i y s} - 1| <= 2.
+        growth = math.log(2.0 * (1.0 + float((moduli @ factor(w_above).real).max())))
         step = min(self.part.nodes.step, largest_step, 2.0 * math.pi * height / max(growth - log_error, 1.0))
         w, s, log_common = self.part.nodes.at(step, height)
         return w, s, self.part.densities(w, log_common + (self.t + 1.0) * s) / self.norms[:, None]
@@ -172,7 +178,7 @@ class SplitRows:
     """Tilted rows divided by the weight e^{-e^{k (w - c)}} into their bulks B_i, with this weight, and the rest. It is a `SplitLoss`."""
 
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
-        self._uncut, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
+        self._undivided, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
         self._height = min(nodes.strip, STRIP_SHARPNESS / (sharpness * nodes.line.rise(edge)))
         self._largest_step = STEP_OVER_STRIP * self._height
@@ -188,7 +194,7 @@ class SplitRows:
 
     def bulk_cgf(self, rise: Array) -> Array:
         """Return log of the product of E_t[w e^{rise (L - mean)}] over the rows, where w is the weight."""
-        tilted, part = self._uncut, self._uncut.part
+        tilted, part = self._undivided, self._undivided.part
         w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._largest_step), 0.0))
         power = tilted.t + 1.0 + rise
         terms = self._log_share(w).real + power[:, None] * s
@@ -197,20 +203,21 @@ class SplitRows:
 
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
         """Return (log phi, log B - log phi) at y = 0, step, ..., without e^{i y mean}, where phi and B are products over the rows."""
-        tilted = self._uncut
+        tilted = self._undivided
         counts, height = tilted.part.counts, min(HIGHEST * self._height, tilted._highest)
         w, s, weights = tilted.line(height, self._largest_step, min(log_error, log_error_beyond), self._sum_of_moduli)
         log_share = self._log_share(w)
+        weights_beyond = weights * -np.expm1(log_share)
         inside = _transforms(weights * np.exp(log_share), s, step, count, counts, log_error)
-        beyond = _transforms(weights * -np.expm1(log_share), s, step, count, counts, log_error_beyond)
-        sizes = float(counts @ np.abs(weights * -np.expm1(log_share)).sum(axis=1))  # at least SUM n_i |phi_i - B_i|
+        beyond = _transforms(weights_beyond, s, step, count, counts, log_error_beyond)
+        sizes = float(counts @ np.abs(weights_beyond).sum(axis=1))  # at least SUM n_i |phi_i - B_i|
         self.error_bound = beyond.error_bound + (inside.error_bound + beyond.error_bound) * sizes
         phi, bulk, difference = (np.empty(count, dtype=complex) for _ in range(3))
         for block in _blocks(len(weights), count):
             products = _products_and_difference(inside.at(block), beyond.at(block), beyond.sums, counts)
             phi[block], bulk[block], difference[block] = products
         share = difference / phi
-        near = np.abs(share) < 0.5
+        near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
         log_phi, log_bulk = np.log(phi), np.log(bulk)
         log_bulk.real, log_phi.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_phi.real, LEAST)
         return tilted._without_mean(log_phi, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
@@ -220,15 +227,15 @@ class SplitRows:
 
         The difference is at most SUM n_i |phi_i - B_i|, because no modulus exceeds 1.
         """
-        tilted = self._uncut
+        tilted = self._undivided
         result = np.full((len(tilted.part.counts), len(y)), np.inf)
         for share in SHARES:
             height = share * self._height
             w, _, _ = tilted.part.nodes.at(tilted.part.nodes.step, height)
             moduli, turn, _ = tilted._moduli(height)
-            rest = np.abs(np.expm1(self._log_share(w)))
-            result = np.fmin(result, product(moduli * rest, np.exp(-turn[:, None] * y)))
-        return np.minimum.accumulate(np.log(1.01 * (tilted.part.counts @ np.fmin(result, 1.0))))
+            modulus_beyond = np.abs(np.expm1(self._log_share(w)))
+            result = np.fmin(result, product(moduli * modulus_beyond, np.exp(-turn[:, None] * y)))
+        return np.minimum.accumulate(np.log(MODULUS_RAISE * (tilted.part.counts @ np.fmin(result, 1.0))))
 
 
 class Transforms:
@@ -261,6 +268,9 @@ def _low_rank(weights: ComplexArray, turns: Array, counts: Array, most: float) -
 
     The bound is the sum of the moduli of weights - left right, times `turns` and the counts. It is at most `most`. If no rank suffices,
     left is None, right is `weights` and the bound is 0.
+
+    The columns of left are an orthonormal basis of a few combinations of the columns of weights * turns, with coefficients that are like
+    random numbers but the same in every run. Such a basis nearly contains all columns if the rank suffices.
     """
     scaled = weights * turns
     rows, nodes = weights.shape
@@ -268,8 +278,8 @@ def _low_rank(weights: ComplexArray, turns: Array, counts: Array, most: float) -
         if 2 * rank > min(rows, nodes):
             break
         spend(0.02 * rank * rows * nodes)
-        mixed = np.cos(np.outer(1.0 + np.arange(nodes) ** 2, 1.0 + np.arange(rank)) * 0.6180339887)
-        left = np.linalg.qr(product(scaled, mixed))[0]
+        coefficients = np.cos(np.outer(1.0 + np.arange(nodes) ** 2, 1.0 + np.arange(rank)) * GOLDEN)
+        left, _ = np.linalg.qr(product(scaled, coefficients))
         right = product(left.conj().T, scaled)
         error_bound = float(counts @ np.abs(scaled - product(left, right)).sum(axis=1))
         if error_bound <= most:
@@ -278,7 +288,7 @@ def _low_rank(weights: ComplexArray, turns: Array, counts: Array, most: float) -
 
 
 def _blocks(rows: int, count: int) -> list[slice]:
-    """Return slices of the frequencies with at most about BLOCK entries for all rows."""
+    """Return slices of the frequencies with at most about BLOCK entries for all rows. Spends the work of the products over all of them."""
     size = max(16, BLOCK // rows)
     spend(0.3 * rows * count)
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]
@@ -297,18 +307,21 @@ def _products_and_difference(
 ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
     """Return (prod phi, prod B, prod phi - prod B) over the rows, from the transforms inside and beyond the weight.
 
+    inside, beyond: shape (rows, frequencies). beyond_sums: those at y = 0 that a transform lacks, SUM_j weights_ij.
+
     For one row phi = 1 + inside + beyond, and M = phi - B = beyond + its sum. The difference is computed from phi_1 phi_2 - B_1 B_2 =
     (phi_1 - B_1) phi_2 + B_1 M_2, in which nothing cancels.
     """
     all_phi, all_bulk = (np.ones(inside.shape[1], dtype=complex) for _ in range(2))
     difference = np.zeros(inside.shape[1], dtype=complex)
-    for low, high, high_sum, count in zip(inside, beyond, beyond_sums.tolist(), counts.tolist(), strict=True):
-        phi, m = 1.0 + (low + high), high + high_sum
+    for inside_of_one, beyond_of_one, beyond_sum, count in zip(inside, beyond, beyond_sums.tolist(), counts.tolist(), strict=True):
+        change = inside_of_one + beyond_of_one
+        phi, m = 1.0 + change, beyond_of_one + beyond_sum
         if count == 1.0:
             bulk = phi - m
-        else:
-            log_phi, log_ratio = log1p_complex(low + high), log1p_complex(-m / phi)
-            phi, bulk = np.exp(count * log_phi), np.exp(count * log1p_complex(low - high_sum))
+        else:  # of phi^count - B^count, where log_ratio is log(B / phi)
+            log_phi, log_ratio = log1p_complex(change), log1p_complex(-m / phi)
+            phi, bulk = np.exp(count * log_phi), np.exp(count * log1p_complex(inside_of_one - beyond_sum))
             m = np.where(np.abs(count * log_ratio) < 1.0, -phi * np.expm1(count * log_ratio), phi - bulk)
         difference = difference * phi + all_bulk * m
         all_phi, all_bulk = all_phi * phi, all_bulk * bulk

@@ -46,10 +46,10 @@ class ChoiceCurve(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """Cells of w in which a chord may be largest.
+    """Cells of w in which a chord may be largest. The grid of w begins m points before x = 0, where that of s begins.
 
-    cell: indices of the cells. ratio: s over the square of the best w. first: index of the first s, among x = 0, spacing, ..., at which the
-    best w may lie in the cell.
+    cell: indices of the cells in the grid of w. ratio: s over the square of the best w, c2 / c0. first: index of the first s, among x = 0,
+    spacing, ..., at which the best w may lie in the cell.
     """
 
     cell: IndexArray
@@ -63,17 +63,20 @@ def choice_curve(epsilon: float, count: int, steps: int) -> ChoiceCurve:
     steps: number of grid steps for each epsilon. Both bounds include rounding: the difference of nearly equal slopes has a relative error
     of about 1e-16 / spacing^2.
     """
-    spend(CANDIDATES * count * count * steps)  # half as many points, at about 400 ns each
+    spend(CANDIDATES * count * count * steps)  # count^2 steps / 2 points in all, each with CANDIDATES candidates of about 400 ns
     spacing = epsilon / steps
     upper = lower = np.zeros(1)
     for _ in range(count):
         upper, lower = _one_more(upper, lower, epsilon, steps)
-    error = count * ROUNDING * (1.0 + 1.0 / (spacing * spacing))
+    error = count * ROUNDING * (1.0 + 1.0 / (spacing * spacing))  # the difference of slopes magnifies the rounding
     return ChoiceCurve(spacing, np.maximum(lower * (1.0 - error), 0.0), np.minimum(upper * (1.0 + error), 1.0))
 
 
 def _one_more(upper: Array, lower: Array, epsilon: float, m: int) -> tuple[Array, Array]:
-    """Return B applied to both curves, on a grid with m more points."""
+    """Return B applied to both curves, on a grid with m more points. epsilon is m steps of the grid.
+
+    The curves before and after begin at x = 0. x and s are the points from -epsilon on. Index i of a curve is index i + m of s.
+    """
     length = len(upper) + m
     spacing = epsilon / m
     x: Array = spacing * np.arange(-m, length + m, dtype=float)
@@ -83,15 +86,16 @@ def _one_more(upper: Array, lower: Array, epsilon: float, m: int) -> tuple[Array
     new_upper, new_lower = high[m : m + length].copy(), low[m : m + length].copy()
     for ahead in range(CANDIDATES):
         target = cells.first + ahead
+        # The candidate s is on the grid, and s e^-eps <= w <= s for some w of the cell.
         inside = (target >= 0) & (target < length) & (target >= cells.cell - m) & (target <= cells.cell + 1)
         cell, at = cells.cell[inside], target[inside]
         w = np.clip(np.sqrt(s[at + m] / cells.ratio[inside]), s[cell], s[cell + 1])
         share = (w - s[cell]) / (s[cell + 1] - s[cell])
         near, far = _between(high, cell, share), _between(high, cell + m, share)
         np.maximum.at(new_upper, at, _chord(near, far, s[at + m] / w, epsilon))
-        for end in (cell, cell + 1):
-            apart = (at + m > end) & (at < end)
-            k, p = end[apart], at[apart]
+        for end in (cell, cell + 1):  # for the lower bound, w is an end of the cell
+            is_between = (at + m > end) & (at < end)
+            k, p = end[is_between], at[is_between]
             np.maximum.at(new_lower, p, _chord(low[k], low[k + m], s[p + m] / s[k], epsilon))
     new_upper[: length - 1] = np.maximum(new_upper[: length - 1], LEAST)
     new_upper[-1] = new_lower[-1] = 0.0  # this is the largest possible loss
@@ -103,18 +107,20 @@ def _cells(high: Array, x: Array, s: Array, epsilon: float, m: int, length: int)
     slope = np.diff(high) / np.diff(s)
     intercept = high[:-1] - slope * s[:-1]
     number = length - 1
-    steeper = slope[m : m + number] - slope[:number]
-    lower = intercept[:number] - intercept[m : m + number]
-    index = np.flatnonzero((steeper > 0.0) & (lower > 0.0))
+    # Up to a common factor, c2 is e^eps times the first difference and c0 the second one: of the curve's lines in a cell and m cells on.
+    slope_difference = slope[m : m + number] - slope[:number]
+    intercept_difference = intercept[:number] - intercept[m : m + number]
+    index = np.flatnonzero((slope_difference > 0.0) & (intercept_difference > 0.0))
     with np.errstate(all="ignore"):
-        log_ratio = epsilon + np.log(steeper[index]) - np.log(lower[index])
+        log_ratio = epsilon + np.log(slope_difference[index]) - np.log(intercept_difference[index])
+    # The best w is at the lower end of the cell for log s = 2 x + log_ratio.
     first = np.floor((2.0 * x[index] + log_ratio) * m / epsilon).clip(-2.0 * m, length + m).astype(int)
     return _Cells(index, np.exp(log_ratio), first)
 
 
 def _extend(curve: Array, x: Array, s: Array, m: int) -> Array:
-    """Return the curve extended to x = -epsilon by symmetry, and beyond its last point by 0."""
-    mirrored = np.zeros(m)
+    """Return the curve extended to x = -epsilon by symmetry, F(s) = 1 - s + s F(1/s), and beyond its last point by 0."""
+    mirrored = np.zeros(m)  # F(1/s)
     known = min(m, len(curve) - 1)
     mirrored[m - known :] = curve[known:0:-1]
     return np.concatenate((s[:m] * mirrored - np.expm1(x[:m]), curve, np.zeros(len(x) - m - len(curve))))

@@ -38,6 +38,7 @@ from dpcli.numerics.work import spend
 
 # Soundness: relative increase of every mass, which exceeds the rounding of binomial terms of up to 10^10 trials.
 INFLATED = 1e-8
+LOSS_RAISE = 1e-14  # relative increase of a loss, which exceeds its rounding
 # Accuracy and speed. The pair dominates whatever these are: coarser ones are faster and make epsilon larger. SD: standard deviation.
 # The grid of losses (step 3).
 DENSE, NEAR = 1000, 12.0  # points of the grid up to NEAR SDs of the loss, where they are evenly spaced
@@ -78,6 +79,7 @@ def clone_pair(users: int, epsilon: float, rate: float) -> ChordPair:
             losses, log_p = _zeros(int(clones) + 1, epsilon)
             _split(losses, log_p + log_weight, grid, log_mass)
     x, log_p = grid[1:], log_mass[1:] + INFLATED  # what is split to a loss of 0 costs nothing
+    # By symmetry a loss of -x has the P-mass e^{log_p - x}. The mass that is left has loss 0.
     middle = 1.0 - math.fsum(np.exp(log_p).tolist()) - math.fsum(np.exp(log_p - x).tolist())
     with np.errstate(divide="ignore"):
         log_masses = np.concatenate(((log_p - x)[::-1], np.log([max(middle, 0.0)]), log_p))
@@ -101,14 +103,14 @@ def counted_pair(users: int, epsilon: float, categories: int) -> tuple[ChordPair
     high = min(users, math.ceil(mean + MERGED_REACH * (deviation + 1.0)))
     spend(2.0 * (high - low))
     counts = np.arange(low, high + 1, dtype=float)
-    starts = np.arange(0, len(counts), max(1, int(MERGED * deviation)))
+    starts = np.arange(0, len(counts), max(1, int(MERGED * deviation)))  # indices of the first counts of the runs
     odds = math.exp(epsilon) + (categories - 2.0)  # (1 - s) / s
     ratio = (math.exp(epsilon) * counts + (categories - 1.0) / odds * (users - counts)) / users
     excess = math.expm1(epsilon) * (counts - (users - counts) / odds) / users  # P/Q - 1, with all digits near 0
     log_terms = _log_binomial(users, s, counts)
     log_q = _sums(log_terms, starts) - INFLATED
-    shares = np.exp(log_terms - np.repeat(log_q, np.diff(np.append(starts, len(counts)))) - INFLATED)  # of the run
-    ratio, excess = np.add.reduceat(shares * ratio, starts), np.add.reduceat(shares * excess, starts)
+    shares = np.exp(log_terms - np.repeat(log_q, np.diff(np.append(starts, len(counts)))) - INFLATED)  # of each count in its run
+    ratio, excess = np.add.reduceat(shares * ratio, starts), np.add.reduceat(shares * excess, starts)  # means over the runs
     losses = np.where(ratio < 0.5, np.log(ratio), np.log1p(np.maximum(excess, -0.5)))
     failed = max(1.0 - math.fsum(np.exp(log_q).tolist()), INFLATED / 2.0)  # the loss of a failure is 0
     place = int(np.searchsorted(losses, 0.0))
@@ -127,12 +129,16 @@ def _grid(epsilon: float, deviation: float) -> Array:
 
 
 def _clone_blocks(others: int, rate: float) -> tuple[Array, Array]:
-    """Return the least number of clones of each block, and upper bounds on the logarithms of the probabilities of the blocks."""
+    """Return the least number of clones of each block, and upper bounds on the logarithms of the probabilities of the blocks.
+
+    others: the number of other users. The bins of `_bins` begin at the mode, so counts below it are binned as numbers of users that are no
+    clones. A bin belongs to the block that contains its least count.
+    """
     if others == 0:
         return np.zeros(1), np.zeros(1)
     mode = min(int((others + 1) * rate), others)
     more, _, log_more = _bins(others, rate, mode)
-    _, fewer_ends, log_fewer = _bins(others, 1.0 - rate, others - mode + 1)  # in numbers of others that are no clones
+    _, fewer_ends, log_fewer = _bins(others, 1.0 - rate, others - mode + 1)
     least, log_sums = np.concatenate((others - fewer_ends[::-1], more)), np.concatenate((log_fewer[::-1], log_more))
     begins = _block_begins(others, rate)
     block = np.searchsorted(begins, least, side="right") - 1
@@ -141,12 +147,13 @@ def _clone_blocks(others: int, rate: float) -> tuple[Array, Array]:
 
 
 def _block_begins(others: int, rate: float) -> Array:
-    """Return increasing counts at which blocks begin, 0 included."""
+    """Return increasing counts at which blocks begin, 0 included. The last block, beyond the core, has no end."""
     mean, deviation = others * rate, math.sqrt(others * rate * (1.0 - rate))
-    width, wide = max(1, round(CORE_BLOCK * mean)), max(1, round(CORE_BLOCK * mean), int(WIDE_BLOCK * deviation))
+    core_width = max(1, round(CORE_BLOCK * mean))
+    wide_width = max(core_width, int(WIDE_BLOCK * deviation))
     low, core = max(0, int(mean - LAST_BLOCK * deviation)), max(0, int(mean - CORE * deviation))
     below = low * BLOCK_RATIO ** -np.arange(math.ceil(math.log(low + 2.0) / math.log(BLOCK_RATIO)))
-    inside = np.arange(low, core, wide), np.arange(core, mean + CORE * deviation, width)
+    inside = np.arange(low, core, wide_width), np.arange(core, mean + CORE * deviation, core_width)
     return np.unique(np.concatenate(([0.0], np.floor(below), *inside)))
 
 
@@ -158,18 +165,18 @@ def _zeros(reports: int, epsilon: float) -> tuple[Array, Array]:
     """
     begins, ends, log_sums = _bins(reports, 0.5, reports // 2 + 1)
     lengths = ends - begins + 1.0
-    shares = 0.5 * (lengths - 1.0) / lengths
+    shares = 0.5 * (lengths - 1.0) / lengths  # of a bin's mass that moves to the first count of the next bin
     with np.errstate(divide="ignore"):
         log_b = np.logaddexp(log_sums + np.log1p(-shares), np.append(-np.inf, (log_sums + np.log(shares))[:-1]))
-    log_tilts = np.log1p((2.0 * begins - reports) / reports * math.tanh(0.5 * epsilon))  # (2/M) (e^e a + M - a) / (e^e + 1)
-    return _losses(reports, begins, epsilon), log_b + log_tilts
+    log_p_over_b = np.log1p((2.0 * begins - reports) / reports * math.tanh(0.5 * epsilon))  # (2/M) (e^e a + M - a) / (e^e + 1)
+    return _losses(reports, begins, epsilon), log_b + log_p_over_b
 
 
 def _bins(trials: int, rate: float, first: int) -> tuple[Array, Array, Array]:
     """Return the first and the last counts of bins from `first`, not below the mode, to `trials`, and bounds on the logs of their masses.
 
-    The ratio of neighbouring binomial terms falls with the count, so that a geometric series bounds a bin. A bin of one count is exact. The
-    last bin is the count `trials`.
+    The masses are those of Binomial(trials, rate). The ratio of neighbouring terms falls with the count, so that a geometric series bounds
+    a bin. A bin of one count is exact. The last bin is the count `trials`.
     """
     if first > trials:
         return np.zeros(0), np.zeros(0), np.zeros(0)
@@ -182,10 +189,11 @@ def _bins(trials: int, rate: float, first: int) -> tuple[Array, Array, Array]:
     spend(2.0 * len(begins))
     lengths = ends - begins + 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
+        # log_ratio: of the second term of a bin to the first one.
         log_ratio = np.log((trials - begins) / (begins + 1.0) * (rate / (1.0 - rate)))
-        log_length = np.log(np.expm1(lengths * log_ratio) / np.expm1(log_ratio))
-    log_length = np.where((lengths > 1.0) & (log_ratio < 0.0), log_length, np.log(lengths))
-    return begins, ends, _log_binomial(trials, rate, begins) + log_length
+        log_series = np.log(np.expm1(lengths * log_ratio) / np.expm1(log_ratio))  # 1 + ratio + ratio^2 + ...
+    log_series = np.where((lengths > 1.0) & (log_ratio < 0.0), log_series, np.log(lengths))
+    return begins, ends, _log_binomial(trials, rate, begins) + log_series
 
 
 def _losses(reports: int, zeros: Array, epsilon: float) -> Array:
@@ -193,8 +201,8 @@ def _losses(reports: int, zeros: Array, epsilon: float) -> Array:
     u = (2.0 * zeros - reports) / reports
     # 2 atanh(v) = log1p(2v / (1 - v)). With t = tanh(e/2), 1 - v = (1 - t) + t (1 - u), and 1 - t = 2 / (e^e + 1) has all digits.
     t = math.tanh(0.5 * epsilon)
-    rest = 2.0 / (math.exp(epsilon) + 1.0) + t * (2.0 * (reports - zeros) / reports)
-    return np.minimum(np.log1p(2.0 * u * t / rest) * (1.0 + 1e-14), epsilon)
+    one_less_v = 2.0 / (math.exp(epsilon) + 1.0) + t * (2.0 * (reports - zeros) / reports)
+    return np.minimum(np.log1p(2.0 * u * t / one_less_v) * (1.0 + LOSS_RAISE), epsilon)
 
 
 def _log_binomial(trials: int, rate: float, counts: Array) -> Array:
@@ -210,7 +218,7 @@ def _log_binomial(trials: int, rate: float, counts: Array) -> Array:
 
 def _deviance(x: Array) -> Array:
     """Return (1 + x) log(1 + x) - x for x >= -1."""
-    inside = np.maximum(x, -1.0 + 1e-16)
+    inside = np.maximum(x, -1.0 + 1e-16)  # log(1 + x) would be -inf at -1
     return np.asarray((1.0 + inside) * np.log1p(inside) - inside)
 
 

@@ -42,21 +42,26 @@ FARTHEST_CELL = 2.0**50
 # Accuracy: the bounds hold for any values, which decide only how narrow they are.
 FEWEST = 64  # fewest points of the window, and fewest cells over the narrowest loss of one step
 SNAPPED = 16.0  # a spacing of more than this many units is not adapted to the unit
-WIDTH = 4.0  # rough width of the interval of epsilon, in units of dispersion times t + 1; the wanted width gives the spacing by it
+WIDTH = 4.0  # an interval of epsilon is about this times the dispersion times t + 1 wide; a wanted width thus gives the spacing
 STEEPEST_CELL = 16.0  # largest tilt times width of a cell; mass that rounding moves up by a cell grows by e to this power
 WIDEST_CELL = 300.0  # largest width of a cell, far below the 709 at which e^width would overflow
 NEARLY_NEGLIGIBLE = 4.0  # an end of the window stays where the plan has it up to e to this power times the negligible mass
 MOST_MAGNIFIED = 100.0  # largest logarithm of the factor by which an absolute error of a mass counts more than a relative one
-MAGNIFIED_LESS = 16.0  # subtracted from that logarithm
+MAGNIFIED_LESS = 16.0  # subtracted from -log_negligible for that logarithm
 # Speed and memory.
 MAX_POINTS = 1 << 20  # most points of a convolution
 WIDENED = 2.0  # room for a window that turns out longer than planned: a plan may take 1 / WIDENED of MAX_POINTS for it
 LONGEST_WINDOW = 8.0  # a longer window, in multiples of the planned one, is not made
 PASSES = 2.0  # cells of work for each point of the plan
+# Estimated work of a plan, for each point of the finest grid of a part: without rounds, and more for each round. It decides which plan is
+# taken.
+WORK, WORK_OF_ROUND = 3.0, 10.0
 MOST_ROUNDS = 20  # most rounds of a plan
 # Limits of searches, so that they end.
-GENTLER = 40  # number of smaller tilts that are tried
+GENTLER = 40  # number of tilts that are tried, each at most a quarter of the one before
 COARSER = 200  # number of coarser spacings that are tried, each sqrt(2) times the one before
+# Ends and number of the orders, relative to the planned one, at which Chernoff's bound on the mass beyond a window is tried.
+ORDERS = (1e-3, 10.0, 33)
 
 Parts = Sequence[GridPart]
 
@@ -116,6 +121,7 @@ def plan_grid(parts: Parts, target: GridTarget, error: float, unit: float, work:
             break
         if target.tilt * plan.spacing <= STEEPEST_CELL:
             return plan
+        # The next plan may have a larger spacing, hence the 0.5.
         target = replace(target, tilt=min(0.25 * target.tilt, 0.5 * STEEPEST_CELL / plan.spacing))
     raise NotRepresentable(TOO_FAR)
 
@@ -129,17 +135,19 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
     widest = max((window.high - window.low) / FEWEST, min(high - low for low, high in ranges) / FEWEST)
     if not 0.0 < widest < math.inf:
         raise NotRepresentable(TOO_STEADY)
-    variance = error / (WIDTH * (target.tilt + 1.0))
+    wanted_dispersion = error / (WIDTH * (target.tilt + 1.0))
 
-    def spacing_of(rounds: tuple[int, ...]) -> float:  # the spacing that has this variance as its dispersion
+    def spacing_of(rounds: tuple[int, ...]) -> float:
+        """Return the largest spacing with the wanted dispersion, if each part has this number of rounds."""
         dispersion = math.fsum(_dispersion(part.copies, r) for part, r in zip(parts, rounds, strict=True))
-        return min(math.sqrt(4.0 * variance / dispersion), widest)
+        return min(math.sqrt(4.0 * wanted_dispersion / dispersion), widest)
 
+    # For each number of rounds of the part with most copies, the others get rounds that leave them no larger a dispersion.
     most = max(part.copies for part in parts)
     dispersions = [_dispersion(most, k) for k in range(1 + min(_most_rounds(most), MOST_ROUNDS))]
     choices = {tuple(_rounds(part.copies, dispersion) for part in parts) for dispersion in dispersions}
     no_rounds = (0,) * len(parts)
-    if unit > 0.0 and spacing_of(no_rounds) <= SNAPPED * unit:
+    if unit > 0.0 and spacing_of(no_rounds) <= SNAPPED * unit:  # the spacing can divide the unit, so that nothing is rounded
         choices = {no_rounds}
     layout = _Layout(target, unit, window, ranges)
     for attempt in range(COARSER):
@@ -157,7 +165,10 @@ def _most_rounds(count: int) -> int:
 
 
 def _dispersion(count: int, rounds: int) -> float:
-    """Return the dispersion of `count` steps after `rounds` rounds, in units of a quarter of the square of the last spacing."""
+    """Return the dispersion of `count` steps after `rounds` rounds, in units of a quarter of the square of the last spacing.
+
+    The first spacing is 2^-rounds times the last one, and each round adds as much dispersion as the steps had before it.
+    """
     return count * (1.0 + rounds) / 4.0**rounds
 
 
@@ -174,13 +185,14 @@ def _range(part: GridPart, target: GridTarget) -> tuple[float, float]:
 
 
 def _step_lattice(part: GridPart, target: GridTarget, spacing: float) -> Lattice:
-    """Return the lattice of one step."""
+    """Return the lattice of one step. Raises NotRepresentable if positions on the grid would not be exact."""
     low, high = _range(part, target)
     if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
         raise NotRepresentable(TOO_STEADY)
     start = math.floor(low / spacing) - 1
     # If all losses lie beyond the survey, the range is empty, and they count as infinite.
     end = max(math.ceil(high / spacing) + 1, start + 2)
+    # How much more an absolute error of a mass counts than a relative one, where rounding may be counted as either (`discretise`).
     magnified = math.exp(min(-target.log_negligible - MAGNIFIED_LESS, MOST_MAGNIFIED))
     at = edges(start, end - start + 1, spacing)
     return discretise(part.loss.tails(at), start, spacing, target.tilt, part.copies, magnified)
@@ -214,10 +226,20 @@ class _Layout(NamedTuple):
         size = transform_size(math.ceil(window.high / spacing) - first + 1)
         work, longest = float(size) * (len(self.ranges) + 1), 0.0
         for (start, end), r in zip(self.ranges, rounds, strict=True):
-            points = (end - start) / spacing * 2.0**r
+            points = (end - start) / spacing * 2.0**r  # of one step; a round composes four copies
             longest = max(longest, points * (4.0 if r else 1.0))
-            work += points * (3.0 + 10.0 * r)  # an estimate of the cost of the rounds; it decides which plan is taken
-        return GridPlan(self.target, spacing, first, size, rounds, work, longest, (window.below, window.above), coarse)
+            work += points * (WORK + WORK_OF_ROUND * r)
+        return GridPlan(
+            target=self.target,
+            spacing=spacing,
+            first=first,
+            size=size,
+            rounds=rounds,
+            work=work,
+            longest=longest,
+            orders=(window.below, window.above),
+            coarse=coarse,
+        )
 
 
 def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
@@ -229,13 +251,15 @@ def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
         lattices += _copies_of(step, part.copies, rounds, part.survey, plan.target)
         log_finite += part.copies * math.log1p(-min(math.exp(part.survey.log_infinite), 1.0 - 1e-16))  # log1p(-1) would raise
     lattice, outside = _convolve_on_window(lattices, plan)
-    return GridCurve(lattice, outside, -math.expm1(log_finite) * (1.0 - 1e-12), plan.coarse)  # a lower bound, so rounded down
+    infinite_lower = -math.expm1(log_finite) * (1.0 - 1e-12)  # a lower bound, so rounded down
+    return GridCurve(lattice, outside, infinite_lower, plan.coarse)
 
 
 def _copies_of(step: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
     """Return lattices on the plan's spacing, with counts, whose convolution is `count` copies of `step`.
 
-    Each round makes a block of four blocks. Blocks that are too few for that are convolved with the remainder.
+    Each round makes a block of four blocks, and doubles the spacing. Blocks that are too few for that are convolved with the remainder.
+    count: at least 1. survey: of the loss of one step, which tells how far a round may be cut off.
     """
     block = step
     remainder: list[tuple[Lattice, int]] = []  # at most one lattice, with the count 1
@@ -255,7 +279,7 @@ def _convolve_and_trim(parts: list[tuple[Lattice, int]], copies: int, times: int
     """Return the convolution of the parts without its negligible ends. The upper end counts as infinite loss, and the lower one as lost.
 
     Without this, the number of points would double with each round. copies: number of steps in the result. times: how often the result is
-    used.
+    used. Raises NotRepresentable if positions on the grid would not be exact.
     """
     first = sum(n * lattice.start for lattice, n in parts)
     length = sum(n * (len(lattice.weights) - 1) for lattice, n in parts) + 1
@@ -286,7 +310,11 @@ def _rare_above(parts: list[tuple[Lattice, int]], order: float, log_rare: float)
 
 
 def _log_moment(lattice: Lattice, s: float) -> float:
-    """Return the log of the sum of w e^{s l} over the weights. The error of the weights is not included; the curve's slack contains it."""
+    """Return an upper bound on the log of the sum of w e^{s l} over the weights w at the losses l.
+
+    The error of the weights is not included; the curve's slack contains it. Exponents far below the largest are raised, so that no term
+    underflows.
+    """
     positive = np.flatnonzero(lattice.weights)
     if not len(positive):
         return -math.inf
@@ -299,8 +327,9 @@ def _log_moment(lattice: Lattice, s: float) -> float:
 def _convolve_on_window(parts: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
     """Return the composition on the plan's window, or on a wider one if the lattices need it, and a bound on the tilted mass outside."""
     low, high = plan.spacing * plan.first, plan.spacing * (plan.first + plan.size - 1)
-    begin, below = window_end(parts, -1.0, low, plan.orders[0], plan.target.log_negligible)
-    end, above = window_end(parts, 1.0, high, plan.orders[1], plan.target.log_negligible)
+    order_below, order_above = plan.orders
+    begin, below = window_end(parts, -1.0, low, order_below, plan.target.log_negligible)
+    end, above = window_end(parts, 1.0, high, order_above, plan.target.log_negligible)
     # If the needed window is too wide or infinite, the plan's window is used, and the mass outside is not bounded.
     if not end - begin <= plan.spacing * min(LONGEST_WINDOW * plan.size, MAX_POINTS):
         return convolve(parts, plan.first, plan.size), math.inf
@@ -325,6 +354,6 @@ def window_end(
     if log_mass <= log_negligible + NEARLY_NEGLIGIBLE:
         return planned, math.exp(log_mass)
     # The survey was too rough, so the moments of the lattices determine the end.
-    orders = (order * np.geomspace(1e-3, 10.0, 33)).tolist()
+    orders = (order * np.geomspace(*ORDERS)).tolist()
     distance = min(max(log_beyond(s, planned) - log_negligible, 0.0) / s for s in orders)
     return planned + sign * distance, math.exp(log_negligible) if math.isfinite(distance) else 1.0

@@ -30,6 +30,9 @@ MOST_OF_ONE = 64 * MAX_POINTS  # most points of one step's loss
 LEAST_SPACING = 1e-9  # least spacing, in nats
 FURTHEST = 4096.0  # largest loss that is put on a grid
 LOG_TOO_LARGE = -4.0  # a loss is refused if the log P-mass beyond FURTHEST, which would count as infinite, is above this
+SURVEYED = (1e-6, FURTHEST, 400)  # least and largest loss, and number of losses on either side of 0, at which a range is looked for
+CELLS = 4000  # cells of a rough variance
+WORK = 0.02  # work of a product of two masses, in cells (numerics/work.py)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,10 +69,11 @@ def composed_outcomes(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     """
     ranges = [_range(loss) for loss, _ in parts]
     variances = [_variance(loss, *ends) for (loss, _), ends in zip(parts, ranges, strict=True)]
-    total = math.sqrt(math.fsum(n * variance for variance, (_, n) in zip(variances, parts, strict=True)))
-    least = min((math.sqrt(variance) for variance in variances if variance > 0.0), default=1.0)
-    points = min(MAX_POINTS, POINTS * max(1.0, total / (4.0 * least)))
-    spacing = max(WIDTH * total / points, LEAST_SPACING)
+    deviation = math.sqrt(math.fsum(n * variance for variance, (_, n) in zip(variances, parts, strict=True)))
+    least_deviation = min((math.sqrt(variance) for variance in variances if variance > 0.0), default=1.0)
+    # More than POINTS if the narrowest loss has less than a quarter of the deviation of the composition.
+    points = min(MAX_POINTS, POINTS * max(1.0, deviation / (4.0 * least_deviation)))
+    spacing = max(WIDTH * deviation / points, LEAST_SPACING)
     composed: GridOutcomes | None = None
     for (loss, count), (low, high) in zip(parts, ranges, strict=True):
         part = _power(_on_grid(loss, low, high, spacing), count)
@@ -84,7 +88,7 @@ def _range(loss: HasTails) -> tuple[float, float]:
 
     Raises NotRepresentable if the log P-mass beyond FURTHEST is above LOG_TOO_LARGE.
     """
-    at = np.geomspace(1e-6, FURTHEST, 400)
+    at = np.geomspace(*SURVEYED)
     at = np.concatenate((-at[::-1], [0.0], at))
     tails = loss.tails(at)
     above, below = np.flatnonzero(tails.p_above <= LOG_ABOVE), np.flatnonzero(tails.p_below <= LOG_BELOW)
@@ -98,7 +102,7 @@ def _range(loss: HasTails) -> tuple[float, float]:
 
 def _variance(loss: HasTails, low: float, high: float) -> float:
     """Return about the variance of the loss between `low` and `high`."""
-    edges: Array = np.linspace(low, high, 4001)
+    edges: Array = np.linspace(low, high, CELLS + 1)
     mass = np.diff(np.exp(loss.tails(edges).p_below))
     middle = 0.5 * (edges[1:] + edges[:-1])
     total = max(float(mass.sum()), 1e-300)
@@ -116,6 +120,7 @@ def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOut
     with np.errstate(all="ignore"):
         log_p, slip_p = _cell_masses(tails.p_above, tails.p_below)
         log_q, slip_q = _cell_masses(tails.q_above, tails.q_below)
+        # How far log P/Q of a cell is above its lower end, raised by its error. A larger one moves mass up, so the pair still dominates.
         rho = np.where(np.isneginf(log_p), 0.0, log_p - log_q - at[:-1] + np.minimum(slip_p + slip_q, 1.0))
         # The share of a cell's mass at its upper end. NumPy's expm1 may differ from math's in the last digit, which exceeds 1 here.
         share = np.minimum(np.expm1(-np.clip(rho, 0.0, spacing)) / math.expm1(-spacing), 1.0)
@@ -128,9 +133,12 @@ def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOut
 
 
 def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
-    """Return the logarithms of the masses between grid points, and bounds on their relative error. An empty cell has the error 0."""
-    log_mass, outer, _, share = cells_between(above, below)
-    return log_mass, np.where(share > 0.0, ROUNDING * (4.0 - np.maximum(outer, -1e4)) * 2.0 / share, 0.0)
+    """Return the logarithms of the masses between grid points, and bounds on their relative error. An empty cell has the error 0.
+
+    The relative error of a tail probability is ROUNDING (4 + |its logarithm|). The error of the smaller tail counts like the larger one's.
+    """
+    log_mass, log_larger_tail, _, share = cells_between(above, below)  # share: the mass over the larger tail
+    return log_mass, np.where(share > 0.0, ROUNDING * (4.0 - np.maximum(log_larger_tail, -1e4)) * 2.0 / share, 0.0)
 
 
 def _power(one: GridOutcomes, count: int) -> GridOutcomes:
@@ -150,9 +158,9 @@ def _power(one: GridOutcomes, count: int) -> GridOutcomes:
 def _sum(first: GridOutcomes, second: GridOutcomes) -> GridOutcomes:
     """Return the composition of two pairs with the same spacing."""
     hold(float(len(first.weights) + len(second.weights)))
-    spend(0.02 * len(first.weights) * len(second.weights))
+    spend(WORK * len(first.weights) * len(second.weights))
     weights = np.convolve(first.weights, second.weights)
-    infinite = first.infinite + second.infinite
+    infinite = first.infinite + second.infinite  # at least the probability that one of them is
     return _trim(GridOutcomes(first.spacing, first.first + second.first, weights, infinite))
 
 

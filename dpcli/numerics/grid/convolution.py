@@ -25,6 +25,10 @@ from dpcli.numerics.work import spend
 UNIT = 7e-16  # u' (soundness): six roundings of a complex product and sum
 SHORT = 6000  # largest number of points for which the sums are computed directly (speed); beyond, a transform is faster
 FACTORS = 16  # most factors that are multiplied directly (speed); if each is at least 1e-15, their product does not underflow
+LEAST_LOG = -300.0  # smallest logarithm of a modulus (floating point), so that its exponential does not underflow
+TERM = 2.3e-16  # relative rounding error of each term of a sum of products, an ulp (soundness)
+COMMON = 1e-12  # allowance for a common relative error of a transform (soundness)
+DIRECT = 0.01  # work of a product in `convolve_directly`, in cells (numerics/work.py)
 
 
 def transform_size(length: int) -> int:
@@ -45,17 +49,17 @@ def norm(x: Array) -> float:
 class Spectrum:
     """A product of powers of transforms of length `size`. A few factors are multiplied directly, more of them by their logarithms.
 
-    Every modulus is raised to at least the rounding error of its transform, so that it has a relative error. `_relative` bounds the
-    logarithm of the relative error of the product.
+    Every modulus is raised to at least the rounding error of its transform, so that it has a relative error. `_relative` bounds the sum of
+    the relative errors of the factors.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._factor: ComplexArray | None = None
-        self._modulus: Array = np.ones(size // 2 + 1)
-        self._count = 0
+        self._factor: ComplexArray | None = None  # the product of the factors that are multiplied directly
+        self._modulus: Array = np.ones(size // 2 + 1)  # a bound on its modulus
+        self._count = 0  # the number of these factors
         self._log: Array | None = None  # log modulus of the factors that are not in `_factor`
-        self._angle: Array = np.zeros(size // 2 + 1)
+        self._angle: Array = np.zeros(size // 2 + 1)  # their angle
         self._relative: Array = np.zeros(size // 2 + 1)
 
     def multiply(self, weights: Array, count: int) -> None:
@@ -69,9 +73,9 @@ class Spectrum:
             return
         if self._count + count > FACTORS:
             self._settle()
-        power, size = _powers(spectrum, count), _powers(modulus, count)
+        power = _power(spectrum, count)
         self._factor = power if self._factor is None else self._factor * power
-        self._modulus = self._modulus * size
+        self._modulus = self._modulus * _power(modulus, count)
         self._count += count
 
     def _add(self, log_modulus: Array, angle: Array) -> None:
@@ -96,18 +100,19 @@ class Spectrum:
         else:
             self._settle()
             log_modulus = np.zeros(self.size // 2 + 1) if self._log is None else self._log
-            modulus = np.exp(np.maximum(log_modulus, -300.0))
+            modulus = np.exp(np.maximum(log_modulus, LEAST_LOG))
             product = modulus * np.exp(1j * self._angle)
-            grown = np.exp(np.maximum(log_modulus + self._relative, -300.0))
-        slips = grown * np.minimum(self._relative, 1.0)
-        rounding = math.sqrt(2.0 / self.size) * (norm(slips) + UNIT * math.log2(self.size) * norm(modulus))
+            grown = np.exp(np.maximum(log_modulus + self._relative, LEAST_LOG))
+        errors = grown * np.minimum(self._relative, 1.0)
+        # Parseval's identity, for a spectrum of which only the half with frequencies >= 0 is stored; and the rounding of the inverse.
+        rounding = math.sqrt(2.0 / self.size) * (norm(errors) + UNIT * math.log2(self.size) * norm(modulus))
         return np.fft.irfft(product, self.size), rounding
 
 
-def _powers(x: Any, count: int) -> Any:
-    """Return x^count, by repeated squaring."""
+def _power(x: Any, count: int) -> Any:
+    """Return x^count for count >= 1, by repeated squaring."""
     power = x
-    for bit in bin(count)[3:]:
+    for bit in bin(count)[3:]:  # the binary digits after the first one
         power = power * power
         if bit == "1":
             power = power * x
@@ -126,7 +131,8 @@ def convolve(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lat
     weights, rounding = spectrum.inverse()
     weights[weights < rounding / math.sqrt(size)] = 0.0  # mostly rounding errors, which would dominate moments of a higher order
     offset = sum(count * lattice.start for lattice, count in parts)
-    return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), 2.0 * rounding, 0.0)
+    # Twice the rounding, because dropping the small weights moves them by as much again.
+    return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), rounding=2.0 * rounding, relative=0.0)
 
 
 def are_short(parts: Sequence[tuple[Lattice, int]]) -> bool:
@@ -139,13 +145,14 @@ def convolve_directly(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
 
     Every weight has a small relative error, so that many copies of the result may be convolved in turn.
     """
-    spend(0.01 * sum(count * len(lattice.weights) for lattice, count in parts) ** 2)
+    spend(DIRECT * sum(count * len(lattice.weights) for lattice, count in parts) ** 2)
     weights, relative_error = np.ones(1), 0.0
     for lattice, count in parts:
         for _ in range(count):
-            relative_error += 2.3e-16 * min(len(weights), len(lattice.weights))  # an ulp for each term of a sum of products
+            relative_error += TERM * min(len(weights), len(lattice.weights))
             weights = np.convolve(weights, lattice.weights)
-    return _lattice_of(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, relative_error)
+    first = sum(count * lattice.start for lattice, count in parts)
+    return _lattice_of(parts, first, weights, rounding=0.0, relative=relative_error)
 
 
 def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, relative: float) -> Lattice:
@@ -164,7 +171,7 @@ def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array
         log_scale=math.fsum(n * one.log_scale for one, n in parts),
         infinite=-math.expm1(log_finite),
         error=math.fsum(n * one.error for one, n in parts) + rounding,
-        log_error=math.fsum(n * one.log_error for one, n in parts) + 1e-12 * (relative == 0.0) + relative,
+        log_error=math.fsum(n * one.log_error for one, n in parts) + COMMON * (relative == 0.0) + relative,
         lost=math.expm1(log_with_lost) if log_with_lost < 700.0 else math.inf,  # e^700 is nearly the largest float
         excess=math.fsum(n * one.excess for one, n in parts),
         blur=math.fsum(n * one.blur for one, n in parts),

@@ -44,6 +44,11 @@ from dpcli.numerics.logspace import log_peak
 WIDE = 1.0  # largest sigma for which there is a lower bound
 LADDER, STEP, MARGIN = 56, 0.25, 2.5  # number of boxes, and the step of the ladder and the margin m in units of sigma
 BISECTIONS, CLOSE = 80, 1e-13  # most steps of a bisection, and the relative width at which it ends
+FIRST_DISTANCE = 1e-3  # in units of the spacing, how far below the upper bound on epsilon the lower one is first looked for
+# Soundness: these far exceed the rounding of what they are added to or multiplied with.
+SUM_ERROR, GAP_ERROR = 1e-12, 1e-9  # relative errors of a value and of a bound on a small term
+ULP = 4e-16  # relative rounding error for each term of a sum
+SLACK_RAISE = 1.01  # factor of `GridCurve.slack`
 FARTHEST = 600.0  # largest exponent of a computed term; beyond it, the terms only make the bounds weaker
 STEEP = 600.0  # terms below the reference loss whose exponent exceeds this are left out, because they are not needed
 
@@ -70,15 +75,18 @@ class GridCurve:
     def slack(self) -> float:
         """A bound on the error of the lattice's curve, in units of e^{M - t eps}."""
         t, h = self.lattice.tilt, self.lattice.spacing
+        # The curve is the sum of the weights times k(l) = e^{-t (l - eps)} (1 - e^{-(l - eps)}) at l > eps, which is at most `peak`. By the
+        # Cauchy-Schwarz inequality, an error of the weights moves it by at most its Euclidean norm times that of k: the integral of k^2
+        # over the spacing, plus its largest value.
         peak = math.exp(log_peak(t))
         norm = math.sqrt(1.0 / (2.0 * t * (2.0 * t + 1.0) * (t + 1.0)) / h + peak * peak)
-        return 1.01 * self.lattice.error * norm + self.outside * peak
+        return SLACK_RAISE * self.lattice.error * norm + self.outside * peak
 
     @property
     def rounding(self) -> float:
         """A bound on a common relative error of all weights and sums of them."""
         common = self.lattice.log_error
-        return (math.expm1(common) if common < 700.0 else math.inf) + 1e-12 + 4e-16 * len(self.lattice.weights)
+        return (math.expm1(common) if common < 700.0 else math.inf) + SUM_ERROR + ULP * len(self.lattice.weights)
 
     @cached_property
     def _known(self) -> bool:
@@ -88,21 +96,25 @@ class GridCurve:
 
     @cached_property
     def boxes(self) -> tuple[Array, Array, float]:
-        """The half widths and heights of boxes whose sum is at least d over k, and a bound on the rest in units of e^{M - t eps}."""
+        """The half widths and heights of boxes whose sum is at least d over k, and a bound on the rest in units of e^{M - t eps}.
+
+        A box of half width s covers the losses within s of eps. The rest is inf, and there are no boxes, if the dispersion is too large.
+        """
         t, variance = self.lattice.tilt, self.lattice.dispersion
         if variance == 0.0:
             return np.zeros(0), np.zeros(0), 0.0
         sigma = math.sqrt(variance)
         if not (sigma <= WIDE and (t + 1.0) * sigma <= 0.25 * LADDER * STEP):
             return np.zeros(0), np.zeros(0), math.inf
-        margin = MARGIN * sigma
+        margin = MARGIN * sigma  # m of the module's docstring
+        # likely: p of the docstring.
         likely = 1.0 - RARELY - sum(math.exp(-((margin + sign * 0.5 * variance) ** 2) / (2.0 * variance)) for sign in (-1.0, 1.0))
         distances = STEP * sigma * np.arange(LADDER + 1.0)
-        nearest = 0.5 * math.sqrt(math.expm1(variance))
-        heights = np.array([min(_height(s, variance), nearest) * math.exp(s) for s in distances.tolist()])
-        heights = np.minimum.accumulate(heights) * (1.0 + 1e-12)
-        beyond = math.exp((t + 1.0) * float(distances[-1])) * float(heights[-1]) * (1.0 + 1e-9)
-        return (distances[1:] + margin) * (1.0 + 1e-9), -np.diff(heights) / likely, beyond
+        at_zero = 0.5 * math.sqrt(math.expm1(variance))  # step 1
+        heights = np.array([min(_height(s, variance), at_zero) * math.exp(s) for s in distances.tolist()])  # steps 2 and 3
+        heights = np.minimum.accumulate(heights) * (1.0 + SUM_ERROR)
+        beyond = math.exp((t + 1.0) * float(distances[-1])) * float(heights[-1]) * (1.0 + GAP_ERROR)
+        return (distances[1:] + margin) * (1.0 + GAP_ERROR), -np.diff(heights) / likely, beyond
 
     def _sums(self, reference: float) -> _Sums:
         """Return the sums over the losses near and above `reference`."""
@@ -134,7 +146,7 @@ class GridCurve:
         gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}
         if math.isfinite(gap) and len(widths):
             low, high = sums.above(at - widths), sums.above(at + widths)
-            mass = (sums.second[low] - sums.second[high] + 4e-16 * len(sums.loss) * sums.second[low]) * math.exp((t + 1.0) * at)
+            mass = (sums.second[low] - sums.second[high] + ULP * len(sums.loss) * sums.second[low]) * math.exp((t + 1.0) * at)
             error = (lattice.error * np.sqrt(high - low + 1.0) + self.outside) * np.exp((t + 1.0) * widths)
             gap += float((heights * (mass + error)).sum())
         lower = (
@@ -153,33 +165,43 @@ class GridCurve:
         low, high = self._lower(sums, 0.0), self._upper(sums, 0.0)
         scale = lattice.log_scale - lattice.tilt * epsilon
         lower, upper = (math.exp(min(math.log(end) + scale, 0.0)) if end > 0.0 else 0.0 for end in (low, high))
-        return min(lower * (1.0 - 1e-12) + self.infinite_lower, 1.0), min(upper * (1.0 + 1e-12) + lattice.infinite, 1.0)
+        return min(lower * (1.0 - SUM_ERROR) + self.infinite_lower, 1.0), min(upper * (1.0 + SUM_ERROR) + lattice.infinite, 1.0)
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta falls to e^log_delta. They are -inf and inf if the grid gives none."""
         if not self._known:
             return -math.inf, math.inf
-        below, above = math.exp(log_delta) - self.infinite_lower, math.exp(log_delta) - self.lattice.infinite
-        upper = self._last(above) if above > 0.0 else math.inf
-        return (self._first(below, upper) if below > 0.0 else math.inf), upper
+        delta = math.exp(log_delta)
+        # What is left of delta for finite losses.
+        most_finite, least_finite = delta - self.infinite_lower, delta - self.lattice.infinite
+        upper = self._upper_epsilon(least_finite) if least_finite > 0.0 else math.inf
+        return (self._lower_epsilon(most_finite, upper) if most_finite > 0.0 else math.inf), upper
 
-    def _reference(self, rest: float) -> float:
-        """Return Chernoff's bound on epsilon from M of the lattice. Sums relative to it are compared with 1, and do not underflow."""
-        return (self.lattice.log_scale - math.log(rest)) / self.lattice.tilt
+    def _reference(self, delta: float) -> float:
+        """Return Chernoff's bound on epsilon at `delta`, from M of the lattice. Sums relative to it are compared with 1.
 
-    def _last(self, rest: float) -> float:
-        """Return the epsilon at which the upper bound falls to `rest`, or inf. rest: delta without the probability of infinite losses."""
-        reference = self._reference(rest)
+        The factor e^{M - t reference} of these sums is `delta`. So they do not underflow where they matter.
+        """
+        return (self.lattice.log_scale - math.log(delta)) / self.lattice.tilt
+
+    def _upper_epsilon(self, delta: float) -> float:
+        """Return the epsilon at which the upper bound falls to `delta`, or inf. delta: without the probability of infinite losses."""
+        reference = self._reference(delta)
         if not math.isfinite(reference):
             return math.inf
         sums = self._sums(reference)
-        if not len(sums.loss) or self._upper(sums, float(sums.loss[-1])) > 1.0 - 1e-12:
-            return math.inf
-        return reference + _bisect(lambda at: self._upper(sums, at) > 1.0 - 1e-12, float(sums.loss[0]), float(sums.loss[-1]))[1]
 
-    def _first(self, rest: float, near: float) -> float:
-        """Return an epsilon closely below `near` at which the lower bound exceeds `rest`, or -inf."""
-        reference = self._reference(rest)
+        def exceeds(at: float) -> bool:
+            return self._upper(sums, at) > 1.0 - SUM_ERROR
+
+        if not len(sums.loss) or exceeds(float(sums.loss[-1])):
+            return math.inf
+        _, at = _bisect(exceeds, float(sums.loss[0]), float(sums.loss[-1]))
+        return reference + at
+
+    def _lower_epsilon(self, delta: float, near: float) -> float:
+        """Return an epsilon closely below `near` at which the lower bound exceeds `delta`, or -inf. delta: as of `_upper_epsilon`."""
+        reference = self._reference(delta)
         if not math.isfinite(reference):
             return -math.inf
         sums = self._sums(reference)
@@ -187,15 +209,17 @@ class GridCurve:
             return -math.inf
 
         def exceeds(at: float) -> bool:
-            return self._lower(sums, at) > 1.0 + 1e-12
+            return self._lower(sums, at) > 1.0 + SUM_ERROR
 
         high = min(near - reference, float(sums.loss[-1]))
         if exceeds(high):
             return reference + high
-        distance = 1e-3 * self.lattice.spacing
+        # Far from epsilon the lower bound may be 0, so the bracket is grown from its upper end.
+        distance = FIRST_DISTANCE * self.lattice.spacing
         while high - distance > float(sums.loss[0]):
             if exceeds(high - distance):
-                return reference + _bisect(exceeds, high - distance, high)[0]
+                at, _ = _bisect(exceeds, high - distance, high)
+                return reference + at
             distance *= 2.0
         return -math.inf
 

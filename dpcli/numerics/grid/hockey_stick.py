@@ -41,6 +41,8 @@ FAR_OR_NEAR = "its losses are too near each other, or too large, for a grid"
 FURTHEST = 300.0  # largest loss whose exponential can be squared here without overflow
 INFLATED = 1e-9  # relative increase of every bound, which far exceeds the rounding of slopes, masses and their sums
 RAISED = 1e-11  # relative increase of the largest curve, which covers rounding
+CGF_RAISE = 1e-12  # relative increase of a CGF, which covers rounding
+ULPS = 1e-15  # relative rounding of a point of the grid
 SLOPE = 1e-15  # rounding error of a slope, relative to height over width; it decides which of two errors is raised
 # Accuracy.
 MOST_NODES = 1000  # most ratios above 1 of the largest pair; leaving others out keeps the bound, and costs about 1e-4 of epsilon
@@ -75,7 +77,7 @@ class ChordPair:
         for begin in range(0, len(z), rows):
             part = z[begin : begin + rows, None]
             blocks.append(np.logaddexp(0.0, log_sum(log_bernoulli(part, self.losses[None, :]) + self.log_q)))
-        return np.concatenate(blocks) * (1.0 + 1e-12) if blocks else np.zeros(0)
+        return np.concatenate(blocks) * (1.0 + CGF_RAISE) if blocks else np.zeros(0)
 
     def tilted(self, t: float) -> TiltedAtoms:
         """Return the loss under the tilt t."""
@@ -98,7 +100,7 @@ def symmetric_pair(spacing: float, heights: Array) -> ChordPair:
     up to more than 1, as they do for heights that are no upper bounds.
     """
     spend(20.0 * len(heights))
-    x: Array = spacing * np.arange(len(heights), dtype=float) * (1.0 + 1e-15)  # not below the exact points, because h falls
+    x: Array = spacing * np.arange(len(heights), dtype=float) * (1.0 + ULPS)  # not below the exact points, because h falls
     beyond = np.expm1(x)  # s - 1, which distinguishes points near 1 that are equal as s
     if not (np.diff(beyond) > 0.0).all() or not math.isfinite(float(beyond[-1])):
         raise NotRepresentable(FAR_OR_NEAR)
@@ -106,13 +108,14 @@ def symmetric_pair(spacing: float, heights: Array) -> ChordPair:
     bounds[0] = _at_one(x, bounds)
     vertices = _hull(beyond, bounds)
     x, beyond, bounds = x[vertices], beyond[vertices], bounds[vertices]
-    slopes = np.append(np.diff(bounds) / np.diff(beyond), 0.0)
+    slopes = np.append(np.diff(bounds) / np.diff(beyond), 0.0)  # beyond the last point the curve is constant
     mass_q = np.diff(slopes).clip(min=0.0)  # at x[1:]
     mass_p = mass_q * np.exp(x[1:])
     infinite = float(bounds[-1])
-    middle = 1.0 - math.fsum(mass_q.tolist()) - math.fsum(mass_p.tolist()) - infinite
+    middle = 1.0 - math.fsum(mass_q.tolist()) - math.fsum(mass_p.tolist()) - infinite  # the mass at loss 0
     if not middle > -INFLATED:
-        if middle > -INFLATED - SLOPE * float(bounds[0]) / float(beyond[1]):  # rounding of the height at 1 exceeds the first step
+        # Rounding explains so small a negative mass if the first points are very near each other.
+        if middle > -INFLATED - SLOPE * float(bounds[0]) / float(beyond[1]):
             raise NotRepresentable(FAR_OR_NEAR)
         raise InternalError(f"the atoms of a pair weigh {1.0 - middle!r}: this is a bug in dpcli, and no number")
     losses = np.concatenate((-x[:0:-1], [0.0], x[1:]))
@@ -135,13 +138,13 @@ def _at_one(x: Array, heights: Array) -> float:
 def _hull(places: Array, heights: Array) -> Array:
     """Return the indices of the vertices of the largest convex function that does not exceed `heights`. The first and last are included."""
     vertices: list[int] = []
-    at, high = places.tolist(), heights.tolist()
-    for k in range(len(at)):
+    x, y = places.tolist(), heights.tolist()
+    for k in range(len(x)):
         while len(vertices) > 1:
             i, j = vertices[-2], vertices[-1]
-            if (high[j] - high[i]) / (at[j] - at[i]) < (high[k] - high[j]) / (at[k] - at[j]):
+            if (y[j] - y[i]) / (x[j] - x[i]) < (y[k] - y[j]) / (x[k] - x[j]):
                 break
-            vertices.pop()
+            vertices.pop()  # the last vertex is not below the line from the one before it to the new point
         vertices.append(k)
     return np.array(vertices)
 
@@ -157,19 +160,23 @@ def largest_pair(unit: float, pairs: Sequence[tuple[Array, Array]]) -> tuple[Arr
             symmetric about 0. If the masses add up to less than 1, the rest is an outcome of loss 0.
     """
     nodes = np.unique(np.concatenate([[0], *(losses[losses > 0] for losses, _ in pairs)]))
-    tails = np.max([_log_tail(nodes, losses, log_p) for losses, log_p in pairs], axis=0)
-    last = max(int(np.searchsorted(-tails, -LOG_LEAST)) - 1, 0)
-    kept, log_beyond = nodes[: last + 1], float(tails[last])
+    log_tails = np.max([_log_tail(nodes, losses, log_p) for losses, log_p in pairs], axis=0)
+    last = max(int(np.searchsorted(-log_tails, -LOG_LEAST)) - 1, 0)
+    kept, log_beyond = nodes[: last + 1], float(log_tails[last])
     fades, falls = _fades_and_falls(kept, unit)
     target = np.max([_curve(kept, losses, log_p, fades, falls) for losses, log_p in pairs], axis=0) * (1.0 + RAISED)
+    # Of many nodes, every second, third, ... one and the last one are used.
     some = np.append(np.arange(0, last, math.ceil(len(kept) / MOST_NODES)), last)
     kept, target = kept[some], target[some]
     fades, falls = _fades_and_falls(kept, unit)
+    # All mass beyond the last node is put at the largest loss. It is enough to give the curve the height e^log_beyond at the last node.
     gap = float(nodes[-1] - kept[-1]) * unit
-    beyond = math.exp(log_beyond) / -math.expm1(-gap) * (1.0 + 1e-9) if gap > 0.0 and log_beyond > -math.inf else 0.0
+    beyond = math.exp(log_beyond) / -math.expm1(-gap) * (1.0 + INFLATED) if gap > 0.0 and log_beyond > -math.inf else 0.0
     mass = np.append(_masses(target.tolist(), fades, falls, beyond, gap), beyond)
     losses = np.append(kept[1:], nodes[-1]) * unit
     losses, log_p = losses[mass > 0.0], np.log(mass[mass > 0.0])
+    # The outcomes of positive loss determine the others: their mirror images have the P-masses as Q-masses. The mass that is left would
+    # have loss 0, and is not among them.
     return np.concatenate((log_p[::-1], log_p - losses)), np.concatenate((-losses[::-1], losses))
 
 
@@ -188,7 +195,7 @@ def _log_tail(nodes: Array, losses: Array, log_p: Array) -> Array:
 def _curve(nodes: Array, losses: Array, log_p: Array, fades: list[float], falls: list[float]) -> list[float]:
     """Return upper bounds on H at each node, as sums of non-negative terms from the last node down.
 
-    fades, falls: results of `_fades_and_falls`.
+    nodes, losses: in units. fades, falls: results of `_fades_and_falls` for the nodes. At the last node, H is at most the mass beyond it.
     """
     beyond = math.exp(float(_log_tail(nodes[-1:], losses, log_p)[0]))
     mass = np.zeros(len(nodes))
@@ -206,6 +213,8 @@ def _masses(target: list[float], fades: list[float], falls: list[float], beyond:
     """Return the P-mass at every node but the first: the least mass that raises H to `target`, from the last node down.
 
     beyond, gap: P-mass of the largest loss, and the distance of that loss from the last node.
+
+    It inverts `_curve`, in whose recursion `weight` is the ratio of a node times the Q-mass beyond it.
     """
     masses: list[float] = []
     height, weight = beyond * -math.expm1(-gap), beyond * math.exp(-gap)

@@ -13,33 +13,14 @@ between its two ends so that its P-mass and its Q-mass stay (lattice.py). c is a
 the measures of a step's small and large cells, the composition is SUM_k C(n, k) A^(n-k) B^k. The bounds of grid_curve.py hold for each
 term: their proofs hold for a part of the measure that is given by cells, with the moment of this part in place of e^M.
 
-Masses of atoms. They are sums, and the share of an atom of loss l at the upper end of its cell is (1 - e^{j h - l}) / (1 - e^-h).
-
-Masses of Gaussian steps. They are integrals over x and not differences of tails, so small losses keep their digits. P has the density
-phi(x) m(x). Its share at the upper end of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{j h} m(-x) under
-replace-one. phi m and D are entire, so the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40)
-times the supremum on the ellipse with the sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
-
-1. Each panel lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift. The ellipse reaches 20.1 r.
-2. On the ellipse, phi m is at most e^2.1 times its value at the middle of the panel.
-3. On the ellipse, |D| is at most its value at the middle plus 20.1 r D'(middle) e^{20.1 r s}, because m is a sum of growing exponentials.
-4. On the panel, D grows by at least 2 r D'(middle) e^{-r s}, and by at most m (1 - e^-h) at its end. So |D| <= 36 m (1 - e^-h).
-
 Errors.
 
-1. The error of the masses is a relative error of the curve.
-2. The shares are raised by more than their error: the error of the quadrature, plus the rounding of a loss divided by 1 - e^-h. This moves
-   mass up, so the upper curve remains an upper bound. For the lower curve a cell is one outcome. Its loss becomes too large by at most
-   twice the raise times e^h - 1.
-   A loss log(1 - q + q e^g) of an atom is correct to 2e-15 (1 - log q) times the largest loss (ATOM).
-3. Rounding may put an outcome into the neighbouring cell. It then counts at the point between the two cells, and its loss is wrong by the
-   rounding there. `slip` bounds this and the error of item 2: the true curve at eps lies between the computed ones at eps + slip and
-   eps - slip.
-4. Outcomes with |x| > X are left out. Their P-mass is at most 2 Phi(s - X), which each step adds to delta. So are the lowest and the
-   highest atoms. A mass of replace-one that is 1 minus the others' errs by less than MASS_ERROR (`Outcomes.replaced`).
-5. Numbers k with a negligible term are left out, and Chernoff's bound on their terms is added to the upper bound. It is computed on a
+1. The masses of a step's cells have a relative error, which is one of the curve. `slip` bounds how far a loss is moved: the true curve at
+   eps lies between the computed ones at eps + slip and eps - slip. Outcomes that are left out add their P-mass to delta. step_cells.py
+   derives these bounds.
+2. Numbers k with a negligible term are left out, and Chernoff's bound on their terms is added to the upper bound. It is computed on a
    coarse lattice, whose pair dominates too. Numbers beyond those counted are bounded by a geometric series, because their ratios fall.
-6. Other losses are not divided: each term is composed with their lattices, which are made from their tails (lattice.py). Where these count
+3. Other losses are not divided: each term is composed with their lattices, which are made from their tails (lattice.py). Where these count
    a loss as infinite, its P-mass is added once to delta, as it does not depend on the term.
 
 The coarse lattice also gives c and the tilts, which decide only how narrow the bounds are. A *lattice* is a set of tilted masses at the
@@ -49,35 +30,25 @@ multiples of its spacing h (lattice.py). The terms are computed on a fine one, w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, IndexArray, np
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.composed_losses import window_end
 from dpcli.numerics.grid.convolution import convolve, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
-from dpcli.numerics.grid.lattice import TINY, Lattice, discretise, edges
+from dpcli.numerics.grid.lattice import Lattice, discretise, edges
+from dpcli.numerics.grid.step_cells import MASS_ERROR, AtomicStep, RisingStep, StepCells, step_maker
 from dpcli.numerics.grid.survey import survey
 from dpcli.numerics.logspace import log_peak, log_sum
-from dpcli.numerics.mixture import Mixture
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import TABLE, hold, remaining, spend
 
-if TYPE_CHECKING:
-    from dpcli.numerics.contour.outcomes import Outcomes
-
-# Soundness: errors that the bounds allow for.
-PANEL = 0.2  # largest length of a panel times (X + s)
-MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it far exceeds that of the quadrature and of rounding
-ROUNDING = 2e-15  # rounding error of a loss, in units of its slope times (|x| + s), and of itself
-ATOM = 2e-12  # rounding error of the loss of an atom, in units of the largest loss
+# Floating point.
 STEEPEST_CELL = 600.0  # largest tilt times width of a cell, whose exponential is a float
 # Accuracy: what is left out is bounded and added to the bounds, and any cut and tilts give bounds.
 LEFT_OUT = -12.0  # logarithm of the P-mass of outcomes that are left out, relative to delta
@@ -88,7 +59,6 @@ LOWEST_CUT = 1.0 / 300.0  # the lowest cut that is tried, as a share of the larg
 MAX_TILT = 250.0  # largest tilt, in units of -log delta over the largest loss
 LOG_LEAST = -745.0  # log delta below every float
 LEAST_RANGE = 1e-6  # the least range of losses, relative to the largest one
-FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most this many atoms, or with a larger one, is not divided
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
 MOST_TERMS, MOST_NUMBERS = 24, 200  # most terms that are computed, and most combinations of numbers of several kinds
 ESTIMATE = 1e-3  # accuracy of the logarithm of the estimate of epsilon
@@ -106,21 +76,9 @@ MOST_POINTS = 1 << 21  # most points of a transform
 ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
 MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
 MIXTURE_WORK = 30.0  # work for each shift and cell of a step's mixture
-
-
-class RisingLoss(Protocol):
-    """The loss of a Gaussian step on a Poisson sample, which increases with the outcome."""
-
-    mixture: Mixture
-    stretch: float
-
-    def line(self, x: Array) -> tuple[Array, Array]:
-        """Return log Q and log r at outcomes x."""
-        ...
-
-    def outcome(self, at: Array) -> Array:
-        """Return the outcomes with log r = at."""
-        ...
+MIXTURE_TABLE = 10.0  # entries of the largest table of a mixture, for each shift and cell
+# Soundness: relative errors of sums over the points of a lattice, generously.
+SUM_ERROR, GAP_ERROR = 1e-12, 1e-9
 
 
 class UndividedLoss(Protocol):
@@ -135,121 +93,8 @@ class UndividedLoss(Protocol):
         ...
 
 
-Steps = Sequence[tuple["RisingStep | AtomicStep", int]]
+Steps = Sequence[tuple[RisingStep | AtomicStep, int]]
 Others = Sequence[tuple[UndividedLoss, int]]
-
-
-class StepCells(NamedTuple):
-    """A step's losses on a lattice. Cell i lies between the losses (start + i) spacing and (start + i + 1) spacing.
-
-    log_mass, share: logarithms of the P-masses, and the shares of them at the upper ends. slip: a bound on how far a loss was moved by
-    rounding and by raising the shares.
-    """
-
-    spacing: float
-    start: int
-    log_mass: Array
-    share: Array
-    slip: float
-
-    def lattice(self, first: int, end: int, tilt: float) -> Lattice:
-        """Return the cells from `first` to `end` as a tilted lattice. Its errors are those of all masses, which `LargeLosses` knows."""
-        spend(4.0 * (end - first))
-        exponents = self.log_mass[first:end] + tilt * self.spacing * (self.start + np.arange(first, end))
-        top = float(exponents.max())
-        mass, share = np.exp(exponents - top), self.share[first:end]
-        weights = np.zeros(end - first + 1)
-        weights[:-1] += mass * (1.0 - share)
-        weights[1:] += mass * share * math.exp(tilt * self.spacing)
-        total = float(weights.sum())
-        weights /= total
-        tiny = weights < TINY
-        crumbs = float(weights[tiny].sum())
-        weights[tiny] = 0.0
-        dispersion = 0.25 * self.spacing * self.spacing
-        return Lattice(
-            tilt, self.spacing, self.start + first, weights, top + math.log(total), 0.0, crumbs, 0.0, dispersion=dispersion
-        )
-
-
-class RisingStep:
-    """A step whose loss increases with the outcome. Outcomes |x| > X are left out, of P-mass e^log_rare at most.
-
-    ends: the least and the largest loss that are kept. shifts: the number of shifts of its mixture.
-    """
-
-    def __init__(self, loss: RisingLoss, log_rare: float) -> None:
-        self._loss, self._reach, self.shifts = loss, loss.mixture.reach, len(loss.mixture.shifts)
-        self._farthest = self._reach + math.sqrt(2.0 * (math.log(2.0) - log_rare))
-        self.ends: tuple[float, float] = tuple(loss.line(np.array([-self._farthest, self._farthest]))[1].tolist())
-
-    def cells(self, spacing: float, start: int, size: int) -> StepCells:
-        """Return the cells between the losses start * spacing and (start + size) * spacing."""
-        loss, farthest, reach = self._loss, self._farthest, self._reach
-        panels = math.ceil(2.0 * farthest / (PANEL / (farthest + reach)))
-        spend(8.0 * (size + panels))
-        edges: Array = spacing * (start + np.arange(1.0, size))
-        x = np.clip(loss.outcome(edges), -farthest, farthest)
-        # The panels of the quadrature, each of which lies in one cell.
-        ends = np.unique(np.concatenate((x, np.linspace(-farthest, farthest, panels + 1))))
-        middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
-        nodes, weights = np.polynomial.legendre.leggauss(4)
-        log_q, log_ratio = loss.line((middle[:, None] + half[:, None] * nodes).ravel())
-        cell = np.repeat(np.searchsorted(x, middle, side="right"), 4)
-        log_terms = log_q + log_ratio + np.log((half[:, None] * weights).ravel())
-        # The errors of the losses (item 3 of the errors).
-        inside = np.abs(x) < farthest
-        misplaced = float(np.abs(loss.line(x[inside])[1] - edges[inside]).max(initial=0.0))
-        largest = spacing * max(abs(start), abs(start + size))
-        slope = -loss.stretch * reach * math.expm1(loss.mixture.log_rest - largest)
-        rounding = misplaced + ROUNDING * (slope * (farthest + reach) + largest)
-        return step_cells(spacing, start, size, cell, log_terms, log_ratio, rounding)
-
-
-class AtomicStep:
-    """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most.
-
-    ends: as of `RisingStep`.
-    """
-
-    shifts = 1
-
-    def __init__(self, atoms: Outcomes, log_rare: float) -> None:
-        order = np.argsort(atoms.log_ratio, kind="stable")
-        losses, log_mass = atoms.log_ratio[order], (atoms.log_reference + atoms.log_ratio)[order]
-        below, above = np.logaddexp.accumulate(log_mass), np.logaddexp.accumulate(log_mass[::-1])[::-1]
-        kept = np.minimum(below, above) > log_rare - math.log(2.0)
-        self._losses, self._log_mass = losses[kept], log_mass[kept]
-        self.ends = float(self._losses[0]), float(self._losses[-1])
-
-    def cells(self, spacing: float, start: int, size: int) -> StepCells:
-        """Return the cells between the losses start * spacing and (start + size) * spacing."""
-        spend(2.0 * size + 8.0 * len(self._losses))
-        cell = np.clip(np.floor(self._losses / spacing).astype(np.int64) - start, 0, size - 1)
-        rounding = ATOM * spacing * max(abs(start), abs(start + size))
-        return step_cells(spacing, start, size, cell, self._log_mass, self._losses, rounding)
-
-
-def step_cells(
-    spacing: float, start: int, size: int, cell: IndexArray, log_terms: Array, log_ratio: Array, rounding: float
-) -> StepCells:
-    """Return the cells of outcomes with these P-masses and losses. cell: the cell of each outcome, in increasing order.
-
-    rounding: a bound on the errors of the losses.
-    """
-    share = np.clip(np.expm1(spacing * (start + cell) - log_ratio) / math.expm1(-spacing), 0.0, 1.0)
-    # The masses of the cells and their shares at the upper ends, relative to the largest term of each cell.
-    first = np.flatnonzero(np.diff(cell, prepend=-1))
-    top = np.maximum.reduceat(log_terms, first)
-    mass = np.exp(log_terms - np.repeat(top, np.diff(first, append=len(cell))))
-    total = np.add.reduceat(mass, first)
-    log_mass, shares = np.full(size, -np.inf), np.zeros(size)
-    log_mass[cell[first]] = top + np.log(total)
-    shares[cell[first]] = np.add.reduceat(mass * share, first) / total
-    # Item 2 of the errors.
-    raise_of_shares = MASS_ERROR - rounding / math.expm1(-spacing)
-    slip = rounding + 2.0 * raise_of_shares * math.expm1(spacing)
-    return StepCells(spacing, start, log_mass, np.minimum(shares + raise_of_shares, 1.0), slip)
 
 
 class OtherCells(NamedTuple):
@@ -278,15 +123,18 @@ def others_on(others: Others, spacing: float, tilt: float, log_rare: float) -> l
 
 
 def _most_large(kinds: int) -> int:
-    """Return the largest number of large losses of one kind that is counted, if there are several kinds."""
+    """Return the largest number of large losses of one kind that is counted, so that all kinds have at most MOST_NUMBERS combinations.
+
+    Each kind has two numbers more: 0, and -1 for all larger ones.
+    """
     return min(MOST_LARGE, int(MOST_NUMBERS ** (1.0 / kinds)) - 2)
 
 
 def _log_terms(n: int, small: Array, large: Array, most_large: int) -> tuple[list[int], Array]:
     """Return the numbers k of large losses among n steps of one kind, and log(C(n, k) A^(n-k) B^k) for each of them.
 
-    small, large: log A and log B, of shape (tilts, cuts). Numbers above `most_large` are one term with the number -1, by
-    a geometric series.
+    small, large: log A and log B, of shape (tilts, cuts). The result has the shape (numbers, tilts, cuts). All numbers above `most_large`
+    together are one term with the number -1, by a geometric series. It is inf where the series does not converge.
     """
     most = min(n, most_large)
     numbers = [*range(most + 1)]
@@ -296,8 +144,8 @@ def _log_terms(n: int, small: Array, large: Array, most_large: int) -> tuple[lis
     if n == most:
         return numbers, log_terms
     ratio = (n - most) / (most + 1.0) * np.exp(np.minimum(large - small, 700.0))
-    rest = np.where(ratio < 1.0, log_terms[-1] + np.log(ratio) - np.log1p(-np.minimum(ratio, 1.0)), np.inf)
-    return [*numbers, -1], np.concatenate((log_terms, rest[None]))
+    log_more = np.where(ratio < 1.0, log_terms[-1] + np.log(ratio) - np.log1p(-np.minimum(ratio, 1.0)), np.inf)
+    return [*numbers, -1], np.concatenate((log_terms, log_more[None]))
 
 
 class TermPlan(NamedTuple):
@@ -318,7 +166,8 @@ class CoarseSurvey:
 
     others: losses that are not divided. Each term has their CGF too.
 
-    spacing, start, size: of the coarse lattice, as in `StepCells`. largest: about the largest loss of the composition.
+    spacing, start, size: of the coarse lattice: the distance of its points, the first point in units of that, and the number of cells.
+    largest: about the largest loss of the composition.
     cells: the cells of each kind of step, with the number of steps. tilts, cuts: those that are tried; a cut is the index of a cell.
     numbers: the combinations of how many losses of each kind are large. slip: that of all steps together.
     """
@@ -326,6 +175,7 @@ class CoarseSurvey:
     def __init__(self, steps: Steps, others: Others, log_delta: float) -> None:
         low, high = min(step.ends[0] for step, _ in steps), max(step.ends[1] for step, _ in steps)
         ranges = [survey(loss).range(log_delta + LEFT_OUT - math.log(n), 1.0, LOG_OUTSIDE - math.log(n)) for loss, n in others]
+        # The finest spacing with at most COARSE_CELLS cells for the steps, and OTHER_CELLS for each other loss.
         self.spacing = spacing = max([(high - low) / COARSE_CELLS, *((top - bottom) / OTHER_CELLS for bottom, top in ranges)])
         self.start = math.floor(low / spacing)
         self.size = math.ceil(high / spacing) - self.start
@@ -351,8 +201,9 @@ class CoarseSurvey:
         for rows in logs[1:]:
             table = (table[:, None] + rows[None]).reshape(-1, *table.shape[1:])
             table[np.isnan(table)] = -np.inf  # numbers without mass of one kind, and without a bound for another
-        rest = sum((n * loss.cgf(self.tilts) for loss, n in others), np.array([log_peak(t) for t in self.tilts.tolist()]))
-        self._table = table + rest[:, None]
+        # Chernoff's bound at t has the factor t^t / (1 + t)^{1 + t} (`log_peak`) and the CGF of the other losses in every term.
+        in_every_term = sum((n * loss.cgf(self.tilts) for loss, n in others), np.array([log_peak(t) for t in self.tilts.tolist()]))
+        self._table = table + in_every_term[:, None]  # of shape (numbers, tilts, cuts), without the factor e^{-t epsilon}
 
     def _cgfs(self, cells: StepCells, losses: Array) -> tuple[Array, Array]:
         """Return K of the small part and of the large part, of shape (tilts, cuts)."""
@@ -361,8 +212,10 @@ class CoarseSurvey:
         terms = cells.log_mass[occupied] + t * losses[occupied] + np.log1p(cells.share[occupied] * np.expm1(t * cells.spacing))
         ends = [0, *np.searchsorted(occupied, self.cuts).tolist(), len(occupied)]
         parts = [log_sum(terms[:, i:j]) if i < j else np.full(len(t), -np.inf) for i, j in pairwise(ends)]
-        each = np.stack(parts, axis=1)
-        return np.logaddexp.accumulate(each, axis=1)[:, :-1], np.logaddexp.accumulate(each[:, ::-1], axis=1)[:, ::-1][:, 1:]
+        between_cuts = np.stack(parts, axis=1)
+        small = np.logaddexp.accumulate(between_cuts, axis=1)[:, :-1]
+        large = np.logaddexp.accumulate(between_cuts[:, ::-1], axis=1)[:, ::-1][:, 1:]
+        return small, large
 
     def _chernoff(self, epsilon: float) -> Array:
         """Return log of Chernoff's bounds on all terms, of shape (numbers, cuts)."""
@@ -375,31 +228,33 @@ class CoarseSurvey:
 
     def epsilon(self, log_delta: float) -> float:
         """Return about the epsilon at which delta is e^log_delta."""
-        low = 1e-4 * self.spacing
+        low = 1e-4 * self.spacing  # practically 0
         if self.log_delta(low) <= log_delta:
             return 0.0
-        root = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, math.log(low), math.log(self.largest), rtol=ESTIMATE)
-        return math.exp(root[1])
+        ends = math.log(low), math.log(self.largest)
+        _, log_epsilon = bracket_root(lambda e: self.log_delta(math.exp(e)) - log_delta, *ends, rtol=ESTIMATE)
+        return math.exp(log_epsilon)
 
     def plan(self, epsilon: float, log_delta: float) -> TermPlan | None:
         """Return the plan with the fewest terms, or None if there would be more than MOST_TERMS."""
         bounds = self._chernoff(epsilon)
         totals = np.logaddexp.reduce(bounds, axis=0)
         kept = bounds > log_delta + OMITTED
+        # -1 stands for all larger numbers, which are no single term.
         counted = np.array([min(number) >= 0 for number in self.numbers])
         terms = np.where((kept & ~counted[:, None]).any(axis=0), np.inf, kept.sum(axis=0))
         terms = np.where(totals <= float(totals.min()) + NEARLY_BEST, terms, np.inf)
-        best = int(np.lexsort((totals, terms))[0])
+        best = int(np.lexsort((totals, terms))[0])  # the cut with the fewest terms; of several, the one with the best bound
         if not 0 < terms[best] <= MOST_TERMS:
             return None
         at = (self._table[:, :, best] - self.tilts * epsilon).argmin(axis=1)
         tilts, rows = self.tilts[at], np.flatnonzero(kept[:, best])
-        others = np.flatnonzero(~kept[:, best] & (bounds[:, best] != -np.inf))  # -inf: no step has a large loss, or no small one
+        omitted = np.flatnonzero(~kept[:, best] & (bounds[:, best] != -np.inf))  # -inf: no step has a large loss, or no small one
         return TermPlan(
-            int(self.cuts[best]),
-            [self.numbers[i] for i in rows.tolist()],
-            tilts[rows].tolist(),
-            (tilts[others], self._table[others, at[others], best] + tilts[others] * self.slip),
+            cut=int(self.cuts[best]),
+            numbers=[self.numbers[i] for i in rows.tolist()],
+            tilts=tilts[rows].tolist(),
+            omitted=(tilts[omitted], self._table[omitted, at[omitted], best] + tilts[omitted] * self.slip),
         )
 
 
@@ -425,10 +280,12 @@ class LargeLosses:
         return self._lower(epsilon), self._upper(epsilon)
 
     def _lower(self, epsilon: float) -> float:
+        """Return a lower bound on log delta: that of the curves at an epsilon on the safe side of all moves of the losses."""
         at = epsilon + self.slip + 1e-15 * abs(epsilon)
         return float(np.logaddexp.reduce([_log_lower(curve, at) for curve in self.terms])) - self.log_error
 
     def _upper(self, epsilon: float) -> float:
+        """Return an upper bound on log delta, likewise, with the terms and the outcomes that are left out."""
         at, (tilts, logs) = epsilon - self.slip - 1e-15 * abs(epsilon), self.omitted
         terms = [_log_upper(curve, at) for curve in self.terms]
         upper = np.logaddexp.reduce([*terms, *(logs + 1e-9 * np.abs(logs) - tilts * at)]) + self.log_error
@@ -437,12 +294,13 @@ class LargeLosses:
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta; 0 or inf if it is not near `near`."""
         first, last = (1.0 - SEARCH_SHARE) * near, (1.0 + SEARCH_SHARE) * near
-        upper = bracket_root(lambda at: self._upper(at) - log_delta, first, last, rtol=SEARCH_ACCURACY)[1]
-        distance = SEARCH_ACCURACY * near  # the lower bound is vague, or none, far from `near`
+        _, upper = bracket_root(lambda at: self._upper(at) - log_delta, first, last, rtol=SEARCH_ACCURACY)
+        # The lower bound is vague, or none, far from `near`. So its bracket is grown downwards from the upper end.
+        distance = SEARCH_ACCURACY * near
         while upper - distance > first and self._lower(upper - distance) < log_delta:
             distance *= 4.0
         lower = max(upper - distance, first)
-        lower = bracket_root(lambda at: self._lower(at) - log_delta, lower, upper, rtol=SEARCH_ACCURACY)[0]
+        lower, _ = bracket_root(lambda at: self._lower(at) - log_delta, lower, upper, rtol=SEARCH_ACCURACY)
         is_lower, is_upper = self._lower(lower) >= log_delta, self._upper(upper) <= log_delta
         return (lower if is_lower else 0.0), (upper if is_upper else math.inf)
 
@@ -460,31 +318,36 @@ def _beyond(curve: GridCurve, epsilon: float) -> tuple[float, float]:
 
 def _log_upper(curve: GridCurve, epsilon: float) -> float:
     """Return an upper bound on log of the term's curve at epsilon."""
-    value = _beyond(curve, epsilon)[0] + 2.0 * math.exp(-FAR) + curve.slack
+    value, _ = _beyond(curve, epsilon)
+    value = value + 2.0 * math.exp(-FAR) + curve.slack
     scale = curve.lattice.log_scale + curve.lattice.log_error
     return scale - curve.lattice.tilt * epsilon + math.log(value) if math.isfinite(value) else math.inf
 
 
 def _log_lower(curve: GridCurve, epsilon: float) -> float:
-    """Return a lower bound on log of the term's curve at epsilon, or -inf if there is none."""
+    """Return a lower bound on log of the term's curve at epsilon, or -inf if there is none.
+
+    It is the lattice's curve minus `gap`, as grid_curve.py derives it: boxes of some half widths and heights around epsilon, each times the
+    Q-mass within it, and what lies beyond the boxes. All is in units of e^{M - t eps}.
+    """
     lattice, (widths, heights, beyond) = curve.lattice, curve.boxes
     gap = beyond + curve.slack + lattice.excess
     if not (len(widths) and math.isfinite(gap)):
         return -math.inf
-    most, t1 = float(widths[-1]), lattice.tilt + 1.0
-    first = max(math.floor((epsilon - most) / lattice.spacing) - lattice.start, 0)
-    end = max(math.ceil((epsilon + most) / lattice.spacing) - lattice.start + 1, first)
+    widest, order = float(widths[-1]), lattice.tilt + 1.0
+    first = max(math.floor((epsilon - widest) / lattice.spacing) - lattice.start, 0)
+    end = max(math.ceil((epsilon + widest) / lattice.spacing) - lattice.start + 1, first)
     weights = lattice.weights[first:end]
     distance = lattice.spacing * (lattice.start + first + np.arange(len(weights))) - epsilon
-    sums = np.append(0.0, np.cumsum(weights * np.exp(-t1 * distance)))
+    sums = np.append(0.0, np.cumsum(weights * np.exp(-order * distance)))  # of Q-masses
     low, high = (np.searchsorted(distance, sign * widths, side="right") for sign in (-1.0, 1.0))
     low = np.maximum(low - 1, 0)  # one more point on either side, as the ends are rounded
     high = np.minimum(high + 1, len(weights))
-    error = (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(t1 * (widths + 2.0 * lattice.spacing))
-    mass = sums[high] - sums[low] + 1e-12 * float(sums[-1]) + error
-    value, size = _beyond(curve, epsilon)
-    gap += math.expm1(min(lattice.blur, 700.0)) * size + float(heights @ mass)
-    value = value * (1.0 - 1e-12) - gap * (1.0 + 1e-9)
+    error = (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(order * (widths + 2.0 * lattice.spacing))
+    mass = sums[high] - sums[low] + SUM_ERROR * float(sums[-1]) + error
+    value, p_mass = _beyond(curve, epsilon)
+    gap += math.expm1(min(lattice.blur, 700.0)) * p_mass + float(heights @ mass)
+    value = value * (1.0 - SUM_ERROR) - gap * (1.0 + GAP_ERROR)
     return lattice.log_scale - lattice.log_error - lattice.tilt * epsilon + math.log(value) if value > 0.0 else -math.inf
 
 
@@ -493,17 +356,15 @@ def _parts(
 ) -> list[tuple[Lattice, int]]:
     """Return the lattices of one term, with how often each is added. numbers: how many losses of each kind are large."""
     parts = [(other.lattice(tilt), other.copies) for other in others]
-    for (each, n), k in zip(cells, numbers, strict=True):
-        parts += [
-            (each.lattice(first, end, tilt), copies)
-            for first, end, copies in ((0, cut, n - k), (cut, len(each.share), k))
-            if copies
-        ]
+    for (step, n), k in zip(cells, numbers, strict=True):
+        for first, end, copies in ((0, cut, n - k), (cut, len(step.share), k)):  # the small losses, and the large ones
+            if copies:
+                parts.append((step.lattice(first, end, tilt), copies))
     return parts
 
 
 def _window(parts: list[tuple[Lattice, int]], epsilon: float) -> tuple[float, float, float]:
-    """Return an interval of losses about the mean and `epsilon`, and a bound on the tilted mass outside of it."""
+    """Return the ends of an interval of losses about the mean and `epsilon`, and a bound on the tilted mass outside of it."""
     mean, variance = 0.0, 0.0
     for part, copies in parts:
         place = np.arange(len(part.weights))
@@ -534,8 +395,9 @@ def _curve(
         return None
     first = math.floor(low / spacing)
     lattice = convolve(parts, first, transform_size(math.ceil(high / spacing) - first + 1))
-    ways = math.fsum(math.log(math.comb(n, k)) for (_, n), k in zip(cells, numbers, strict=True))
-    return GridCurve(replace(lattice, log_scale=lattice.log_scale + ways), outside, 0.0)
+    # The number of ways in which k of the n steps of each kind may be those with large losses.
+    log_ways = math.fsum(math.log(math.comb(n, k)) for (_, n), k in zip(cells, numbers, strict=True))
+    return GridCurve(replace(lattice, log_scale=lattice.log_scale + log_ways), outside, infinite_lower=0.0)
 
 
 def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPlan, epsilon: float, shifts: list[int]) -> int:
@@ -550,32 +412,17 @@ def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPl
         ranges.append((high - low) / coarse.spacing)
     steps = sum(n for _, n in coarse.cells) + sum(other.copies for other in others)
     cells = len(coarse.cells) * coarse.size + sum(len(other.tails.p_above) for other in others)
+    # The width of the interval is of second order in the spacing, and grows with the tilt and the number of steps.
     spacing = math.sqrt(WIDTH * epsilon / ((max(plan.tilts) + 1.0) * steps))
+    # Work without refinement: of the cells, once and for each term, and of the transforms.
     work = cells * (8.0 + 4.0 * len(ranges)) + (2.0 * len(coarse.cells) + len(others) + 2.0) * math.fsum(ranges)
     affordable = min(MOST_WORK_SHARE * remaining(), MOST_WORK)
     most = min(MOST_CELLS / cells, ROOM * MOST_POINTS / max(ranges))
     if shifts:
         work += MIXTURE_WORK * sum(shifts) * coarse.size
-        most = min(most, TABLE / (10.0 * max(shifts) * coarse.size))
+        most = min(most, TABLE / (MIXTURE_TABLE * max(shifts) * coarse.size))
     most = min(most, affordable / work)
     return min(math.ceil(coarse.spacing / spacing), int(most)) if most < math.inf else 0
-
-
-def divided(loss: Any) -> Callable[[float], RisingStep | AtomicStep] | None:
-    """Return a function from log_rare, the log P-mass that may be left out, to the step of this loss; None if it is not divided.
-
-    Losses with a far tail are divided: those of sampled Gaussians, which have a method `cut` (contour/tilted.py), and those with many
-    atoms, such as sampled discrete Gaussians.
-    """
-    if hasattr(loss, "cut"):
-        return partial(RisingStep, loss)
-    if not hasattr(loss, "capped"):  # it has no far tail
-        return None
-    with suppress(NotRepresentable):
-        outcomes = loss.outcomes()
-        if len(outcomes.log_ratio) > FEW_ATOMS and not outcomes.pieces and np.abs(outcomes.log_ratio).max() < LARGEST_ATOM:
-            return partial(AtomicStep, outcomes)
-    return None
 
 
 def large_losses(
@@ -585,20 +432,20 @@ def large_losses(
 
     epsilon: the epsilon, if it is known; log delta is at most about `log_delta` there.
     """
-    kinds = [(divided(loss), loss, n) for loss, n in losses]
-    chosen = [(step, n) for step, _, n in kinds if step]
-    rest: Others = [(loss, n) for step, loss, n in kinds if not step]  # type: ignore[misc]
-    count = sum(n for _, n in chosen)
-    if not chosen or _most_large(len(chosen)) < 1:
+    kinds = [(step_maker(loss), loss, n) for loss, n in losses]
+    step_makers = [(make_step, n) for make_step, _, n in kinds if make_step]
+    undivided: Others = [(loss, n) for make_step, loss, n in kinds if not make_step]  # type: ignore[misc]
+    count = sum(n for _, n in step_makers)
+    if not step_makers or _most_large(len(step_makers)) < 1:
         return None
     coarse = None
     for _ in range(2 if epsilon is not None else 1):  # the second round uses the estimate of delta of the first
         log_left_out = log_delta + LEFT_OUT
-        steps: Steps = [(step(log_left_out - math.log(count)), n) for step, n in chosen]
+        steps: Steps = [(make_step(log_left_out - math.log(count)), n) for make_step, n in step_makers]
         low, high = min(step.ends[0] for step, _ in steps), max(step.ends[1] for step, _ in steps)
         if not high - max(low, 0.0) > LEAST_RANGE * high:
             return None
-        coarse = CoarseSurvey(steps, rest, log_delta)
+        coarse = CoarseSurvey(steps, undivided, log_delta)
         if epsilon is not None:  # the estimate is far too low if only outcomes that are left out reach epsilon
             log_delta = min(log_delta, max(LOG_LEAST, coarse.log_delta(epsilon)))
     assert coarse is not None
@@ -608,12 +455,12 @@ def large_losses(
         return None
     least, log_rare = min(plan.tilts), log_delta + LEFT_OUT
     shifts = [step.shifts for step, _ in steps if step.shifts > 1]
-    finer = _refinement(coarse, others_on(rest, coarse.spacing, least, log_rare), plan, near, shifts)
+    finer = _refinement(coarse, others_on(undivided, coarse.spacing, least, log_rare), plan, near, shifts)
     if not finer:
         return None
     spacing = coarse.spacing / finer
     cells = [(step.cells(spacing, coarse.start * finer, coarse.size * finer), n) for step, n in steps]
-    others = others_on(rest, spacing, least, log_rare)
+    others = others_on(undivided, spacing, least, log_rare)
     curves: list[GridCurve] = []
     for numbers, tilt in zip(plan.numbers, plan.tilts, strict=True):
         curve = _curve(cells, others, plan.cut * finer, numbers, tilt, near)
@@ -621,12 +468,13 @@ def large_losses(
             return None
         curves.append(curve)
     log_infinite = [math.log(other.copies) + float(other.tails.p_above[-1]) for other in others]
+    _, tilt_of_largest = max(zip((_log_upper(curve, near) for curve in curves), plan.tilts, strict=True))
     bounds = LargeLosses(
         terms=curves,
         omitted=plan.omitted,
         log_lost=float(np.logaddexp.reduce([log_left_out, *log_infinite])) + 1e-9,
-        slip=math.fsum(n * each.slip for each, n in cells),
+        slip=math.fsum(n * step_cells.slip for step_cells, n in cells),
         log_error=count * 2.0 * MASS_ERROR,
-        t=max(zip((_log_upper(curve, near) for curve in curves), plan.tilts, strict=True))[1],
+        t=tilt_of_largest,
     )
     return bounds, near

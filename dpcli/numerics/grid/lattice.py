@@ -45,6 +45,9 @@ NEAR = 4.0  # mass within this multiple of that distance above a grid point coun
 RARELY = 1e-3
 # Accuracy: if the tilted mass off the grid points is at most this, it is counted as excess and not as dispersion.
 RARE = 1e-18
+# Soundness: the relative error of a tail probability is ROUNDING (4 + |its logarithm|) (tails.py), where the logarithm of an empty tail is
+# limited to LEAST_LOG. TAIL_ROUNDING exceeds the rounding of a sum or a logarithm, and ULPS that of an exponent, relative.
+LEAST_LOG, TAIL_ROUNDING, ULPS = -1e4, 1e-12, 4e-16
 # Speed: smaller tilted weights are dropped and added to the error, because subnormal numbers are slow.
 TINY = 1e-60
 
@@ -81,7 +84,7 @@ def chords(tilt: float, spacing: float, atoms: Array, mass: Array, rho: Array) -
     atoms: tilted masses at the grid points. mass: masses of the cells between them, tilted as at the left end. rho: how far the loss of a
     cell's merged outcome is above the left end.
     """
-    share = np.expm1(-rho) / math.expm1(-spacing)
+    share = np.expm1(-rho) / math.expm1(-spacing)  # at the right end, of the P-mass; it keeps the Q-mass too
     weights = atoms.copy()
     weights[:-1] += mass * (1.0 - share)
     weights[1:] += mass * share * math.exp(tilt * spacing)
@@ -112,9 +115,9 @@ def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int
     """
     spend(4.0 * len(tails.p_above))
     size = len(tails.p_above)
-    share = NEAR * edge_share(start, size)  # of the spacing; a loss up to this far above a grid point counts as lying on it
-    left, up = spacing * (start + np.arange(size - 1)), math.exp(tilt * spacing)  # up: the factor of the tilt across a cell
-    with np.errstate(all="ignore"):
+    near_share = NEAR * edge_share(start, size)  # of the spacing; a loss up to this far above a grid point counts as lying on it
+    left, across = spacing * (start + np.arange(size - 1)), math.exp(tilt * spacing)  # across: the factor of the tilt across a cell
+    with np.errstate(all="ignore"):  # empty cells and tails have the logarithm -inf
         log_p, slip_p = cell_masses(tails.p_above, tails.p_below)
         log_q, slip_q = cell_masses(tails.q_above, tails.q_below)
         slip = np.minimum(slip_p + slip_q, 1.0)
@@ -126,38 +129,37 @@ def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int
         mass = np.exp(exponents - scale) * (1.0 + np.minimum(slip_p, 1.0))
         raised = np.clip(rho + slip, 0.0, spacing)
         weights = chords(tilt, spacing, np.zeros(size), mass, raised)
-        below = math.exp(bottom - scale) * (1.0 + 1e-12)
-        weights[0] += below
+        moved_from_below = math.exp(bottom - scale) * (1.0 + TAIL_ROUNDING)
+        weights[0] += moved_from_below
     # Cells whose mass lies near the left end count as atoms there. If the other cells together have little mass, it is counted as excess.
-    on_grid = rho <= share * spacing if count * share <= RARELY else np.zeros(size - 1, dtype=bool)
-    between = float(mass[~on_grid].sum()) * up
-    spread = not between <= RARE
-    near = between + float((mass * np.minimum(raised / -math.expm1(-spacing), 1.0))[on_grid].sum()) * up
-    relative, rest = _relative_error(mass * up, 4.0 * (slip_p + slip).clip(max=1.0), magnified)
-    excess = below + rest + (0.0 if spread else near)
+    on_grid = rho <= near_share * spacing if count * near_share <= RARELY else np.zeros(size - 1, dtype=bool)
+    off_grid_mass = float(mass[~on_grid].sum()) * across
+    is_dispersed = not off_grid_mass <= RARE
+    moved_right = off_grid_mass + float((mass * np.minimum(raised / -math.expm1(-spacing), 1.0))[on_grid].sum()) * across
+    relative, absolute = _relative_error(mass * across, 4.0 * (slip_p + slip).clip(max=1.0), magnified)
+    excess = moved_from_below + absolute + (0.0 if is_dispersed else moved_right)
     total = float(weights.sum())
     weights = weights / total
-    crumbs = float(weights[weights < TINY].sum())
-    log_error = 4e-16 * (4.0 + abs(scale + math.log(total)) + tilt * spacing)
     return Lattice(
         tilt=tilt,
         spacing=spacing,
         start=start,
         weights=np.where(weights < TINY, 0.0, weights),
         log_scale=scale + math.log(total),
-        infinite=math.exp(float(tails.p_above[-1]) + 1e-12),
-        error=crumbs,
-        log_error=log_error,
+        infinite=math.exp(float(tails.p_above[-1]) + TAIL_ROUNDING),
+        error=float(weights[weights < TINY].sum()),  # the dropped weights
+        log_error=ULPS * (4.0 + abs(scale + math.log(total)) + tilt * spacing),
         excess=excess / total,
         blur=relative,
-        dispersion=0.25 * spacing * spacing if spread else 0.0,
+        dispersion=0.25 * spacing * spacing if is_dispersed else 0.0,
     )
 
 
 def cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
     """Return the logarithms of the masses between grid points, and bounds on their relative error. An empty cell has the error 0."""
-    log_mass, outer, inner, share = cells_between(above, below)
-    size = 4.0 - outer + (4.0 - np.maximum(inner, -1e4)) * np.exp(inner - outer)  # of the errors of both values of the tail
+    log_mass, outer, inner, share = cells_between(above, below)  # outer, inner: logarithms of the larger and the smaller tail
+    # The errors of both tails, in units of ROUNDING times the larger tail.
+    size = 4.0 - outer + (4.0 - np.maximum(inner, LEAST_LOG)) * np.exp(inner - outer)
     return log_mass, np.where(share > 0.0, ROUNDING * size / share, 0.0)
 
 
@@ -169,16 +171,16 @@ def _relative_error(mass: Array, error: Array, magnified: float) -> tuple[float,
     """
     order = np.argsort(error)
     errors = error[order]
-    beyond = np.append(np.cumsum((mass * error)[order][::-1])[::-1], 0.0)[1:]  # over the cells with a larger error
-    best = int(np.argmin(errors + magnified * beyond))
-    return float(errors[best]), float(beyond[best])
+    sums_beyond = np.append(np.cumsum((mass * error)[order][::-1])[::-1], 0.0)[1:]  # over the cells with a larger error
+    best = int(np.argmin(errors + magnified * sums_beyond))
+    return float(errors[best]), float(sums_beyond[best])
 
 
 def coarsen(lattice: Lattice) -> Lattice:
-    """Return a lattice with twice the spacing that dominates this one."""
+    """Return a lattice with twice the spacing that dominates this one. The mass at each odd point is split between its neighbours."""
     spend(2.0 * len(lattice.weights))
     weights, start = lattice.weights, lattice.start
-    if start % 2:
+    if start % 2:  # the first and the last point must be even
         weights, start = np.concatenate(([0.0], weights)), start - 1
     if len(weights) % 2 == 0:
         weights = np.append(weights, 0.0)
@@ -188,7 +190,7 @@ def coarsen(lattice: Lattice) -> Lattice:
     with np.errstate(all="ignore"):
         coarse = chords(lattice.tilt, spacing, weights[0::2], odd, np.full(len(odd), lattice.spacing))
     total = float(coarse.sum()) or 1.0
-    grown = math.exp(lattice.tilt * lattice.spacing) / total
+    growth = math.exp(lattice.tilt * lattice.spacing) / total  # most by which tilted mass grows: up by one point, in the new unit
     return replace(
         lattice,
         spacing=spacing,
@@ -196,7 +198,7 @@ def coarsen(lattice: Lattice) -> Lattice:
         weights=coarse / total,
         log_scale=lattice.log_scale + math.log(total),
         error=2.0 * lattice.error / shift / total,
-        lost=lattice.lost * grown,
-        excess=lattice.excess * grown,
+        lost=lattice.lost * growth,
+        excess=lattice.excess * growth,
         dispersion=lattice.dispersion + 0.25 * spacing * spacing,
     )

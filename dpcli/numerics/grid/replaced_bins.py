@@ -56,13 +56,18 @@ MOST_COPIES = 2**30  # the largest t; a larger one is rounded down to it (item 4
 # The epsilons at which h is computed: log h falls by about DROP from each to the next, or by FAST_DROP below LOG_FAST, down to LOG_LAST.
 DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0
 LONGEST, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
+LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # range of the factor between one step of epsilon and the next
+LEAST_DROP = 1e-3  # a smaller fall of log h counts as this, as the next step is divided by it
 LEAST_HEIGHT = 1e-300  # h is not computed as less, so that it has a logarithm
 MOST_HEIGHTS, GRID = 240, 4096  # most epsilons at which h is computed, and number of points between which it is interpolated
 PAIR = 0.12  # cells of work for a pair of points; they decide only which questions are refused
 
 
 class _Rounded(NamedTuple):
-    """A variable, such as V or a sum of copies of V, rounded to the points. masses: those at the points. excess: as of item 2."""
+    """A variable, such as V or a sum of copies of V, rounded to the points.
+
+    masses: the probabilities of the points. excess: what the mean has lost by moves down to the highest point (item 2).
+    """
 
     masses: Array
     excess: float
@@ -75,11 +80,12 @@ class _Sums:
         digits = bins.bit_length()
         dropped = max(digits - max(DIGITS - digits // 2, FEWEST), 0)
         self.mu, self.count = mu, min(bins >> dropped << dropped, MOST_COPIES)
-        scale = 0.5 * math.sinh(mu)
-        deviation = math.sqrt(0.5 * self.count * math.expm1(2.0 * mu * mu))
+        scale = 0.5 * math.sinh(mu)  # c
+        deviation = math.sqrt(0.5 * self.count * math.expm1(2.0 * mu * mu))  # of the sum, at epsilon = 0
         highest = max(math.sinh(mu * (mu + FAR)), DEVIATIONS * deviation)
-        spacing = math.asinh(highest / scale) / POINTS
+        spacing = math.asinh(highest / scale) / POINTS  # d
         self.points = scale * np.sinh(spacing * np.arange(-POINTS, POINTS + 1))
+        # The sum of each pair of points: the point below it, its share at the point above that, and its excess over the highest point.
         sums = self.points[:, None] + self.points
         lower = np.floor(np.arcsinh(sums / scale) / spacing).astype(np.int64) + POINTS
         lower = np.clip(lower, 0, 2 * POINTS - 1)
@@ -88,24 +94,28 @@ class _Sums:
 
     def _one(self, a: float) -> _Rounded:
         """Return V = sinh(mu x - a) for a normal x, rounded to the points (items 1 and 2)."""
-        x = (np.arcsinh(self.points) + a) / self.mu
-        # Under the means 0, mu and -mu: the masses between the points, and those beyond the last and the first one.
-        masses, tops = [], []
+        x = (np.arcsinh(self.points) + a) / self.mu  # V equals the points at these x
+        # V is (e^{mu x - a} - e^{a - mu x}) / 2, and e^{+-mu x} times the normal density is e^{mu^2 / 2} times that with the mean +-mu. So
+        # the masses between the points for the means 0, mu and -mu give the mean of V there.
+        cells, beyond_last, before_first = [], [], []
         for shift in (0.0, self.mu, -self.mu):
             above, below = log_normal_ends(x - shift)
-            masses.append(np.exp(cells_between(above, below).log_mass))
-            tops.append((math.exp(above[-1]), math.exp(below[0])))
+            cells.append(np.exp(cells_between(above, below).log_mass))
+            beyond_last.append(math.exp(above[-1]))
+            before_first.append(math.exp(below[0]))
+        mass, mass_at_mu, mass_at_minus_mu = cells
         growth = 0.5 * math.exp(0.5 * self.mu * self.mu)
-        up, down = growth * math.exp(-a) * masses[1], growth * math.exp(a) * masses[2]
+        up, down = growth * math.exp(-a) * mass_at_mu, growth * math.exp(a) * mass_at_minus_mu
         low = self.points[:-1]
-        share = up - down - low * masses[0] + RAISED * (up + down + np.abs(low) * masses[0])
-        share = np.clip(share / np.diff(self.points), 0.0, masses[0])
+        # How much of a cell's mass moves to its upper point, so that the mean stays or rises.
+        upper = up - down - low * mass + RAISED * (up + down + np.abs(low) * mass)
+        upper = np.clip(upper / np.diff(self.points), 0.0, mass)
         result = np.zeros(len(self.points))
-        result[:-1] += masses[0] - share
-        result[1:] += share
-        result[0] += tops[0][1]
-        result[-1] += tops[0][0]
-        return _Rounded(result, growth * math.exp(-a) * tops[1][0])
+        result[:-1] += mass - upper
+        result[1:] += upper
+        result[0] += before_first[0]
+        result[-1] += beyond_last[0]
+        return _Rounded(result, growth * math.exp(-a) * beyond_last[1])
 
     def _sum(self, first: _Rounded, second: _Rounded) -> _Rounded:
         """Return the sum of two independent variables, rounded to the points again."""
@@ -135,17 +145,22 @@ class _Sums:
 
 @shared(16)
 def replaced_pair(mu: float, bins: int) -> ChordPair | None:
-    """Return a pair that dominates the replacement of one record in a pass; None if mu is out of range."""
+    """Return a pair that dominates the replacement of one record in a pass; None if mu is out of range.
+
+    mu: the largest move of a record over the noise. bins: the number of steps of the pass.
+    """
     if not LEAST_MU <= mu <= MOST_MU:
         return None
     sums = _Sums(mu, bins)
     epsilons, heights = [0.0], [min(sums.height(0.0), 1.0)]
+    # 2 mu (mu + 4) is the loss log dA/dC of a step at an outcome four standard deviations above the mean of A.
     step, longest = DROP * heights[0], max(LONGEST, 2.0 * mu * (mu + 4.0) / STEPS)
     while math.log(heights[-1]) > LOG_LAST and len(heights) < MOST_HEIGHTS:
         epsilons.append(epsilons[-1] + step)
         heights.append(min(max(sums.height(epsilons[-1]), LEAST_HEIGHT), heights[-1]))
-        drop, most = (FAST_DROP, math.inf) if math.log(heights[-1]) < LOG_FAST else (DROP, longest)
-        step = min(step * min(max(drop / max(math.log(heights[-2] / heights[-1]), 1e-3), 0.5), 2.0), most)
+        wanted_drop, most = (FAST_DROP, math.inf) if math.log(heights[-1]) < LOG_FAST else (DROP, longest)
+        drop = max(math.log(heights[-2] / heights[-1]), LEAST_DROP)
+        step = min(step * min(max(wanted_drop / drop, LEAST_FACTOR), MOST_FACTOR), most)
     # h is convex in e^epsilon, so it lies below its chords.
     spacing = epsilons[-1] / GRID
     grid = np.expm1(spacing * np.arange(GRID + 1))

@@ -27,16 +27,23 @@ from dataclasses import replace
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials, log_sum
-from dpcli.numerics.tails import Tails
+from dpcli.numerics.tails import LOG_HALF, Tails
 from dpcli.numerics.work import spend
 
 # Soundness.
 FINEST = 2.0**-36  # smallest spacing; on a finer lattice the rounding of logarithms would matter
 WIDEST = 600.0  # largest absolute logarithm; e^x overflows at about 710
+NEARLY_ALL = 1e-9  # a log tail this near to that of an infinite loss has no finite loss left
 # Accuracy and speed: the result is above the sum for any of these values.
 POINTS = 4096  # a lattice is refined as long as it has at most half as many points; the error falls with the square of the number
 TRIM = math.exp(-80.0)  # mass at the lower end, and share of the mean at the upper end, that each trimming may move
 BEYOND = 1e100  # a loss this large counts as infinite where the range of a loss is looked for
+RANGES = (1e-12, WIDEST, 1200)  # ends and number of the distances from 0 at which it is looked for
+LEAST_RANGE = 1e-9  # nats; a loss that varies less is not put on a lattice
+# A term may begin at most this many points below the sum. Lower ones move up to the sum's first point and to 0.
+LONG_TOTAL = 4 * POINTS
+# Work of a distance between two points of a sum, and of each pair at it, in cells (numerics/work.py).
+DISTANCE_WORK, PAIR_WORK = 45.0, 0.022
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,14 +67,17 @@ class Spread:
         return np.asarray(self.spacing * (self.first + np.arange(len(self.mass))))
 
     def trimmed(self) -> Spread:
-        """Return the variable without the outermost points, whose mass (below) or share of the mean (above) is at most TRIM."""
+        """Return the variable without the outermost points, whose mass (below) or share of the mean (above) is at most TRIM.
+
+        Points below move to the lowest point that is kept and to 0, and points above to the highest one and to infinity. The mean stays.
+        """
         values = np.exp(self.logs)
         low = int(np.searchsorted(np.cumsum(self.mass), TRIM))
         high = len(values) - int(np.searchsorted(np.cumsum((self.mass * values)[::-1]), TRIM * self.mean))
         if not low < high - 1:
             return self
         mass = self.mass[low:high].copy()
-        raised = float((self.mass[:low] * values[:low]).sum() / values[low])
+        raised = float((self.mass[:low] * values[:low]).sum() / values[low])  # the mass that moves up to the lowest point
         mass[0] += raised
         mass[-1] += float(self.mass[high:].sum())
         excess = float((self.mass[high:] * (values[high:] - values[high - 1])).sum())
@@ -87,12 +97,12 @@ class Spread:
         """Return the variable on a coarser lattice. `spacing` is a power of 2 times its own; odd points move to their neighbours."""
         result = self
         while result.spacing < spacing:
-            mass = np.append(np.zeros(result.first % 2), result.mass)
+            mass = np.append(np.zeros(result.first % 2), result.mass)  # begin and end with an even point
             mass = np.append(mass, np.zeros(1 - len(mass) % 2))
-            up = math.expm1(result.spacing) / math.expm1(2.0 * result.spacing)
+            share_up = math.expm1(result.spacing) / math.expm1(2.0 * result.spacing)  # which keeps the mean
             even = mass[::2].copy()
-            even[1:] += up * mass[1::2]
-            even[:-1] += (1.0 - up) * mass[1::2]
+            even[1:] += share_up * mass[1::2]
+            even[:-1] += (1.0 - share_up) * mass[1::2]
             result = replace(result, spacing=2.0 * result.spacing, first=result.first // 2, mass=even)
         return result
 
@@ -100,13 +110,13 @@ class Spread:
 def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
     """Return a variable above e^L under Q in the convex order, for a loss L with these tails. Its mean is 1.
 
-    It is None if a tail is NaN, if L varies by at most 1e-9 nats, or if its range reaches beyond WIDEST.
+    It is None if a tail is NaN, if L varies by at most LEAST_RANGE, or if its range reaches beyond WIDEST.
     """
     ends = _range(tails)
     if ends is None:
         return None
     lowest, highest = ends
-    if highest - lowest <= 1e-9 or max(abs(lowest), abs(highest)) > WIDEST:
+    if highest - lowest <= LEAST_RANGE or max(abs(lowest), abs(highest)) > WIDEST:
         return None
     spacing = 2.0 ** math.ceil(math.log2((highest - lowest) / POINTS))  # a power of 2, so that lattices contain each other
     first, last = math.floor(lowest / spacing), math.ceil(highest / spacing)
@@ -114,17 +124,17 @@ def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
     tails_at = tails(logs)
     p, q = _cells(tails_at.p_above, tails_at.p_below), _cells(tails_at.q_above, tails_at.q_below)
     values = np.exp(logs)
-    # The Q-mass at the upper end of each cell, which keeps the mean p.
-    up = np.clip((p / values[:-1] - q) / math.expm1(spacing), 0.0, q)
-    mass = np.append(q - up, 0.0)
-    mass[1:] += up
+    # The P-mass of a cell is the mean of e^L under Q there. This Q-mass at its upper end keeps it.
+    at_upper_end = np.clip((p / values[:-1] - q) / math.expm1(spacing), 0.0, q)
+    mass = np.append(q - at_upper_end, 0.0)
+    mass[1:] += at_upper_end
     below_p, below_q, above_p, above_q = (
         math.exp(float(x)) for x in (tails_at.p_below[0], tails_at.q_below[0], tails_at.p_above[-1], tails_at.q_above[-1])
     )
     mass[0] += min(below_p / values[0], below_q)
     mass[-1] += above_q
     zero, excess = max(below_q - below_p / float(values[0]), 0.0), max(above_p - above_q * float(values[-1]), 0.0)
-    return Spread(spacing, first, mass, zero, excess, 1.0).trimmed().refined()
+    return Spread(spacing, first, mass, zero, excess, mean=1.0).trimmed().refined()
 
 
 def _range(tails: Callable[[Array], Tails]) -> tuple[float, float] | None:
@@ -132,25 +142,25 @@ def _range(tails: Callable[[Array], Tails]) -> tuple[float, float] | None:
 
     The mass of an infinite loss, which remains however large the loss is, is not counted.
     """
-    out: Array = np.append(np.geomspace(1e-12, WIDEST, 1200), BEYOND)
+    distances: Array = np.append(np.geomspace(*RANGES), BEYOND)
     with np.errstate(all="ignore"):
-        above, below = tails(out).p_above, tails(-out[::-1]).q_below[::-1]
+        above, below = tails(distances).p_above, tails(-distances[::-1]).q_below[::-1]
     if np.isnan(above).any() or np.isnan(below).any():
         return None
 
     def first_rare(log_tails: Array) -> float:
         """Return the least distance from 0 beyond which the mass is at most TRIM, without that of an infinite loss."""
         log_infinite = float(log_tails[-1])
-        rare = log_tails <= max(math.log(TRIM), log_infinite + 1e-9)
-        return float(out[int(np.argmax(rare))])
+        is_rare = log_tails <= max(math.log(TRIM), log_infinite + NEARLY_ALL)
+        return float(distances[int(np.argmax(is_rare))])
 
     return -first_rare(below), first_rare(above)
 
 
 def _cells(above: Array, below: Array) -> Array:
-    """Return the masses between neighbouring points, from the smaller of both tails, which has more digits. e^-0.7 is about 1/2."""
+    """Return the masses between neighbouring points, from the smaller of both tails, which has more digits."""
     from_below, from_above = np.diff(np.exp(below)), -np.diff(np.exp(above))
-    return np.asarray(np.maximum(np.where(below[1:] < -0.7, from_below, from_above), 0.0))
+    return np.asarray(np.maximum(np.where(below[1:] < LOG_HALF, from_below, from_above), 0.0))
 
 
 def sum_of_copies(doubled: Callable[[int], Spread], count: int) -> Spread:
@@ -169,15 +179,16 @@ def total_of(a: Spread, b: Spread) -> Spread:
     lowest = _log_sum(a.first, b.first, spacing)
     highest = _log_sum(a.first + len(a.mass), b.first + len(b.mass), spacing)
     first = min(a.first, b.first)
-    if lowest - first > 4 * POINTS:  # otherwise outcomes of one variable where the other is 0 would need too many points
+    if lowest - first > LONG_TOTAL:  # otherwise outcomes of one variable where the other is 0 would need too many points
         first = lowest
-    out = np.zeros(highest + 2 - first)
-    _add_pairs(out, first, spacing, a, b, 0, copies)
+    mass = np.zeros(highest + 2 - first)
+    # Pairs with equal points are in the first call alone.
+    _add_pairs(mass, first, spacing, a, b, nearest=0, copies=copies)
     if not copies:
-        _add_pairs(out, first, spacing, b, a, 1)
-    zero = a.zero * b.zero + _add_alone(out, first, spacing, a, b.zero) + _add_alone(out, first, spacing, b, a.zero)
-    out /= float(out.sum()) + zero  # without this, the rounding error of the total mass would double with each sum
-    return Spread(spacing, first, out, zero, a.excess + b.excess, a.mean + b.mean)
+        _add_pairs(mass, first, spacing, b, a, nearest=1)
+    zero = a.zero * b.zero + _add_alone(mass, first, spacing, a, b.zero) + _add_alone(mass, first, spacing, b, a.zero)
+    mass /= float(mass.sum()) + zero  # without this, the rounding error of the total mass would double with each sum
+    return Spread(spacing, first, mass, zero, excess=a.excess + b.excess, mean=a.mean + b.mean)
 
 
 def _log_sum(i: int, j: int, spacing: float) -> int:
@@ -206,9 +217,10 @@ def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spr
     """
     closest, furthest = large.first - small.first - len(small.mass) + 1, large.first + len(large.mass) - 1 - small.first
     distances = np.arange(max(nearest, closest), max(furthest, nearest - 1) + 1)
-    spend(len(distances) * (45.0 + 0.022 * len(small.mass)))
-    gain = np.log1p(np.exp(-spacing * distances))
+    spend(len(distances) * (DISTANCE_WORK + PAIR_WORK * len(small.mass)))
+    gain = np.log1p(np.exp(-spacing * distances))  # by which the log of a sum exceeds that of its larger term
     steps = np.floor(gain / spacing).astype(int)
+    # shares: of the upper one of two neighbouring points.
     shares = np.clip(np.expm1(gain - spacing * steps) / math.expm1(spacing), 0.0, 1.0)
     for distance, step, share in zip(distances.tolist(), steps.tolist(), shares.tolist(), strict=True):
         begin = max(small.first, large.first - distance)
@@ -239,11 +251,12 @@ def average_moments(log_moments: Array, count: int) -> Array:
     log_power = np.concatenate(([0.0], np.full(top, -np.inf)))
     total, log_choose = np.full(top + 1, -np.inf), 0.0
     for j in range(1, min(count, top // 2) + 1):
-        log_power = _product(log_power, log_g)
+        log_power = _product(log_power, log_g)  # g^j
         log_choose += float(np.log((count - j + 1) / j))
         with np.errstate(divide="ignore", invalid="ignore"):
-            log_rest = np.where(powers == 0.0, 0.0, powers * np.log((count - j) / count)) - log_factorial
-        total = np.logaddexp(total, log_choose + _product(log_power, log_rest))
+            # e^{(t-j) x} with x / t in place of x, as everywhere here
+            log_exponential = np.where(powers == 0.0, 0.0, powers * np.log((count - j) / count)) - log_factorial
+        total = np.logaddexp(total, log_choose + _product(log_power, log_exponential))
     return np.asarray((total + log_factorial)[2:])
 
 

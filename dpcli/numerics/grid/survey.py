@@ -33,10 +33,18 @@ LEAST_LOSS, FARTHEST = 1e-13, 1e6  # the edges of a survey lie between these los
 EDGES = 400  # number of edges on either side
 LOG_NOTHING = -760.0  # log delta below every float; the first tilt that reaches it is taken
 NEARLY_BEST = 0.1  # an end of a window may be farther out than the best one by this share of the window
+LARGE = 600.0  # exponents beyond which a CGF is summed from logarithms, because e^exponent would overflow soon
+COARSE, FINE = 46, 17  # numbers of tilts of the two passes of a search; the first has three for each factor of 10
+RARE_ORDERS = (1e-2, 1e4, 61)  # ends and number of the orders of Chernoff's bound on a rare loss
+DISTANCES = (1e-3, 1e3, 49)  # ends and number of the distances of a tilt from t at which windows are bounded, in units of t
+LEAST_UNIT = 1e-2  # or of this, if t is less
 # Where a lattice of losses is recognised.
-WHOLE = 1e-12  # relative distance at which a ratio counts as a whole number
+WHOLE = 1e-12  # relative distance at which a ratio counts as a whole number, and two losses as equal
 LEAST_SIZE = 1e-12  # smallest loss that may be the unit of a lattice
 OUTSTANDING = 20.0  # a cell with more than this times the mass of its neighbours counts as an atom
+LEAST_ATOM, LEAST_ATOMS = 0.01, 0.5  # least mass of an atom that is considered, and of the one or two of them together
+# An atom is located by dividing its cell so often into so many parts; the digits of a float are used up well before.
+DIVISIONS, PARTS = 24, 32
 # Speed, at the cost of rougher estimates.
 FEW = 4  # largest number of different losses for which common atoms are searched
 MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more than MANY different losses are represented by the HEAVIEST ones and about SAMPLE others
@@ -57,13 +65,13 @@ class Survey:
     def cgf(self, z: Array) -> Array:
         """Return about log E[e^{z L}; L < inf], for any real z."""
         spend(0.3 * len(z) * len(self.loss))
-        turn = np.outer(z, self.loss)
+        exponents = np.outer(z, self.loss)
         with np.errstate(over="ignore"):
-            small = np.log1p(np.maximum(product(np.expm1(np.minimum(turn, 600.0)), np.exp(self.log_mass)), -1.0 + 1e-300))
-        large = turn[:, -1] > 600.0
+            result = np.log1p(np.maximum(product(np.expm1(np.minimum(exponents, LARGE)), np.exp(self.log_mass)), -1.0 + 1e-300))
+        large = exponents[:, -1] > LARGE  # at the largest loss
         if large.any():
-            small[large] = log_sum(self.log_mass + turn[large])
-        return np.asarray(small)
+            result[large] = log_sum(self.log_mass + exponents[large])
+        return np.asarray(result)
 
     def unit(self) -> float:
         """Return the smallest absolute loss other than 0 if the loss seems to lie on a lattice, else 0.
@@ -76,10 +84,10 @@ class Survey:
 
     def rare_order(self, copies: int, log_rare: float) -> float:
         """Return the order z at which Chernoff's bound is best for the loss that `copies` steps exceed with probability e^log_rare."""
-        s, values = _rare_cgfs(self)
+        orders, values = _rare_cgfs(self)
         with np.errstate(all="ignore"):
-            above = (copies * values - log_rare) / s
-        return float(s[int(np.argmin(np.where(np.isfinite(above), above, np.inf)))])
+            rare_losses = (copies * values - log_rare) / orders
+        return float(orders[int(np.argmin(np.where(np.isfinite(rare_losses), rare_losses, np.inf)))])
 
     def cut(self, log_rare: float) -> Survey:
         """Return the survey without the largest losses, of total P-mass e^log_rare, which hardly matter but would determine a tilt."""
@@ -97,6 +105,7 @@ class Survey:
         """
         above = np.logaddexp.accumulate(self.log_mass[::-1])[::-1]
         tilted = self.log_mass + tilt * self.loss
+        # For each cell, the mass up to it, moved to its upper edge, as a share of the tilted mass.
         below = np.logaddexp.accumulate(self.log_mass) + tilt * self.edges[1:] - np.logaddexp.reduce(tilted)
         high = int(np.searchsorted(-above, -log_rare))
         low = int(np.argmax(below > log_tilted_rare))
@@ -109,14 +118,15 @@ def survey(loss: HasTails) -> Survey:
     edges = np.concatenate((-side[::-1], [0.0], side))
     with np.errstate(all="ignore"):
         tails = loss.tails(edges)
-        p, q = _cells(tails.p_above, tails.p_below), _cells(tails.q_above, tails.q_below)
-        typical = np.clip(p - q, edges[:-1], edges[1:])
-    occupied = ~np.isneginf(p) & ~np.isnan(typical)
+        log_p, log_q = _cells(tails.p_above, tails.p_below), _cells(tails.q_above, tails.q_below)
+        typical = np.clip(log_p - log_q, edges[:-1], edges[1:])  # the loss of the cell as one outcome
+    occupied = ~np.isneginf(log_p) & ~np.isnan(typical)
     if not occupied.any():
         raise NotRepresentable(f"all losses are beyond {FARTHEST:g}, the largest loss that a grid covers")
     with np.errstate(all="ignore"):
         log_infinite = float(loss.tails(np.array([INFINITE])).p_above[0])
-    return Survey(np.append(edges[:-1][occupied], edges[1:][occupied][-1:]), p[occupied], typical[occupied], log_infinite)
+    lower, upper = edges[:-1][occupied], edges[1:][occupied]
+    return Survey(np.append(lower, upper[-1:]), log_p[occupied], typical[occupied], log_infinite)
 
 
 def _atom(loss: HasTails, view: Survey) -> float:
@@ -126,20 +136,20 @@ def _atom(loss: HasTails, view: Survey) -> float:
     """
     mass = np.exp(view.log_mass)
     neighbours = np.maximum(np.append(0.0, mass[:-1]), np.append(mass[1:], 0.0))
-    heavy = np.flatnonzero((mass > 0.01) & (mass > OUTSTANDING * neighbours))
-    if not 1 <= len(heavy) <= 2 or float(mass[heavy].sum()) < 0.5:
+    heavy = np.flatnonzero((mass > LEAST_ATOM) & (mass > OUTSTANDING * neighbours))
+    if not 1 <= len(heavy) <= 2 or float(mass[heavy].sum()) < LEAST_ATOMS:
         return 0.0
     cells = [(float(view.edges[k]), float(view.edges[k + 1])) for k in heavy.tolist()]
-    sizes = [abs(_jump(loss, low, high)) for low, high in cells if low * high > 0.0]
+    sizes = [abs(_jump(loss, low, high)) for low, high in cells if low * high > 0.0]  # of a cell that 0 bounds, the product is 0
     if not sizes or min(sizes) <= LEAST_SIZE:
         return 0.0
-    return sizes[0] if max(sizes) - min(sizes) <= 1e-12 * max(sizes) else 0.0
+    return sizes[0] if max(sizes) - min(sizes) <= WHOLE * max(sizes) else 0.0
 
 
 def _jump(loss: HasTails, low: float, high: float) -> float:
     """Return the loss between `low` and `high` at which the distribution function rises most, accurate to the last digits."""
-    for _ in range(24):  # each step divides the interval by 32; the digits of a float are used up well before
-        at = np.unique(np.linspace(low, high, 33))
+    for _ in range(DIVISIONS):
+        at = np.unique(np.linspace(low, high, PARTS + 1))
         if len(at) < 3:
             break
         with np.errstate(all="ignore"):
@@ -186,11 +196,15 @@ def representatives(surveys: Surveys) -> Surveys:
     one = np.array([1.0])
     weights = [abs(count * float(view.cgf(one)[0])) for view, count in surveys]
     order = sorted(range(len(surveys)), key=lambda i: (-weights[i], i))
-    rest = order[HEAVIEST:]
-    chosen = rest[:: max(len(rest) // SAMPLE, 1)]
-    light = sum(weights[i] for i in chosen)
-    scale = sum(weights[i] for i in rest) / light if 0.0 < light < np.inf else len(rest) / len(chosen)
-    return [surveys[i] for i in order[:HEAVIEST]] + [(surveys[i][0], scale * surveys[i][1]) for i in chosen]
+    lighter = order[HEAVIEST:]
+    chosen = lighter[:: max(len(lighter) // SAMPLE, 1)]
+    chosen_weight = sum(weights[i] for i in chosen)
+    if 0.0 < chosen_weight < np.inf:
+        scale = sum(weights[i] for i in lighter) / chosen_weight
+    else:
+        scale = len(lighter) / len(chosen)
+    scaled = [(view, scale * count) for view, count in (surveys[i] for i in chosen)]
+    return [surveys[i] for i in order[:HEAVIEST]] + scaled
 
 
 def total_cgf(surveys: Surveys, z: Array) -> Array:
@@ -204,10 +218,11 @@ def total_cgf(surveys: Surveys, z: Array) -> Array:
 @shared(64)
 def best_tilt(surveys: tuple[tuple[Survey, int], ...], log_delta: float) -> tuple[float, float]:
     """Return the tilt at which Chernoff's bound on epsilon at e^log_delta is least, and that epsilon."""
-    few = representatives(surveys)
+    sample = representatives(surveys)
 
     def bound(z: Array) -> Array:
-        return (total_cgf(few, z) - log_delta - np.log(z) - np.log1p(z)) / z
+        """Return about Chernoff's bound. It has 1 / (z (1 + z)) in place of z^z / (1 + z)^{1 + z}, as an integrand of a contour has."""
+        return (total_cgf(sample, z) - log_delta - np.log(z) - np.log1p(z)) / z
 
     return _smallest(bound)
 
@@ -215,28 +230,29 @@ def best_tilt(surveys: tuple[tuple[Survey, int], ...], log_delta: float) -> tupl
 @shared(64)
 def tilt_for(surveys: tuple[tuple[Survey, int], ...], epsilon: float) -> tuple[float, float]:
     """Return the tilt at which Chernoff's bound on delta(epsilon) is least, and the logarithm of that bound."""
-    few = representatives(surveys)
-    return _smallest(lambda z: np.maximum(total_cgf(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z), LOG_NOTHING))
+    sample = representatives(surveys)
+    return _smallest(
+        lambda z: np.maximum(total_cgf(sample, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z), LOG_NOTHING)
+    )
 
 
 def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
     """Return about (z, value) of the least value of a function of z within TILTS: the best of a coarse grid, then of a finer one."""
-    low, high = TILTS
-    z = np.geomspace(low, high, 46)  # three points per factor of 10
+    z = np.geomspace(*TILTS, COARSE)
     for _ in range(2):
         with np.errstate(all="ignore"):
             values = function(z)
         k = int(np.nanargmin(np.where(np.isnan(values), np.inf, values)))
         best = float(z[k]), float(values[k])
-        z = np.geomspace(z[max(k - 1, 0)], z[min(k + 1, len(z) - 1)], 17)
+        z = np.geomspace(z[max(k - 1, 0)], z[min(k + 1, len(z) - 1)], FINE)
     return best
 
 
 @shared(4096)
 def _rare_cgfs(view: Survey) -> tuple[Array, Array]:
     """Return orders and K at them. They are cached, because `rare_order` needs them for every number of copies."""
-    s = np.geomspace(1e-2, 1e4, 61)
-    return s, view.cgf(s)
+    orders = np.geomspace(*RARE_ORDERS)
+    return orders, view.cgf(orders)
 
 
 @shared(4096)
@@ -248,7 +264,7 @@ def _cgfs_around(view: Survey, tilt: float) -> tuple[float, Array, Array]:
 
 def _distances(tilt: float) -> Array:
     """Return the distances from a tilt at which Chernoff's bound is tried."""
-    return np.asarray(np.geomspace(1e-3, 1e3, 49) * max(tilt, 1e-2))
+    return np.asarray(np.geomspace(*DISTANCES) * max(tilt, LEAST_UNIT))
 
 
 class Window(NamedTuple):

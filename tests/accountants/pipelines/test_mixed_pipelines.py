@@ -18,7 +18,8 @@ import pytest
 from dpcli.accountants.base import join_equal_steps
 from dpcli.accountants.directions import directions
 from dpcli.numerics.contour import integral, sieve
-from dpcli.numerics.contour.integral import build, solve
+from dpcli.numerics.contour.epsilon_search import solve
+from dpcli.numerics.contour.integral import build
 from dpcli.numerics.contour.tilt_search import tilt_for
 from tests.benchmarks.random_settings import PIPELINE_LOOSER, WIDEST, Drawn, Part, headline, mechanism
 from tests.cases import spread
