@@ -57,22 +57,25 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> Advice:
     places = "" if meant else _places(key, top)
     if places:
         return Advice(None, f"it belongs in {places}")
-    meant = meant or closest(key, keys)
+    meant = meant or closest(key, keys)  # `closest` knows synonyms, too, but only those that are keys of this table
     for synonym in SYNONYMS.get(key, ()):
         if synonym not in keys:
             return Advice(None, f"did you mean '{synonym}' in {_places(synonym, top)}")
     meant = meant or closest_short(key, keys)
     if meant:
         return Advice(meant, f"did you mean '{meant}'")
-    far = closest(key, [name for names in keys_by_table(top).values() for name in names])
-    return Advice(None, f"did you mean '{far}' in {_places(far, top)}" if far else "")
+    key_elsewhere = closest(key, [name for names in keys_by_table(top).values() for name in names])
+    return Advice(None, f"did you mean '{key_elsewhere}' in {_places(key_elsewhere, top)}" if key_elsewhere else "")
 
 
 def _why_absent(key: str, keys: set[str]) -> str:
-    """Return the reason why a table with these keys has no key that other programs have; "" for other keys."""
-    if key in DECODING_OPTIONS and {"temperature", "projection"} <= keys:
+    """Return the reason why a table with these keys has no key that other programs have; "" for other keys.
+
+    The table is recognised by some of its keys, since the caller knows nothing else of it.
+    """
+    if key in DECODING_OPTIONS and {"temperature", "projection"} <= keys:  # the section [pmixed]
         return NONE_IN_PMIXED
-    if key in DECODING_OPTIONS and {"method", "tokens"} <= keys:
+    if key in DECODING_OPTIONS and {"method", "tokens"} <= keys:  # the section [generate]
         return NONE_IN_PRIVATE_DECODING
     if key.lower() in CLIPPING - keys and "noise_multiplier" in keys:
         return NO_NORM
@@ -80,7 +83,10 @@ def _why_absent(key: str, keys: set[str]) -> str:
 
 
 def _places(key: str, top: frozenset[str]) -> str:
-    """Return the tables and mechanism types that have a key, such as "[budget] or a mechanism of type zcdp"."""
+    """Return the tables and mechanism types that have a key, such as "[budget] or a mechanism of type zcdp"; "" if none has it.
+
+    Sections are searched last, since that imports the classes of all sections.
+    """
     types = [name for name in MECHANISM_TYPES.registry if key in MECHANISM_TYPES.class_members(name)]
     places = [title for title, keys in keys_by_table(top).items() if key in keys and title != ANY_TYPE]
     if not places and not types:
