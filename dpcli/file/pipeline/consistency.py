@@ -36,7 +36,7 @@ def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     Raises TooMany if there are more problems than `MAX_FINDINGS`.
     """
     values = read_document(tables, findings)
-    _check(tables, values, findings)
+    check(tables, values, findings)
     query_entries = entries_of_queries(values, findings)
     if not query_entries:
         return values
@@ -44,7 +44,7 @@ def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     return {**values, "mechanism": entries, "queries": tuple(position for position, _ in query_entries)}
 
 
-def _check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
+def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for every inconsistency among the top-level values that can be read."""
     privacy = values.get("privacy")
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
