@@ -23,7 +23,7 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 
-LARGEST_RHO = 1e9  # end of the search for the rho of a cap; a cap that allows more counts as no cap on rho
+LARGEST_RHO = 1e9  # end of the search for the rho of a cap; a cap that allows more counts as no cap on rho (arbitrary, and sound)
 # The reason why an adaptive file without a cap guarantees nothing.
 UNCAPPED = "privacy.adaptive is true, so only a cap fixed before the first output is guaranteed: state one in [budget]"
 
@@ -70,6 +70,8 @@ def row_of_cap(
 def _mechanism_of_cap(pipeline: Pipeline, charges: tuple[BillLine, ...], group_size: int) -> Mechanism:
     """Return a mechanism that costs as much as the cap, or as much as the mechanisms in the file if they exceed the cap.
 
+    The cap is for one unit. For a group, pure epsilons grow in proportion to its size, and rho with the square of it.
+
     Raises InputError if the file states no cap, or no delta for its cap.
     """
     cap, delta = pipeline.budget or Budget(), pipeline.cap_delta
@@ -95,4 +97,5 @@ def _largest_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho whose epsilon at `delta` is within the cap, rounded up; inf if it is larger than LARGEST_RHO."""
     if zcdp_epsilon(LARGEST_RHO, delta) <= epsilon:
         return math.inf
-    return bracket_root(lambda rho: epsilon - zcdp_epsilon(rho, delta), 0.0, LARGEST_RHO)[1]
+    _, rounded_up = bracket_root(lambda rho: epsilon - zcdp_epsilon(rho, delta), 0.0, LARGEST_RHO)
+    return rounded_up
