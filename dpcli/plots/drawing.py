@@ -55,7 +55,7 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
 
 def with_findings(chart: Chart, diagnostics: tuple[Diagnostic, ...]) -> Chart:
     """Return the chart with the findings that make the file unsound added to its notes."""
-    unsound = tuple(f"NOT SOUND: {each.rule}: {each.message}" for each in diagnostics if each.severity == "error")
+    unsound = tuple(f"NOT SOUND: {error.rule}: {error.message}" for error in diagnostics if error.severity == "error")
     return replace(chart, notes=(*unsound, *chart.notes))
 
 

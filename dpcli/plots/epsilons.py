@@ -31,7 +31,7 @@ from dpcli.document.chart import SERIES, Band, Line, Tone
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import steps_of
 
-# Time against accuracy. Each point of a sound accountant is an upper bound whatever these values are.
+# Time against accuracy. They are arbitrary, and each point of a sound accountant is an upper bound whatever they are.
 # Relative gap between certified bounds at which no other accountant is tried; it is too small to be seen in a picture
 NARROW = 2e-3
 PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
@@ -145,19 +145,19 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
-                yield accountant.name, replace(bound, lower=None)  # first, as the accountant may not be able to give a lower bound
+                yield accountant.name, replace(bound, lower=None)  # at once, as the next line may raise NotRepresentable
                 if bound.lower is not None and has_lower_bounds:
                     yield accountant.name, bound if above is below else replace(bound, lower=profile_below.epsilon(delta).lower)
-    if not profiles:  # approximations are drawn only if they are named
+    if not profiles:  # no named accountant is sound; the budget is left out, as its verdict would cost a further account
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:
                 yield row.accountant.name, row.bound
 
 
 def _promise(row: AccountRow) -> tuple[int, float]:
-    """Return the sort key of an accountant by its row of the headline's account: two-sided bounds first, then upper bounds, each by size.
+    """Return the sort key of an accountant by its row of the headline's account.
 
-    Accountants without a bound there come last.
+    Bounds with a certified lower bound come first, then other upper bounds, each by size, and last the accountants without a bound.
     """
     if row.bound is None:
         return 2, list(ACCOUNTANTS).index(row.accountant.name)
@@ -212,7 +212,8 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Pi
     drawn: list[EpsilonCurve] = []
     missing: list[str] = []
     for number, group in enumerate(groups):
-        epsilons = _epsilons(replace(question, progress=_progress_of_line(question, number, len(groups))), group, values, at)
+        question_of_line = replace(question, progress=_progress_of_line(question, number, len(groups)))
+        epsilons = _epsilons(question_of_line, group, values, at)
         if len(epsilons) < 2:
             missing.append(group[0])
             continue
@@ -233,7 +234,7 @@ def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float
     for value in question.with_progress(order):
         pipeline, delta = at(value)
         if any(any(entry.spec.problems()) for entry in pipeline.mechanisms):
-            continue  # this value is invalid in a file
+            continue  # a file with this value would be refused
         accountants = _winners_nearby(known, probes, value) or group
         known[value] = smallest(pipeline, accountants, delta, group_size=question.group_size)
     epsilons = ((value, known.get(value)) for value in values)
@@ -301,10 +302,10 @@ def varied_key(question: Question, parameter: Parameter) -> tuple[Entry, str]:
     known = [(entry, key) for entry in entries if (key := parameter_key(entry, parameter)) is not None]
     names = ", ".join(entry.name for entry, _ in known) or "none"
     if question.mechanism is not None:
-        chosen = [pair for pair in known if pair[0].name == question.mechanism]
-        if not chosen:
+        named = [(entry, key) for entry, key in known if entry.name == question.mechanism]
+        if not named:
             raise InputError(f"--mechanism: expected a mechanism with {parameter} to vary ({names}), found {question.mechanism!r}")
-        return chosen[0]
+        return named[0]
     if len(known) != 1:
         advice = "name one (--mechanism NAME)" if known else "another kind of plot may suit this file"
         raise InputError(f"expected one mechanism whose {parameter} can be varied, found {names}: {advice}")

@@ -35,7 +35,7 @@ def accountants_table(account: Account, decimals: int) -> Table:
     rows = []
     for row in account.rows:
         name, title = row.accountant.name, row.accountant.title
-        if not row.consulted:
+        if not row.consulted:  # named in a footnote
             continue
         if row.bound is None:
             number = number_of_reason.setdefault(row.reason or "", len(number_of_reason) + 1)
@@ -55,7 +55,7 @@ def accountants_table(account: Account, decimals: int) -> Table:
 
 
 def _mark(row: AccountRow, account: Account) -> str:
-    """Return the mark in the first column: > for the row of the headline, and ~ for an approximation."""
+    """Return the mark in the first column: > for the smallest sound bound (`Account.listed`), and ~ for an approximation."""
     if row is account.listed:
         return ">"
     return "" if row.accountant.sound else "~"
@@ -76,8 +76,8 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
     if bound.lower is not None:
         parts.append(f"at least {down(bound.lower, decimals)}")
     if not row.accountant.sound:
-        equal = abs(bound.upper - account.upper) <= 1e-9 * account.upper  # up to rounding, as for one Gaussian
-        parts.append("equals the headline here" if equal else "no bound: may be too small")
+        is_equal = abs(bound.upper - account.upper) <= 1e-9 * account.upper  # up to rounding, as for one Gaussian
+        parts.append("equals the headline here" if is_equal else "no bound: may be too small")
     return ", ".join(parts)
 
 
@@ -86,7 +86,7 @@ def mechanisms_table(account: Account) -> Table:
     lines = list(zip(account.charges, account.shares, strict=True))
     omitted_shares: list[float] = []
     if len(lines) > MOST_ROWS:
-        lines.sort(key=lambda line: 0.0 if math.isnan(line[1]) else -line[1])
+        lines.sort(key=lambda line: 0.0 if math.isnan(line[1]) else -line[1])  # NaN: no shares are defined, and the order stays
         omitted_shares = [share for _, share in lines[ROWS_OF_MANY:]]
         lines = lines[:ROWS_OF_MANY]
     rows = []
@@ -104,7 +104,7 @@ def mechanisms_table(account: Account) -> Table:
 
 
 def _short_runs(account: Account) -> tuple[str, ...]:
-    """Return a note with the number of epochs if the sampled steps are less than one, since a number of epochs may be meant."""
+    """Return a note if all sampled steps together are less than one epoch, since their number may have been meant as one of epochs."""
     size = account.pipeline.privacy.dataset_size
     epochs = 0.0
     for charge in account.charges:

@@ -39,6 +39,7 @@ def document(
     sum_parts = [Part(name, account, single.document(account, (), decimals, cite_sources)) for name, account in sums.items()]
     documents = [part.document for part in (*file_parts, *sum_parts)]
     accounts = [part.account for part in file_parts]
+    # Only the sum over all files is the single number of the document.
     is_one_sum = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account in accounts)
     exit_code = max(document.exit_code for document in documents)  # 3 takes precedence over 1, and 1 over 0
     return Document(
@@ -46,7 +47,7 @@ def document(
         data=_data(file_parts, sum_parts, exit_code),
         verdict=min((document.verdict for document in documents), key=WORST_FIRST.index),
         passages=tuple(_passages(file_parts, sum_parts)),
-        tables=(_files(accounts, decimals), *_tables(sum_parts)),
+        tables=(_table_of_files(accounts, decimals), *_tables(sum_parts)),
         notes=tuple(_notes(file_parts, sum_parts, decimals)),
         findings=tuple(chain.from_iterable(document.findings for document in documents)),
         checks=tuple(chain.from_iterable(document.checks for document in documents)),
@@ -130,7 +131,8 @@ def _excess_over_budgets(part: Part, files: Sequence[Part], decimals: int) -> It
         )
 
 
-def _files(accounts: Sequence[Account], decimals: int) -> Table:
+def _table_of_files(accounts: Sequence[Account], decimals: int) -> Table:
+    """Return the table with a row for each file. The quantity and what is fixed are the same for all files."""
     rows = tuple(
         (
             account.pipeline.path or "-",
@@ -146,5 +148,6 @@ def _files(accounts: Sequence[Account], decimals: int) -> Table:
 
 
 def _tables(sums: Sequence[Part]) -> Iterator[Table]:
+    """Yield the tables of the sums, with the dataset in the title. The tables of single files are left out, to keep the output short."""
     for part in sums:
         yield from (replace(table, title=f'dataset "{part.name}": {table.title}') for table in part.document.tables)

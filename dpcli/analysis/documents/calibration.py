@@ -33,8 +33,9 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
     """
     unsound = any(diagnostic.severity == "error" for diagnostic in diagnostics)
     classical = classical_noise(calibration)
-    values = calibration.values
-    total = values[0][2] if len(values) == 1 else calibration.number(calibration.value)
+    values = calibration.values  # (mechanism, key, number) of each key that was solved for
+    numbers = [number for _, _, number in values]
+    total = numbers[0] if len(numbers) == 1 else calibration.number(calibration.value)
     table = Table(
         f"calibration ({calibration.wording} rounded up)",
         ("", _key(calibration), calibration.quantity, f"target {calibration.target!r}"),
@@ -117,6 +118,7 @@ def _rows(calibration: Calibration, classical: ClassicalNoise | None, decimals: 
 
 
 def _result_data(calibration: Calibration, classical: ClassicalNoise | None, key: str) -> dict[str, Any]:
+    """Return the answer, the next cheaper value and the classical noise as JSON values. `key` names the number that was solved for."""
     bound = f"{calibration.quantity}_upper"
     result: dict[str, Any] = {
         key: calibration.number(calibration.value),

@@ -68,8 +68,9 @@ def data(difference: Difference, code: int) -> dict[str, Any]:
 
 
 def _side(account: Account) -> dict[str, Any]:
-    data_of_side = account_report.data(account)
-    return {key: data_of_side[key] for key in ("pipeline", "statement", "result")}
+    """Return the account of one of the two files as JSON data, in short."""
+    data_of_account = account_report.data(account)
+    return {key: data_of_account[key] for key in ("pipeline", "statement", "result")}
 
 
 def priced_data(change: Priced) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """Return one row for each edit of a change. The first row has the numbers."""
     epsilon = "" if change.epsilon is None else up(change.epsilon)
     cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, signed(change.increase))
-    first, *others = change.change.edits
+    first, *others = change.change.edits  # valid only together, so that they have one cost
     yield (first.label, _value(first.old), _value(first.new), *cost)
     for edit in others:
         yield (f"  and {edit.label}", _value(edit.old), _value(edit.new), "", "")
@@ -144,6 +145,7 @@ def _value(value: Any) -> str:
 
 
 def _toml(value: Any) -> str:
+    """Return a value in the syntax of TOML, without passwords. The name of an entry is left out, as the label of its row has it."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items() if key != "name") + " }"
     if isinstance(value, list):
@@ -159,6 +161,7 @@ def _plain(value: Any) -> Any:
 
 
 def _public(value: Any) -> Any:
+    """Return JSON data in which addresses have lost their passwords."""
     if isinstance(value, dict):
         return {key: _public(item) for key, item in value.items()}
     if isinstance(value, list):
