@@ -57,6 +57,7 @@ def report_error(
             continue
         stays = outlives_errors or (spares_data and may_be_data(path))
         place = os.path.realpath(path)
+        # A judged report never stays, as a CI system would take its earlier verdict for that of this run.
         if place in written or (stays and not judges(name)):
             continue
         written.add(place)
@@ -72,7 +73,7 @@ def _error_document(error: BaseException, invocation: Invocation) -> Document:
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
-    message, code = str(error), 70
+    message, code = str(error), 70  # the exit code of a bug in dpcli, for any other error
     if isinstance(error, KeyboardInterrupt | click.Abort):
         message, code = "interrupted", 130
     elif isinstance(error, click.ClickException):

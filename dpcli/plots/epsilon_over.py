@@ -17,7 +17,7 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Scale, Span, Tone, log_span
-from dpcli.document.short_numbers import few
+from dpcli.document.short_numbers import short_number
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, accuracy_notes, curves
@@ -124,8 +124,8 @@ def _file_marker(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], var
     drawn = min(at_stated, default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
-    # `few` prints a stated number with few digits, without rounding to a safe side, as it is no bound.
-    return (Marker(f"this file: {varied.name} {few(stated)}, {epsilon_at_most(account)}", stated, account.upper),)
+    # `short_number` prints a stated number with few digits, without rounding to a safe side, as it is no bound.
+    return (Marker(f"this file: {varied.name} {short_number(stated)}, {epsilon_at_most(account)}", stated, account.upper),)
 
 
 def _caps(account: Account, question: Question) -> list[tuple[str, float]]:

@@ -88,6 +88,7 @@ def _mesh(grid: Grid, top: float) -> Mesh:
 
 
 def _headings(scene: Scene, grid: Grid, mesh: Mesh) -> None:
+    """Write the headings: of a row to the left of it, and of columns where the first of them begins."""
     for heading in grid.headings:
         box = mesh.box(max(heading.column, 0), heading.row)
         baseline = 0.5 * (box.top + box.bottom) + 0.36 * FINE
@@ -160,10 +161,11 @@ def _legend(scene: Scene, grid: Grid, top: float) -> float:
     side, x, y = 13.0, MARGIN, top
     for square, words in _kinds(grid):
         wide = side + 6.0 + text_width(words, SMALL) + 16.0
-        if x > MARGIN and x + wide > MARGIN + INNER:
+        if x > MARGIN and x + wide > MARGIN + INNER:  # a new line of the legend
             x, y = MARGIN, y + LEADING * SMALL + 4.0
-        plain = Grid(grid.what, (), (), grid.steps, grid.empty, grid.closed)
-        _square(scene, plain, square, Box(x, y, x + side, y + side), "")
+        # A grid whose squares have no names in them, even if those of the chart do: the samples are small.
+        grid_of_samples = Grid(grid.what, (), (), grid.steps, grid.empty, grid.closed)
+        _square(scene, grid_of_samples, square, Box(x, y, x + side, y + side), "")
         scene.words.append(Words((x + side + 6.0, y + side - 2.5), words, SMALL, "quiet"))
         x += wide
     return y + side
@@ -175,4 +177,5 @@ def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
         yield Square("", 0, 0, None, ""), grid.empty
     yield from ((Square("", 0, 0, least, ""), words) for least, words in grid.steps)
     if any(square.closed for square in grid.squares):
-        yield Square("", 0, 0, grid.steps[1][0], "", closed=True), grid.closed
+        value_of_second_step, _ = grid.steps[1]  # on its colour, the hatching can be seen
+        yield Square("", 0, 0, value_of_second_step, "", closed=True), grid.closed

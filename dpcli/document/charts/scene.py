@@ -66,7 +66,10 @@ class Frame:
     y: Axis
 
     def at(self, x: float, y: float) -> Point:
-        """Return the pixel of a point. A point far outside is moved to within one plot size of the plot area."""
+        """Return the pixel of a point. A point far outside is moved to within one plot size of the plot area.
+
+        The infinite share of a value that a log scale cannot show becomes a pixel, too.
+        """
         across, up = (min(max(share, -1.0), 2.0) for share in (self.x.share(x), self.y.share(y)))
         box = self.box
         return box.left + across * (box.right - box.left), box.bottom - up * (box.bottom - box.top)
@@ -83,10 +86,12 @@ def scene(chart: Chart) -> Scene:
     """
     if chart.grid is not None:
         return grid_scene(chart, chart.grid)
-    result = Scene(WIDTH, 0.0)
-    top = head(result, chart) + 48.0
+    result = Scene(WIDTH, 0.0)  # its height is known when the foot is laid out
+    top = head(result, chart) + 48.0  # room for the title of the y axis
     bottom = top + max(PLOT_HEIGHT, 30.0 * len(chart.bars))
-    result.height = foot(result, chart, bottom + 70.0) + (8.0 if chart.notes else 0.0)
+    result.height = foot(result, chart, bottom + 70.0) + (
+        8.0 if chart.notes else 0.0
+    )  # 70: room for the ticks and title of the x axis
     box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), bottom)
     frame = Frame(box, chart.x, chart.y)
     _axes(result, frame)
@@ -196,9 +201,11 @@ class Placement:
         box, anchor = place(anchors, width, height, self.frame.box, self.taken, self.ink, own)
         self.taken.append(box)
         is_left_of_anchor = box.right < anchor[0]
+        # A halo has the colour of the paper, and would stand out on a band.
         is_on_paper = not any(inside(anchor, fill.points) for fill in self.scene.fills)
         for i, part in enumerate(block):
             at = (box.right if is_left_of_anchor else box.left), box.top + LEADING * SMALL * (i + 0.75)
+            # The text ends or begins next to its anchor, as its true width may differ from the estimate.
             alignment: Literal["start", "end"] = "end" if is_left_of_anchor else "start"
             self.scene.words.append(Words(at, part, SMALL, tone, alignment, bold=bold, halo=is_on_paper))
 
@@ -219,13 +226,16 @@ class Placement:
 
 
 def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[Box]:
-    """Place the names of lines at their right ends, and yield their boxes."""
+    """Place the names of lines at their right ends, moved apart where they would touch, and yield their boxes."""
     blocks = [wrap(visible(line.label), SMALL, END_LABELS) for line in lines]
-    tall = LEADING * SMALL * max((len(block) for block in blocks), default=1)
-    ends = spread([frame.path(line.points)[-1][1] for line in lines], tall, frame.box.top, frame.box.bottom)
-    for line, block, y in zip(lines, blocks, ends, strict=True):
+    tallest = LEADING * SMALL * max((len(block) for block in blocks), default=1)
+    ends_of_lines = [frame.at(*line.points[-1]) for line in lines]
+    middles = spread([y for _, y in ends_of_lines], tallest, frame.box.top, frame.box.bottom)
+    for line, block, middle in zip(lines, blocks, middles, strict=True):
         left = frame.box.right + 8.0
         for i, part in enumerate(block):
-            offset = (i - 0.5 * (len(block) - 1)) * LEADING * SMALL + 0.35 * SMALL
-            scene.words.append(Words((left, y + offset), part, SMALL, line.tone, bold=not line.dashed))
-        yield Box(left, y - 0.5 * tall, WIDTH, y + 0.5 * tall)
+            offset = (
+                i - 0.5 * (len(block) - 1)
+            ) * LEADING * SMALL + 0.35 * SMALL  # 0.35: from the middle of a text to its baseline
+            scene.words.append(Words((left, middle + offset), part, SMALL, line.tone, bold=not line.dashed))
+        yield Box(left, middle - 0.5 * tallest, WIDTH, middle + 0.5 * tallest)

@@ -55,6 +55,7 @@ def dark_rules() -> str:
 
 
 def _body(scene: Scene) -> Iterator[str]:
+    """Yield the elements of the shapes, in the order in which they are painted."""
     yield from map(_stroke, scene.grid)
     for fill in scene.fills:
         opacity = f' fill-opacity="{fill.opacity:g}"' if fill.opacity < 1.0 else ""
@@ -79,6 +80,7 @@ def _stroke(stroke: Stroke) -> str:
 
 
 def _words(words: Words) -> Iterator[str]:
+    """Yield the element of a text and, before it, that of its halo, which screen readers skip."""
     place = f'x="{words.at[0]:.1f}" y="{words.at[1]:.1f}" font-size="{words.size:g}" text-anchor="{words.anchor}"'
     bold = ' font-weight="600"' if words.bold else ""
     if words.halo:
