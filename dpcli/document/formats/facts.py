@@ -69,4 +69,5 @@ def appended(name: str) -> bool:
 
 
 def _module(name: str) -> ModuleType:
+    """Return the module of a format, which FORMATS names in front of the colon."""
     return import_module(FORMATS[name].partition(":")[0])
