@@ -129,7 +129,7 @@ def profile(
     has_many = len(pipeline.mechanisms) > MANY_MECHANISMS
     # Each accountant splits its profile into the same cases, and the worst of them bounds the pipeline.
     curves = []
-    for profiles_of_case in zip(*(whole.cases() for _, whole in accountant_profiles), strict=True):
+    for profiles_of_case in zip(*(composition.cases() for _, composition in accountant_profiles), strict=True):
         profiles = list(map(ComposedProfile, accountants, profiles_of_case))
         curves.append(_curve_of_case(profiles, grid, delta, points, pairs_are_attained, has_many))
     upper = np.max([curve.upper for curve in curves], axis=0)
