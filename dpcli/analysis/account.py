@@ -265,6 +265,7 @@ def _chosen_delta(pipeline: Pipeline, delta: float | None) -> float:
 
 
 def _checked_epsilon(epsilon: float) -> float:
+    """Return the epsilon. Raises InputError if it is negative or not finite."""
     if not 0.0 <= epsilon < math.inf:
         raise InputError(f"expected a finite epsilon >= 0, found {epsilon!r}")
     return epsilon

@@ -160,13 +160,13 @@ def _bracket(bound_at: Callable[[int], float], target: float, start: int, grid: 
 
     The search first moves to safer values until one meets the target. If none of the values before it was seen to miss, it moves from the
     start to cheaper values until one misses. An infinite bound may be a refusal of a single value, so the search continues beyond it. If
-    all values on the cheaper side are refused, the first of them counts as the one that misses.
+    it ends among refused values, the first of them counts as the one that misses.
 
     safer: the direction of indices, 1 or -1, in which the bound falls.
     """
     meets: int | None = None
     misses: int | None = None
-    refused: list[int] = []  # refused values on the cheaper side of `meets`, the nearest first
+    refused: list[int] = []  # the refused values that were tried, from the start on, after the last value that meets
     for index in (start, *_away(start, safer, grid, last)):
         result = bound_at(index)
         if result <= target:

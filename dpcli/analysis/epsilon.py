@@ -135,6 +135,7 @@ def _range(values: Array, shown: Callable[[float], str]) -> str:
 
 
 def _adjacency(name: str) -> Adjacency:
+    """Return the adjacency of this name. Raises InputError if there is none."""
     try:
         return Adjacency(name)
     except ValueError:
@@ -158,6 +159,7 @@ def _numbers(name: str, value: Any) -> Array:
 
 
 def _broadcast(arrays: dict[str, Array]) -> tuple[Array, ...]:
+    """Return the arrays in their common shape. Raises InputError if they have none."""
     try:
         return tuple(np.broadcast_arrays(*arrays.values()))
     except ValueError:

@@ -82,6 +82,8 @@ def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts:
 
     Their total work is at most CHEAP_CELLS, or at most the work of the settling accountant if that is more. The choice depends on the work
     that each accountant states and not on a clock, so every machine runs the same accountants.
+
+    parts: number of different mechanisms, on which the work depends.
     """
     remaining_cells = max(CHEAP_CELLS, settling.cells(parts))
     for accountant in sorted(others, key=lambda accountant: accountant.cells(parts)):

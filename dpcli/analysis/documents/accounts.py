@@ -73,6 +73,7 @@ def _members(dataset: str, files: Sequence[Part]) -> list[Part]:
 
 
 def _headline(files: Sequence[Part], sums: Sequence[Part]) -> str:
+    """Return the headlines of all sums or, without a sum, that no files belong together."""
     if not sums:
         return f"{len(files)} files, priced separately: no two of them name the same dataset"
     return "; ".join(f'dataset "{part.name}" ({len(_members(part.name, files))} files): {part.document.headline}' for part in sums)
@@ -93,6 +94,7 @@ def _data(files: Sequence[Part], sums: Sequence[Part], exit_code: int) -> dict[s
 
 
 def _passages(files: Sequence[Part], sums: Sequence[Part]) -> Iterator[Passage]:
+    """Yield the passages of all parts, with the file or the dataset in their titles."""
     titles = [*(part.name for part in files), *(f'dataset "{part.name}"' for part in sums)]
     for title, part in zip(titles, (*files, *sums), strict=True):
         for passage in part.document.passages:
@@ -100,6 +102,7 @@ def _passages(files: Sequence[Part], sums: Sequence[Part]) -> Iterator[Passage]:
 
 
 def _notes(files: Sequence[Part], sums: Sequence[Part], decimals: int) -> Iterator[str]:
+    """Yield the notes of files, the premise of each sum, and the notes on caps that a sum exceeds."""
     for part in files:
         yield from (f"{part.name}: {note}" for note in part.document.notes)
     yield from (f'dataset "{part.name}": {FIXED}' for part in sums)
@@ -108,6 +111,7 @@ def _notes(files: Sequence[Part], sums: Sequence[Part], decimals: int) -> Iterat
 
 
 def _records(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
+    """Yield the records of all parts, each with its file. That of a sum is "dataset NAME"."""
     for part in parts:
         yield from ({"file": part.account.pipeline.path, **record} for record in part.document.records)
 

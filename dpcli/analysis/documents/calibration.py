@@ -56,6 +56,7 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
 
 
 def _headline(calibration: Calibration, decimals: int) -> str:
+    """Return the answer in one sentence, with the bound that it gives and all that this depends on."""
     privacy = calibration.pipeline.privacy
     names = ", ".join(name for name, _ in calibration.targets)
     at_delta = "" if calibration.delta is None else f" at delta = {calibration.delta!r}"
@@ -88,6 +89,7 @@ def _data(
 
 
 def _notes(calibration: Calibration, classical: ClassicalNoise | None, diagnostics: tuple[Diagnostic, ...]) -> Iterator[str]:
+    """Yield findings, the value of each key if they differ from the number in the headline, and explanations."""
     for diagnostic in diagnostics:
         yield f"{diagnostic.severity} {diagnostic.rule}: {diagnostic.key}: {diagnostic.message}"
     if len(calibration.values) > 1 or _key(calibration) == "noise_over_sensitivity":

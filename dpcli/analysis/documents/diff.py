@@ -80,6 +80,7 @@ def priced_data(change: Priced) -> dict[str, Any]:
 
 
 def _table(difference: Difference) -> Table:
+    """Return the table of the changes, with their interaction and the effect of all. Footnotes say why a change has no cost."""
     reasons = dict.fromkeys(change.reason for change in difference.priced if change.reason)
     marks = {reason: mark for mark, reason in enumerate(reasons, 1)}
     rows = [row for change in difference.priced for row in _rows(change, marks)]
@@ -126,6 +127,7 @@ def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
 
 
 def _notes(difference: Difference) -> Iterator[str]:
+    """Yield why the files cannot be compared, and what the effects are."""
     if difference.statement:
         yield (
             f"not comparable ({', '.join(difference.statement)}): the two epsilons are different guarantees, so the smaller one is not "

@@ -48,6 +48,7 @@ def _rule(finding: Finding) -> dict[str, Any]:
 
 
 def _result(finding: Finding, fingerprint: str) -> dict[str, Any]:
+    """Return a finding as a result, with its place, its fingerprint and, if it is suppressed, the justification."""
     place = uri(finding.path)
     # A path counts from the root of the repository, unless it is absolute, as that of a file outside of it.
     root = {} if place.startswith("/") else {"uriBaseId": "%SRCROOT%"}

@@ -41,8 +41,12 @@ class Member:
 
     Attributes:
         doc: Meaning of the key in one sentence.
+        safer: Changes of the key that cannot weaken the file: a smaller value, a value where there was none, or (None) no change.
+        claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
+        needs: Setting of the table without which the key has no effect.
         default: Value of an absent key that is not required; None if it has no default.
-        safer, claim, needs, varies, names_data: Facts for the gate, for sweeps and for checks, as in `dpcli.base.fields.Key`.
+        varies: Whether the runs of a sweep may differ in the key.
+        names_data: Whether the key names the data that a command reads.
     """
 
     name: str
@@ -132,8 +136,9 @@ class KeyTable:
 
     @property
     def text(self) -> str:
-        stated = [name for name, member in self.members.items() if member.required] or list(self.members)[:2]
-        return "a table { " + ", ".join(f"{name} = ..." for name in stated) + " }"
+        required = [name for name, member in self.members.items() if member.required]
+        examples = required or list(self.members)[:2]  # two keys show the form well enough
+        return "a table { " + ", ".join(f"{name} = ..." for name in examples) + " }"
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:

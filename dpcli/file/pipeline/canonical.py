@@ -203,6 +203,7 @@ def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
 
 
 def _entry_table(entry: Entry) -> dict[str, Any]:
+    """Return an entry as a table of a file has it: with the keys of its spec among the others."""
     table = plain_table(entry)
     keys_of_type = table.pop("spec", {})
     return {**table, **keys_of_type}

@@ -106,6 +106,7 @@ def _unit_problems(unit: str, max_contributions: int | None, has_only_queries: b
 
 
 def _budget_problems(budget: Budget | None) -> Iterator[Problem]:
+    """Yield a problem if a [budget] states no cap."""
     if budget is not None and budget.epsilon is None and budget.rho is None:
         yield ("budget",), "a cap on epsilon, on rho or on both", "none"
 
@@ -122,6 +123,7 @@ def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
+    """Yield the contradictions within each entry, and of an entry with [privacy]."""
     for index, entry in entries.items():
         path: Path = ("mechanism", index)
         for key, expected, actual in entry.spec.problems():

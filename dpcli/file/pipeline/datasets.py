@@ -85,6 +85,7 @@ def _require_same_guarantee(dataset: str, first: Pipeline, other: Pipeline) -> N
 
 
 def _word(value: str | None) -> str:
+    """Return a value for a message; "none" if the file does not state it."""
     return "none" if value is None else quoted(value)
 
 

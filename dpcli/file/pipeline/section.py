@@ -77,7 +77,7 @@ class DefaultsTable:
 
         known = {**members_of(Entry), **MECHANISM_TYPES.all_members()}.keys() - {"name"}
         for key in value:
-            others = sorted(known - {key})
+            others = sorted(known - {key})  # the key may be one of a mechanism type that this file does not use
             hint = did_you_mean(key, others)
             expected = "a key that a [[mechanism]] of this file takes"
             place.findings.add("DP002", (*place.path, key), expected, quoted(key), hint, others)

@@ -75,6 +75,7 @@ def plain_entries(tables: Tables) -> Tables:
         return tables
     names = _names_of_entries(tables, expansion.entries)
     result = {key: value for key, value in tables.items() if key != "defaults"}
+    # A composed entry names its members by the key `mechanisms`, and [train] the entries that it performs by `mechanism`.
     result["mechanism"] = [_with_entry_names(table, "mechanisms", names) for table, _ in expansion.entries]
     if "train" in tables:
         result["train"] = _with_entry_names(tables["train"], "mechanism", names)
@@ -111,11 +112,11 @@ def _with_entry_names(table: Any, key: str, names: Mapping[str, list[str]]) -> A
         names: Names of entries by the name of the table with lists, as `_names_of_entries` returns them.
     """
     value = table.get(key) if type(table) is dict else None
-    stated = [value] if key == "mechanism" and type(value) is str else value
-    if type(stated) is not list or not any(type(name) is str and name in names for name in stated):
+    written_names = [value] if key == "mechanism" and type(value) is str else value
+    if type(written_names) is not list or not any(type(name) is str and name in names for name in written_names):
         return table
     entry_names: list[Any] = []
-    for name in stated:
+    for name in written_names:
         entry_names += names.get(name, [name]) if type(name) is str else [name]
     return {**table, key: entry_names}
 
@@ -162,6 +163,7 @@ def comparable_tables(old: Tables, new: Tables) -> tuple[Tables, Tables]:
 
 
 def _named_in(tables: Tables) -> set[str]:
+    """Return the names of the entries in the tables of a valid file."""
     return {table["name"] for table in tables.get("mechanism", ())}
 
 
