@@ -126,9 +126,10 @@ class PowerGoal:
             epsilons = np.sort(np.append(np.linspace(low, high, POINTS), min(pure, last)))
             curve = self._curve(pipeline, epsilons, pure, group_size, delta_of_interest)
             smallest = min(smallest, 1.0 - float(trade_off(curve, [self.level])[0]))
-            steep = curve.upper + np.exp(epsilons + math.log(self.level))  # e^epsilon by itself may overflow
-            flat = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)
-            best = int(np.argmin(np.minimum(steep, flat)))  # each bound has one minimum
+            # The two bounds on the true positive rate at each epsilon; e^epsilon by itself may overflow.
+            steep_bounds = curve.upper + np.exp(epsilons + math.log(self.level))
+            flat_bounds = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)
+            best = int(np.argmin(np.minimum(steep_bounds, flat_bounds)))  # each bound has one minimum
             low = float(epsilons[max(best - 1, 0)])
             high = float(epsilons[min(best + 1, POINTS)])
         return GoalBound(min(smallest * ROUNDED_UP, 1.0), "profile")

@@ -30,5 +30,7 @@ PLUGIN = Plugin(
         "csv": "dpcli.document.charts.chart_csv:render",
         "vega-lite": "dpcli.document.charts.vega:render",
     },
-    displayed={"fragment": "dpcli.document.formats.html:fragment"},
+    displayed={
+        "fragment": "dpcli.document.formats.html:fragment"
+    },  # no class: it renders the documents that the other entries return
 )

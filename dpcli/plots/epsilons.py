@@ -138,7 +138,7 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
     bounds. If no named accountant is sound, approximations are yielded.
     """
     steps = steps_of(binding_charges(pipeline, group_size))
-    above, below = rounded_steps(steps, DIFFERENT, DIFFERENT) or (steps, steps)
+    above, below = rounded_steps(steps, most=DIFFERENT, few=DIFFERENT) or (steps, steps)
     profiles = profiles_of(above, names)
     has_lower_bounds = attained(pipeline, group_size)
     for (accountant, profile), (_, profile_below) in zip(profiles, profiles_of(below, names), strict=True):

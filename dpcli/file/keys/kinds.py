@@ -8,8 +8,8 @@ only an `Opaque` table may contain.
 
 In a [[mechanism]] table, the word "calibrate" in place of a number asks dpcli to solve for it; it may have a *weight*, by which several
 such numbers share the cost. A list in place of a number abbreviates several tables. pipeline/read.py expands the lists before it reads the
-values, and puts numbers in place of "calibrate" for the commands that allow it. So a kind meets neither where it is allowed, and refuses
-both with advice.
+values, and puts numbers in place of "calibrate" for the commands that allow it. So `Number` and `WholeNumber` meet neither where it is
+allowed, and refuse both with advice.
 
 Types are compared exactly, as bool is a subclass of int, and datetime one of date.
 """
