@@ -35,7 +35,7 @@ from dpcli.lint.delta import delta_mark
 from dpcli.lint.guarantees import LARGE, LARGE_EPSILON, protection
 from dpcli.numerics.work import limited
 
-MOST_UNITS = 10**6  # largest size of a group; arbitrary, as no useful guarantee holds for so many units
+MOST_UNITS = 10**6  # largest size of a group; arbitrary
 
 
 @dataclass(frozen=True, slots=True)

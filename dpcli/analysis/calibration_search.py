@@ -144,7 +144,7 @@ Grid = WholeNumbers | Decimals
 
 
 def _start(parameter: str, grid: Grid, stated: float | None) -> int:
-    """Return the index at which a search begins: the stated count, or a usual rate, number of epochs or noise (speed alone)."""
+    """Return the index at which a search begins: the stated count, or a usual rate, number of epochs or noise."""
     match parameter:
         case "steps":
             return max(FEWEST_STEPS, grid.index(stated or 1.0))

@@ -223,9 +223,8 @@ def _exact_interval(mechanism: Mechanism, count: int, delta: float) -> EpsilonIn
     Its lower end is true for the mechanism only if some data attain the pairs.
     """
     try:
-        intervals = [
-            ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()
-        ]  # one for each direction of a change
+        # One interval for each direction of a change of the data.
+        intervals = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
     except NotRepresentable:
         return NO_BOUNDS
     return EpsilonInterval(max(interval.lower for interval in intervals), max(interval.upper for interval in intervals))

@@ -35,7 +35,7 @@ ROUNDED_UP = 1.0 + 1e-12  # factor that is larger than the rounding errors of a 
 
 
 class GoalBound(NamedTuple):
-    """An upper bound on the quantity of a goal, inf if none is known, and the name of the accountant that certifies it, for the document.
+    """An upper bound on the quantity of a goal, inf if none is known, and the name or names of the accountants that certify it.
 
     The name is "profile" if several accountants contribute to the bound, and "none" if it is inf.
     """

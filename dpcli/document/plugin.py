@@ -30,7 +30,6 @@ PLUGIN = Plugin(
         "csv": "dpcli.document.charts.chart_csv:render",
         "vega-lite": "dpcli.document.charts.vega:render",
     },
-    displayed={
-        "fragment": "dpcli.document.formats.html:fragment"
-    },  # no class: it renders the documents that the other entries return
+    # Not the name of a class: the function renders the documents that the other entries of `displayed` return.
+    displayed={"fragment": "dpcli.document.formats.html:fragment"},
 )

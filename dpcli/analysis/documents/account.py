@@ -135,7 +135,8 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
 def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
     """Return a --delta flag to solve at, if the pipeline states no delta at which its noise has a finite epsilon; () otherwise.
 
-    The delta is 1e-6 or, for 100,000 records or more, a power of ten below a tenth of 1 / dataset_size: one more digit than the size has.
+    The delta is 1e-6 or, for 100,000 records or more, a power of ten below a tenth of 1 / dataset_size. Its exponent is one more than the
+    number of digits of the size.
     """
     stated, size = pipeline.privacy.delta, pipeline.privacy.dataset_size or 1
     if stated is not None and (stated > 0.0 or not any(entry.spec.needs_delta for entry in pipeline.mechanisms)):

@@ -152,6 +152,6 @@ def _table_of_files(accounts: Sequence[Account], decimals: int) -> Table:
 
 
 def _tables(sums: Sequence[Part]) -> Iterator[Table]:
-    """Yield the tables of the sums, with the dataset in the title. The tables of single files are left out, to keep the output short."""
+    """Yield the tables of the sums, with the dataset in the title. The tables of single files are left out."""
     for part in sums:
         yield from (replace(table, title=f'dataset "{part.name}": {table.title}') for table in part.document.tables)

@@ -177,5 +177,5 @@ def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
         yield Square("", 0, 0, None, ""), grid.empty
     yield from ((Square("", 0, 0, least, ""), words) for least, words in grid.steps)
     if any(square.closed for square in grid.squares):
-        value_of_second_step, _ = grid.steps[1]  # on its colour, the hatching can be seen
+        value_of_second_step, _ = grid.steps[1]  # gives the colour of the sample
         yield Square("", 0, 0, value_of_second_step, "", closed=True), grid.closed

@@ -188,7 +188,7 @@ def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
 
 
 def along(points: Sequence[Point]) -> list[Point]:
-    """Return several points of a path near which its name may be placed: the middle first, and no ends, where other names stand."""
+    """Return several points of a path near which its name may be placed, the middle first and the ends not at all."""
     return [points[round(share * (len(points) - 1))] for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)]
 
 

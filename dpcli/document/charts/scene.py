@@ -89,9 +89,8 @@ def scene(chart: Chart) -> Scene:
     result = Scene(WIDTH, 0.0)  # its height is known when the foot is laid out
     top = head(result, chart) + 48.0  # room for the title of the y axis
     bottom = top + max(PLOT_HEIGHT, 30.0 * len(chart.bars))
-    result.height = foot(result, chart, bottom + 70.0) + (
-        8.0 if chart.notes else 0.0
-    )  # 70: room for the ticks and title of the x axis
+    notes_bottom = foot(result, chart, bottom + 70.0)  # 70: room for the ticks and the title of the x axis
+    result.height = notes_bottom + (8.0 if chart.notes else 0.0)
     box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), bottom)
     frame = Frame(box, chart.x, chart.y)
     _axes(result, frame)
@@ -234,8 +233,7 @@ def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[
     for line, block, middle in zip(lines, blocks, middles, strict=True):
         left = frame.box.right + 8.0
         for i, part in enumerate(block):
-            offset = (
-                i - 0.5 * (len(block) - 1)
-            ) * LEADING * SMALL + 0.35 * SMALL  # 0.35: from the middle of a text to its baseline
+            # 0.35: from the middle of a text to its baseline
+            offset = (i - 0.5 * (len(block) - 1)) * LEADING * SMALL + 0.35 * SMALL
             scene.words.append(Words((left, middle + offset), part, SMALL, line.tone, bold=not line.dashed))
         yield Box(left, middle - 0.5 * tallest, WIDTH, middle + 0.5 * tallest)

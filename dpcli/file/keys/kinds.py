@@ -48,9 +48,8 @@ WEIGHTED = {  # JSON Schema of the table { calibrate = { weight = NUMBER } }, wh
         }
     },
 }
-_PERCENT = re.compile(
-    r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z"
-)  # the numbers of digits are arbitrary, and keep the advice short
+# The largest numbers of digits are arbitrary, and keep the advice short.
+_PERCENT = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z")
 
 
 class Refused(Exception):
@@ -266,7 +265,7 @@ def _quoted_number_hint(text: str, rule: Constraint | None) -> str:
 def _whole_number_hint(value: Any, place: KeyPlace) -> str:
     """Return advice about a value that is no whole number; "" if there is none."""
     if type(value) is float:
-        # No key takes a count above 10^18, so that the digits of a much larger number are no advice.
+        # A count is at most 10^18, so that the digits of a much larger number are no advice.
         return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""
     return _number_hint(value, place)
 

@@ -109,7 +109,7 @@ def schedule_schema() -> dict[str, object]:
 def _calibratable(schema: Any, takes_lists: bool = True) -> Any:
     """Return a schema in which "calibrate" may replace each number and, if `takes_lists`, a list of values may.
 
-    The items of a list that a key has in any case, such as the names of parts, take no further list in place of a number.
+    A number in an array that the key takes in any case, such as `orders`, is not replaced by a list.
     """
     if isinstance(schema, list):
         return [_calibratable(item, takes_lists) for item in schema]

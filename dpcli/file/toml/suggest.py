@@ -153,7 +153,7 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
 def meant_in(row: object, names: Iterable[str]) -> str:
     """Return a suggestion for a row, such as a JSON object, that lacks one of the names as a key; "" if there is none.
 
-    It suggests the key of the row that is equal up to case and separators, and no other, since keys may be private data.
+    It suggests the key of the row that is equal up to case and separators, and no other.
     """
     keys = [key for key in row if isinstance(key, str)] if isinstance(row, Mapping) else []
     missing = [name for name in names if name not in keys]
