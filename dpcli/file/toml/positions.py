@@ -44,7 +44,9 @@ def too_deep(text: str, limit: int) -> int | None:
     depth = 0
     for token in tokens.finditer(text):
         first = text[token.start()]
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1, ".": limit + 1}.get(first, 0)
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1, ".": limit + 1}.get(
+            first, 0
+        )  # a dotted key of this length is too deep by itself
         if depth > limit:
             return token.start()
     return None
