@@ -100,9 +100,8 @@ def noise_divisors(targets: Sequence[Target], weights: Mapping[str, float] | Non
     """Return the number by which the common ratio of noise to sensitivity is divided, for each mechanism with a weight.
 
     The weights say how the entries share the cost: the rho (zCDP) of a step is proportional to its weight, and rho to 1 / noise^2. So the
-    noise of a step is proportional to 1 / sqrt(weight). At delta = 0 (`pure`) its epsilon is
-    proportional to its weight, so its noise is proportional to 1 / weight. With a single target, the weights have no effect and the result
-    is empty.
+    noise of a step is proportional to 1 / sqrt(weight). At delta = 0 (`pure`) its epsilon is proportional to its weight, so its noise is
+    proportional to 1 / weight. With a single target, the weights have no effect and the result is empty.
     """
     if not weights or len(targets) == 1:
         return {}

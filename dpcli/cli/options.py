@@ -299,20 +299,20 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """
     from dpcli.cli.document_files import pieces_of, split_output, write_each
     from dpcli.document.document import reason, shows_reason, with_verdict
-    from dpcli.document.formats.facts import appended, judges
+    from dpcli.document.formats.facts import ci_reads_verdict, is_appended
 
     settings: Settings = click.get_current_context().obj
     failure = reason(document) if document.exit_code else ""
     named_outputs = [split_output(output) for output in outputs]
     formats = [format_, *(name for name, _ in named_outputs)]
-    if any(map(judges, formats)):
+    if any(map(ci_reads_verdict, formats)):
         document = with_verdict(document, *_invocation())
     printed = replace(document, notes=()) if settings.quiet else document
     # All formats are rendered before the first file is written.
     written_pieces = [pieces_of(document, name, settings=None) for name, _ in named_outputs]
     printed_pieces = pieces_of(printed, format_, settings)
     for (name, path), pieces in zip(named_outputs, written_pieces, strict=True):
-        write_each(path, pieces, appended(name))
+        write_each(path, pieces, is_appended(name))
     if failure and on_one_terminal():
         printed_pieces = tuple(printed_pieces)  # they may come from a generator, and are read twice
         if shows_reason("".join(printed_pieces), document):
