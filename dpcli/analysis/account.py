@@ -28,7 +28,7 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Budget, Pipeline
-from dpcli.file.pipeline.resolve import BillLine, repeated, resolve, steps_of
+from dpcli.file.pipeline.resolve import BillLine, charges_of_runs, resolve, steps_of
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.shown import first_names
 from dpcli.lint.delta import delta_mark
@@ -181,7 +181,7 @@ def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
     """Return the charges for a number of runs of a pipeline. Raises InputError if the pipeline contradicts itself."""
-    return repeated(resolve(pipeline, _checked_group(group_size)), runs)
+    return charges_of_runs(resolve(pipeline, _checked_group(group_size)), runs)
 
 
 def priced(

@@ -16,7 +16,7 @@ from dpcli.accountants.base import rho_of
 from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, row_of
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.file.pipeline.model import Budget, Pipeline
-from dpcli.file.pipeline.resolve import BillLine, repeated, resolve, steps_of
+from dpcli.file.pipeline.resolve import BillLine, charges_of_runs, resolve, steps_of
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
@@ -37,9 +37,9 @@ def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> t
     """
     charges = resolve(pipeline, group_size)
     if not pipeline.privacy.adaptive:
-        return repeated(charges, runs)
+        return charges_of_runs(charges, runs)
     cap = _mechanism_of_cap(pipeline, charges, group_size)
-    return repeated((BillLine("the cap of [budget], whatever is chosen", cap, 1, pipeline.mechanisms),), runs)
+    return charges_of_runs((BillLine("the cap of [budget], whatever is chosen", cap, 1, pipeline.mechanisms),), runs)
 
 
 def row_of_cap(

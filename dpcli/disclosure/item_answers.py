@@ -23,7 +23,7 @@ from dpcli.document.short_numbers import short_number, short_number_up
 from dpcli.file.keys.words import has_words, is_silent
 from dpcli.file.pipeline.datasets import UNCHECKED, window_words
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import part_names, sample_readers, schemes
+from dpcli.file.pipeline.parts import part_names, sample_readers, scheme_names
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
@@ -131,7 +131,7 @@ def conditions(account: Account) -> str:
     """Return the unit, adjacency and sampling in words and, if one applies, the accountant."""
     privacy = account.pipeline.privacy
     name = f"; accountant: {account.winner.accountant.name}" if account.winner else ""
-    return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}{name}"
+    return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {scheme_names(account.pipeline)}{name}"
 
 
 def delta(facts: Facts) -> str:

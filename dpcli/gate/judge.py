@@ -21,7 +21,7 @@ from dpcli.analysis.difference import Priced
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import is_in_folder, located, may_be_pipeline, parse, refuse, toml_document, unfolded
+from dpcli.file.pipeline.read import expand_folders, is_in_folder, located, may_be_pipeline, parse, refuse, toml_document
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
@@ -68,7 +68,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     Raises InputError if neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
-    expanded = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
+    expanded = expand_folders(paths or _touched_pipelines(ref), may_be_pipeline)
     folders = [path for path in expanded if ref is not None and os.path.isdir(path)]  # folders without a pipeline
     paths = [path for path in expanded if path not in folders]
     policy, notices = policy_that_applies(terms.policy, ref)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.file.keys.words import has_words
-from dpcli.file.pipeline.parts import marked_by_a_blank
+from dpcli.file.pipeline.parts import entry_that_shows_blanks
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import digest
 from dpcli.ledger.entry_log import EntryLog, KeyedRequest, Receipt
@@ -432,7 +432,7 @@ class Ledger(EntryLog):
             )
         blocks = self.window(given or stated)
         if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT:
-            revealing = marked_by_a_blank(pipeline.mechanisms)
+            revealing = entry_that_shows_blanks(pipeline.mechanisms)
             if revealing is not None:
                 raise InputError(
                     f'mechanism["{revealing}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move '

@@ -21,7 +21,7 @@ from dpcli.analysis.documents.account_tables import ROWS_OF_MANY, accountants_ta
 from dpcli.base.rounding import up
 from dpcli.document.document import Check, Document, Passage, Sheet, jsonable
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.parts import schemes
+from dpcli.file.pipeline.parts import scheme_names
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.delta import delta_errors
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
@@ -77,7 +77,7 @@ def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnost
     If an error among the findings calls the file unsound, this is said in place of a verdict that the budget allows it.
     """
     pipeline, privacy = account.pipeline, account.pipeline.privacy
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(pipeline)}"
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {scheme_names(pipeline)}"
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, {setting}"
     if account.winner is None:
@@ -245,7 +245,7 @@ def _sheet(account: Account) -> Sheet:
         pipeline.path or pipeline.name,
         privacy.unit or "record",
         privacy.adjacency.value,
-        schemes(pipeline),
+        scheme_names(pipeline),
         account.group_size,
     )
     rows = []

@@ -290,13 +290,13 @@ def plain(value: Any) -> Any:
 def table_schema(known: Members) -> dict[str, Any]:
     """Return the JSON Schema of a table with exactly these keys."""
     schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
-    schema["properties"] = {name: described(member) for name, member in known.items()}
+    schema["properties"] = {name: member_schema(member) for name, member in known.items()}
     if required := [name for name, member in known.items() if member.required]:
         schema["required"] = required
     return schema
 
 
-def described(member: Member) -> dict[str, Any]:
+def member_schema(member: Member) -> dict[str, Any]:
     """Return the JSON Schema of one key, with its meaning and its default."""
     schema = member.kind.schema(member.rule)
     if member.default is not None:

@@ -17,7 +17,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
-from dpcli.file.toml.write import commented, toml_text, value_text
+from dpcli.file.toml.write import lines_with_comments, toml_text, value_text
 
 PLACE = "the command line"  # path of the pipeline in messages
 FLAG_OF_KEY = {"rate": "sampling_rate", "epsilon": "pure"}  # names of flags by the key of the file, where they differ
@@ -153,7 +153,7 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
         given: The flags by name. The first line of the text quotes them.
     """
     first_line = f"# As dpcli {command} {shlex.join(words_of_flags(given))}"
-    return "\n".join((first_line, *commented(tables, COMMENTS, COLUMN))) + "\n"
+    return "\n".join((first_line, *lines_with_comments(tables, COMMENTS, COLUMN))) + "\n"
 
 
 def words_of_flags(given: Mapping[str, Any]) -> list[str]:

@@ -60,7 +60,7 @@ def part_names(spec: Spec) -> list[str]:
     return names
 
 
-def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
+def entry_that_shows_blanks(entries: Sequence[Entry]) -> str | None:
     """Return the name of the first entry whose release may reveal whether a blank record is in its data; None if there is none.
 
     Under zero-out a record is replaced by a blank, which contributes nothing. If the noise is stated relative to the bound on one record's
@@ -85,7 +85,7 @@ def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
     return any(entry.name in part_names(mechanism.spec) for mechanism in pipeline.mechanisms)
 
 
-def schemes(pipeline: Pipeline) -> str:
+def scheme_names(pipeline: Pipeline) -> str:
     """Return the names of the sampling schemes of the entries that read data, joined by "and"; "none" without sampling.
 
     An entry that only runs other entries is left out, because they state the schemes.

@@ -1,7 +1,7 @@
 """The word "calibrate" in place of a number in a pipeline file, and the numbers that replace it.
 
 A file says "calibrate", or { calibrate = { weight = 2.0 } }, where dpcli is to compute the number from the budget. read.py replaces it
-before it checks a file: by a number that the caller of `load` gives (`substituted`), or by a placeholder, with which the file can be
+before it checks a file: by a number that the caller of `load` gives (`with_number`), or by a placeholder, with which the file can be
 checked before the number is known (`with_placeholders`). A calibration then replaces the placeholder by the numbers that it tries.
 """
 
@@ -29,7 +29,7 @@ def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
     return tuple((index, ".".join(map(str, path))) for index, path in _calibrated_keys(tables))
 
 
-def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
+def with_number(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
     """Return a copy of the tables with `value` in place of "calibrate"."""
     return _with_numbers(tables, lambda table, key: value)
 

@@ -24,7 +24,7 @@ from dpcli.file.keys.kinds import calibration_weight
 from dpcli.file.pipeline.canonical import is_pipeline, pipeline_of
 from dpcli.file.pipeline.consistency import values_of
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.placeholders import find_calibrate, substituted, with_placeholders
+from dpcli.file.pipeline.placeholders import find_calibrate, with_number, with_placeholders
 from dpcli.file.pipeline.section import in_section
 from dpcli.file.toml import syntax
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, Path, TooMany
@@ -76,7 +76,7 @@ def parse(data: bytes, path: str, substitute: float | None = None) -> Pipeline:
     """Return the pipeline in the bytes of a file. Raises InvalidFile, with at most 100 problems, if it has problems."""
     document = _pipeline_document(data, path)
     if substitute is not None:
-        document = document._replace(tables=substituted(document.tables, substitute))
+        document = document._replace(tables=with_number(document.tables, substitute))
     checked = _checked(document)
     refuse(checked.findings, document.tables, document.text, path)
     return _pipeline(checked, data, path)
@@ -284,7 +284,7 @@ def _title(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
-def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
+def expand_folders(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
     """Return the paths with each folder replaced by the *.toml files in it whose tables satisfy `wanted`, in order, without duplicates.
 
     Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, because it may be a damaged

@@ -105,7 +105,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     return (*charges, *partitions)
 
 
-def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
+def charges_of_runs(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
     """Return the charges of `runs` runs of the whole pipeline on the same data.
 
     Raises InputError if there is no run, or a count exceeds MAX_COUNT.

@@ -34,7 +34,7 @@ def toml_text(tables: Mapping[str, Any]) -> str:
     return "\n".join(_lines(tables)) + "\n"
 
 
-def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
+def lines_with_comments(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
     """Yield the lines of the document, with a comment from `comments` on each key that has one. Comments begin at the given column."""
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])
