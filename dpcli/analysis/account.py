@@ -5,11 +5,11 @@ composition (inquiry.py); each answers with a *row*, a bound or the reason why i
 upper bound of a sound accountant or, for an adaptive pipeline, the cap that a privacy filter enforces (adaptive_cap.py). Either delta is
 fixed and epsilon bounded, or the reverse (`quantity` and `at`). The epsilon of a sound accountant is an upper bound.
 
-`account` fills the whole table. `headline` finds the same headline with less work, for the gate, the ledger and training. `priced` serves
-callers that have charges of their own. Accountants bound a *dominating pair* of each mechanism, two output distributions at least as easy
-to tell apart as those of any neighbouring datasets. A lower bound is shown only if the mechanisms *attain* their pairs (`attained`), or if
-it comes from others that the file allows (witnesses.py). A function with `@limited` may take the work of one command (numerics/work.py), in
-all that it calls; an accountant that would need more refuses.
+`account` fills the whole table. `headline` finds the same headline with less work, for the gate, the ledger and training.
+`account_of_charges` serves callers that have charges of their own. Accountants bound a *dominating pair* of each mechanism, two output
+distributions at least as easy to tell apart as those of any neighbouring datasets. A lower bound is shown only if the mechanisms *attain*
+their pairs (`attains_pairs`), or if it comes from others that the file allows (witnesses.py). A function with `@limited` may take the work
+of one command (numerics/work.py), in all that it calls; an accountant that would need more refuses.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def account(
     if tolerance is not None and not 1e-9 <= tolerance < 1.0:
         raise InputError(f"expected a tolerance in [1e-9, 1), found {tolerance!r}")
     panel = panel_of(accountants, tolerance)
-    return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
+    return account_of_charges(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 @limited
@@ -167,7 +167,7 @@ def headline(
     It has fewer rows. `lower` is missing unless all mechanisms attain their dominating pairs and an accountant certifies it.
     """
     panel = Panel(tuple(ACCOUNTANTS), with_rows=False)
-    return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
+    return account_of_charges(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, with_rows: bool = True) -> Panel:
@@ -184,7 +184,7 @@ def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[
     return charges_of_runs(resolve(pipeline, _checked_group(group_size)), runs)
 
 
-def priced(
+def account_of_charges(
     pipeline: Pipeline,
     charges: tuple[BillLine, ...],
     panel: Panel,
@@ -239,7 +239,7 @@ def profiles_of(steps: Steps, accountants: Sequence[str] | None = None) -> tuple
     )
 
 
-def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
+def attains_pairs(pipeline: Pipeline, group_size: int = 1) -> bool:
     """Return whether all mechanisms attain their dominating pairs, so that lower bounds for the pairs are true for the pipeline."""
     return not pipeline.privacy.adaptive and all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
 
@@ -336,7 +336,7 @@ def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> t
     return (Diagnostic(LARGE_EPSILON.code, LARGE_EPSILON.severity, message, account.pipeline.path or "<file>"),)
 
 
-def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
+def why_delta_is_needed(pipeline: Pipeline, delta: float | None) -> str:
     """Return a message that a delta is needed if delta is 0 and the noise of the file has no finite epsilon there; "" otherwise."""
     names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta] if delta == 0.0 else []
     if not names:

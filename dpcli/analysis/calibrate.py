@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from dpcli.analysis.account import Account, account, needed_delta, stated_delta
+from dpcli.analysis.account import Account, account, stated_delta, why_delta_is_needed
 from dpcli.analysis.calibration_search import search
 from dpcli.analysis.solved_keys import Parameter, Target, largest_value, noise_divisors, solvable, stated_count, substitute
 from dpcli.base.displayed import Displayed
@@ -153,7 +153,7 @@ def calibrate(
 
 def _why_none_meets(epsilons: BoundByValue, target_epsilon: float, solve: Parameter) -> str:
     """Return why no value meets the target, if delta = 0 or the cost of a single step is the reason; otherwise ""."""
-    if epsilons.deltas() == {0.0} and (reason := needed_delta(epsilons.pipeline, 0.0)):
+    if epsilons.deltas() == {0.0} and (reason := why_delta_is_needed(epsilons.pipeline, 0.0)):
         return reason
     if solve != "steps":
         return ""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from dpcli.accountants.base import Accountant, Failing, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.delta_curve import on_contours, on_grids
-from dpcli.analysis.account import attained, sound_profiles
+from dpcli.analysis.account import attains_pairs, sound_profiles
 from dpcli.analysis.account_rows import agree
 from dpcli.analysis.trade_off_corners import corners
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
@@ -125,7 +125,7 @@ def profile(
         raise InputError(f"expected finite epsilons >= 0 in increasing order, found {grid.tolist()!r:.80}")
     accountant_profiles = sound_profiles(pipeline, group_size=group_size)
     accountants = [accountant for accountant, _ in accountant_profiles]
-    pairs_are_attained = attained(pipeline, group_size)
+    pairs_are_attained = attains_pairs(pipeline, group_size)
     has_many = len(pipeline.mechanisms) > MANY_MECHANISMS
     # Each accountant splits its profile into the same cases, and the worst of them bounds the pipeline.
     curves = []

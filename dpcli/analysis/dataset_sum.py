@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dpcli.analysis.account import Account, panel_of, priced, stated_delta
+from dpcli.analysis.account import Account, account_of_charges, panel_of, stated_delta
 from dpcli.analysis.adaptive_cap import binding_charges
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.datasets import by_dataset
@@ -66,7 +66,7 @@ def account_of_dataset(
     for pipeline, runs in parts:
         lines = binding_charges(pipeline, group_size, runs)
         charges += [replace(line, name=f"{pipeline.path}: {line.name}") for line in lines]
-    return priced(joint, tuple(charges), panel, delta, epsilon, group_size)
+    return account_of_charges(joint, tuple(charges), panel, delta, epsilon, group_size)
 
 
 def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:

@@ -21,7 +21,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 from dpcli.accountants.base import Bound, checked
 from dpcli.accountants.rounded_steps import rounded_steps
-from dpcli.analysis.account import Account, account, attained, profiles_of
+from dpcli.analysis.account import Account, account, attains_pairs, profiles_of
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.adaptive_cap import binding_charges
 from dpcli.analysis.solved_keys import Parameter, parameter_key
@@ -133,14 +133,14 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
     """Yield the finite bounds of the accountants. Each is computed within the accountant's allowance of work, when it is requested.
 
     Accountants compute with a dominating pair of each mechanism, whose privacy loss is at least that of the mechanism. Their lower bounds
-    are bounds for the pipeline only if the mechanisms reach the losses of their pairs (`attained`), and are left out otherwise. Many
+    are bounds for the pipeline only if the mechanisms reach the losses of their pairs (`attains_pairs`), and are left out otherwise. Many
     similar mechanisms are rounded to fewer: to more costly ones (`above`) for upper bounds, and to less costly ones (`below`) for lower
     bounds. If no named accountant is sound, approximations are yielded.
     """
     steps = steps_of(binding_charges(pipeline, group_size))
     above, below = rounded_steps(steps, most=DIFFERENT, few=DIFFERENT) or (steps, steps)
     profiles = profiles_of(above, names)
-    has_lower_bounds = attained(pipeline, group_size)
+    has_lower_bounds = attains_pairs(pipeline, group_size)
     for (accountant, profile), (_, profile_below) in zip(profiles, profiles_of(below, names), strict=True):
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpcli.analysis.account import Account, large_epsilon, needed_delta
+from dpcli.analysis.account import Account, large_epsilon, why_delta_is_needed
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.budget_verdict import BudgetVerdict, warning_level
 from dpcli.analysis.documents.account_tables import ROWS_OF_MANY, accountants_table, fixed_quantity, mechanisms_table
@@ -81,7 +81,7 @@ def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnost
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, {setting}"
     if account.winner is None:
-        why = _why_uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
+        why = _why_uncapped(account) or why_delta_is_needed(pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     accountant = account.winner.accountant.name
     if privacy.adaptive:
