@@ -115,18 +115,20 @@ def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size:
     Raises InternalError if a lower bound contradicts it.
     """
     best: Epsilon | None = None
-    lowest = 0.0
+    largest_lower = 0.0
     for name, bound in _bounds(pipeline, names, delta, group_size):
-        lowest = max(lowest, bound.lower or 0.0)
+        largest_lower = max(largest_lower, bound.lower or 0.0)
         if best is None or bound.upper < best.upper:
             best = Epsilon(bound.upper, None, name)
         if bound.lower is not None and bound.upper - bound.lower <= NARROW * bound.upper:
             break
     if best is None:
         return None
-    if lowest > best.upper * CONTRADICTION:
-        raise InternalError(f"accountants contradict each other: at least {lowest!r} and at most {best.upper!r}: nothing was drawn")
-    return replace(best, lower=min(lowest, best.upper) if lowest > 0.0 else None)
+    if largest_lower > best.upper * CONTRADICTION:
+        raise InternalError(
+            f"accountants contradict each other: at least {largest_lower!r} and at most {best.upper!r}: nothing was drawn"
+        )
+    return replace(best, lower=min(largest_lower, best.upper) if largest_lower > 0.0 else None)
 
 
 def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int) -> Iterator[tuple[str, Bound]]:
@@ -134,20 +136,23 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
 
     Accountants compute with a dominating pair of each mechanism, whose privacy loss is at least that of the mechanism. Their lower bounds
     are bounds for the pipeline only if the mechanisms reach the losses of their pairs (`attains_pairs`), and are left out otherwise. Many
-    similar mechanisms are rounded to fewer: to more costly ones (`above`) for upper bounds, and to less costly ones (`below`) for lower
-    bounds. If no named accountant is sound, approximations are yielded.
+    similar mechanisms are rounded to fewer: to more costly ones (`dominating`) for upper bounds, and to less costly ones (`dominated`)
+    for lower bounds. If no named accountant is sound, approximations are yielded.
     """
     steps = steps_of(binding_charges(pipeline, group_size))
-    above, below = rounded_steps(steps, most=DIFFERENT, few=DIFFERENT) or (steps, steps)
-    profiles = profiles_of(above, names)
+    dominating, dominated = rounded_steps(steps, most=DIFFERENT, few=DIFFERENT) or (steps, steps)
+    profiles = profiles_of(dominating, names)
     has_lower_bounds = attains_pairs(pipeline, group_size)
-    for (accountant, profile), (_, profile_below) in zip(profiles, profiles_of(below, names), strict=True):
+    for (accountant, profile), (_, profile_of_dominated) in zip(profiles, profiles_of(dominated, names), strict=True):
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
                 yield accountant.name, replace(bound, lower=None)  # at once, as the next line may raise NotRepresentable
                 if bound.lower is not None and has_lower_bounds:
-                    yield accountant.name, bound if above is below else replace(bound, lower=profile_below.epsilon(delta).lower)
+                    yield (
+                        accountant.name,
+                        bound if dominating is dominated else replace(bound, lower=profile_of_dominated.epsilon(delta).lower),
+                    )
     if not profiles:  # no named accountant is sound; the budget is left out, as its verdict would cost a further account
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:

@@ -58,11 +58,11 @@ def solving_flags(flags: Mapping[str, Any]) -> list[str] | None:
 
 def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
     """Raise InputError for a flag that is given together with FILE, which describes the pipeline."""
-    from dpcli.file.pipeline.flags import KEYS
+    from dpcli.file.pipeline.flags import KEY_OF_FLAG
 
     for name, value in given.items():
         if value is not None and value is not False:
-            key = KEYS.get(name, name)
+            key = KEY_OF_FLAG.get(name, name)
             change = f"; change {key} in {file}" if key else ""
             raise InputError(f"--{name.replace('_', '-')} cannot be combined with a FILE{change}")
 

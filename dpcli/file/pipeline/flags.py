@@ -21,9 +21,9 @@ from dpcli.file.toml.write import lines_with_comments, toml_text, value_text
 
 PLACE = "the command line"  # path of the pipeline in messages
 FLAG_OF_KEY = {"rate": "sampling_rate", "epsilon": "pure"}  # names of flags by the key of the file, where they differ
-# The part of a file to change in place of giving a flag together with FILE, by the name of the flag, where it is not the key of
-# that name; "" for none.
-KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}
+# What to change in FILE in place of giving a flag together with it, by the name of the flag; "" for nothing. For a flag that is not listed,
+# it is the key of that name.
+KEY_OF_FLAG = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}
 # Comments that `text_of_flags` adds to lines, by key.
 COMMENTS = {
     "unit": "one individual; any other unit needs max_contributions",
