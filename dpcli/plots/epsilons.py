@@ -149,10 +149,8 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
             if math.isfinite(bound.upper):
                 yield accountant.name, replace(bound, lower=None)  # at once, as the next line may raise NotRepresentable
                 if bound.lower is not None and has_lower_bounds:
-                    yield (
-                        accountant.name,
-                        bound if dominating is dominated else replace(bound, lower=profile_of_dominated.epsilon(delta).lower),
-                    )
+                    lower = bound.lower if dominating is dominated else profile_of_dominated.epsilon(delta).lower
+                    yield accountant.name, replace(bound, lower=lower)
     if not profiles:  # no named accountant is sound; the budget is left out, as its verdict would cost a further account
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:
