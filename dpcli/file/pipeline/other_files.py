@@ -35,8 +35,9 @@ def _policy_keys() -> Mapping[str, Any]:
     """Return the top-level keys of a policy; an empty table if the gate is not installed."""
     if "policy" not in FILES:
         return {}
-    keys, _reader = FILES["policy"]
-    return load(keys)
+    target, _reader = FILES["policy"]
+    keys: Mapping[str, Any] = load(target)
+    return keys
 
 
 def _keys(tables: Mapping[str, Any]) -> list[str]:
