@@ -25,7 +25,7 @@ from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import kind_of, members_of
 from dpcli.file.keys.kinds import KeyPlace, Kind, Listed, Refused
-from dpcli.file.keys.tables import Member, Members, plain_table, read_members
+from dpcli.file.keys.tables import Member, Members, plain_table, read_members, selected_schema
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
 from dpcli.file.pipeline.section import MECHANISM_TYPES, DefaultsTable, SectionTable
 from dpcli.file.toml.findings import Advice, Findings, TooMany
@@ -64,8 +64,6 @@ class MechanismTable:
         return _entry(name, values)
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        from dpcli.file.keys.tables import selected_schema
-
         return selected_schema("type", {name: self.members(name) for name in MECHANISM_TYPES.registry})
 
 

@@ -23,7 +23,7 @@ from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.file.pipeline.parts import entries_by_sample, part_names, sampling_differences
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
+from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled, WholeRun
 from dpcli.mechanisms.spec import Spec
 
 # Limits on time that no sensible file reaches: a short file whose groups name each other several times would otherwise take unlimited time.
@@ -243,8 +243,6 @@ def _check_sampling(entry: Entry, spec: Spec) -> None:
 
 def _whole_run(spec: Spec, member: Entry, dataset_size: int | None) -> Spec:
     """Return one run of an entry with all of its sampled steps as the spec of one mechanism."""
-    from dpcli.mechanisms.sampling.schemes import WholeRun
-
     return WholeRun(spec, member.sampling, member.runs(dataset_size))
 
 
