@@ -75,14 +75,12 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
         raise InputError(
             "expected mechanisms of different names, found two of the same name: a group that names it would leave one of them uncharged"
         )
-    members = {
-        name for entry in pipeline.mechanisms for name in part_names(entry.spec)
-    }  # parts.py calls the members of a group parts
+    # parts.py calls the members of a group its parts.
+    members = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
     samples = entries_by_sample(pipeline.mechanisms)
     charges: list[BillLine] = []
-    charges_of_parts: dict[
-        str, dict[str, list[BillLine]]
-    ] = {}  # by the attribute that divides the data, and by the part of the data
+    # By the attribute that divides the data, and by the part of the data.
+    charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
         # The entries that read one sample; the entry alone if it names no sample.
         sample_entries = samples.get(entry.sample, (entry,))
