@@ -49,8 +49,8 @@ def accountants_table(account: Account, decimals: int) -> Table:
         f"{account.quantity} at {fixed_quantity(account)} = {account.at!r}, by accountant ({meaning})",
         ("", "accountant", account.quantity, "detail", "theorem"),
         tuple(rows),
-        frozenset({2}),
-        (*(f"[{number}] {reason}" for reason, number in number_of_reason.items()), *_not_run(account)),
+        numeric=frozenset({2}),
+        footnotes=(*(f"[{number}] {reason}" for reason, number in number_of_reason.items()), *_not_run(account)),
     )
 
 
@@ -100,7 +100,9 @@ def mechanisms_table(account: Account) -> Table:
         footnotes = (f"and {len(omitted_shares):,} more{percentage}; -f json lists all",)
     footnotes += _short_runs(account)
     title = f"mechanisms (share of the total, by {account.winner.accountant.name})" if account.winner else "mechanisms"
-    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), frozenset({2, 4}), footnotes)
+    return Table(
+        title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), numeric=frozenset({2, 4}), footnotes=footnotes
+    )
 
 
 def _short_runs(account: Account) -> tuple[str, ...]:

@@ -148,7 +148,9 @@ def _table_of_files(accounts: Sequence[Account], decimals: int) -> Table:
         for account in accounts
     )
     quantity, given = ("epsilon", "delta") if accounts[0].quantity == "epsilon" else ("delta", "epsilon")
-    return Table("each file separately", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, frozenset({2, 3}))
+    return Table(
+        "each file separately", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, numeric=frozenset({2, 3})
+    )
 
 
 def _tables(sums: Sequence[Part]) -> Iterator[Table]:

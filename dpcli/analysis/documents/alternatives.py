@@ -106,8 +106,8 @@ def with_alternatives(document: Document, others: Sequence[Alternative], decimal
         f"cost under other assumptions ({others[0].quantity}, upper bounds, rounded up)",
         ("sampling", "adjacency", others[0].quantity, "accountant", "neighbours"),
         tuple(rows),
-        frozenset({2}),
-        tuple(f"[{number}] {reason}" for reason, number in notes.items()),
+        numeric=frozenset({2}),
+        footnotes=tuple(f"[{number}] {reason}" for reason, number in notes.items()),
     )
     return replace(
         document,

@@ -40,7 +40,7 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
         f"calibration ({calibration.wording} rounded up)",
         ("", _key(calibration), calibration.quantity, f"target {calibration.target!r}"),
         tuple(_rows(calibration, classical, decimals + 3)),
-        frozenset({1, 2}),
+        numeric=frozenset({1, 2}),
     )
     return Document(
         headline=_headline(calibration, decimals),

@@ -91,8 +91,8 @@ def _table(difference: Difference) -> Table:
         f"changes, each made alone to {difference.before.pipeline.path}: its epsilon at delta = {difference.before.delta!r}",
         ("change", "before", "after", "epsilon", "effect"),
         tuple(rows),
-        frozenset({3, 4}),
-        tuple(f"[{mark}] {reason}" for reason, mark in marks.items()),
+        numeric=frozenset({3, 4}),
+        footnotes=tuple(f"[{mark}] {reason}" for reason, mark in marks.items()),
     )
 
 
