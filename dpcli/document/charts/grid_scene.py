@@ -106,18 +106,18 @@ def _square(scene: Scene, grid: Grid, square: Square, box: Box, words: str) -> N
     wide, high = box.right - box.left, box.bottom - box.top
     if square.value is None:
         inset = 0.0 if grid.named else 0.28 * wide
-        scene.fills.append(Fill(corners(box.grown(-inset)), "empty", 0.35 if grid.named else 1.0, words))
+        scene.fills.append(Fill(corners(box.grown(-inset)), "empty", opacity=0.35 if grid.named else 1.0, title=words))
     else:
-        scene.fills.append(Fill(corners(box), STEPS[grid.step(square.value)], 1.0, words))
+        scene.fills.append(Fill(corners(box), STEPS[grid.step(square.value)], opacity=1.0, title=words))
     ink: Ink = "paper" if _dark(grid, square) else "quiet"
     if square.closed:
         room = Box(box.right - STRIP, box.top, box.right, box.bottom) if grid.named else box
-        scene.strokes += [Stroke(line, ink, 1.2) for line in _hatching(room)]
+        scene.strokes += [Stroke(line, ink, width=1.2) for line in _hatching(room)]
     if grid.marked(square):
         radius = 0.18 * min(wide, high, WIDEST)
         middle = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
         at = (box.left + 3.0 * radius, box.top + 26.0) if grid.named else middle
-        scene.dots.append(Dot(at, radius, "paper", 0.0))
+        scene.dots.append(Dot(at, radius, "paper", edge=0.0))
 
 
 def _hatching(box: Box) -> Iterator[tuple[Point, Point]]:

@@ -128,15 +128,15 @@ def _axes(scene: Scene, frame: Frame) -> None:
     box = frame.box
     for value, words in ticks(frame.x, MOST_TICKS):
         x, _ = frame.at(value, frame.y.low)
-        scene.grid.append(Stroke(((x, box.top), (x, box.bottom)), "grid", 1.0))
+        scene.grid.append(Stroke(((x, box.top), (x, box.bottom)), "grid", width=1.0))
         scene.words.append(Words((x, box.bottom + 18.0), words, SMALL, "quiet", "middle"))
     for value, words in ticks(frame.y, MOST_TICKS):
         _, y = frame.at(frame.x.low, value)
         if not frame.y.categories:
-            scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", 1.0))
+            scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", width=1.0))
         ink: Ink = "text" if frame.y.categories else "quiet"
         scene.words.append(Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, ink, "end"))
-    scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", 1.2))
+    scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", width=1.2))
     scene.words.append(Words((MARGIN, box.top - 14.0), visible(frame.y.title), TEXT))
     scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), visible(frame.x.title), TEXT, anchor="middle"))
 
@@ -144,23 +144,23 @@ def _axes(scene: Scene, frame: Frame) -> None:
 def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
     """Draw bands, spans, clouds, lines, bars with their numbers, and markers. The first line is on top of the others."""
     for band in chart.bands:
-        scene.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, 0.13))
+        scene.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, opacity=0.13))
     for span in chart.spans:
         (x, top), (_, bottom) = frame.at(span.x, span.high), frame.at(span.x, span.low)
         ends = ((x - CAP, top), (x + CAP, top), (x, top), (x, bottom), (x - CAP, bottom), (x + CAP, bottom))
-        scene.strokes.append(Stroke(ends, span.tone, 1.8))
-    scene.dots += [Dot(frame.at(*point), 3.0, cloud.tone, 0.0) for cloud in chart.clouds for point in cloud.points]
+        scene.strokes.append(Stroke(ends, span.tone, width=1.8))
+    scene.dots += [Dot(frame.at(*point), radius=3.0, tone=cloud.tone, edge=0.0) for cloud in chart.clouds for point in cloud.points]
     for line in reversed(chart.lines):
-        scene.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, dashed=line.dashed))
+        scene.strokes.append(Stroke(frame.path(line.points), line.tone, width=1.6 if line.dashed else 2.4, dashed=line.dashed))
     for bar in chart.bars:
         left, top = frame.at(frame.x.low, bar.position + BAR_HALF)
         right, bottom = frame.at(bar.value, bar.position - BAR_HALF)
         outline = corners(Box(left, top, right, bottom))
-        scene.fills.append(Fill(outline, "paper", 1.0))  # This covers the grid lines.
-        scene.fills.append(Fill(outline, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
+        scene.fills.append(Fill(outline, "paper", opacity=1.0))  # This covers the grid lines.
+        scene.fills.append(Fill(outline, bar.tone, opacity=0.55 if bar.tone is Tone.MUTED else 1.0))
         baseline = 0.5 * (top + bottom) + 0.35 * SMALL
         scene.words.append(Words((right + 6.0, baseline), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
-    scene.dots += [Dot(frame.at(marker.x, marker.y), 5.0, marker.tone) for marker in chart.markers]
+    scene.dots += [Dot(frame.at(marker.x, marker.y), radius=5.0, tone=marker.tone) for marker in chart.markers]
 
 
 def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
