@@ -120,11 +120,11 @@ def row_of(accountant: Accountant, profile: PrivacyProfile, quantity: Quantity, 
             else:  # an approximation implies nothing at other epsilons
                 bound = checked(profile.delta(at))
     except NotRepresentable as error:
-        return AccountRow(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
+        return AccountRow(accountant, None, str(error), error.lacking, too_much=isinstance(error, TooMuchWork))
     if quantity == "epsilon" and math.isinf(bound.upper):
-        return AccountRow(accountant, None, f"it finds no finite epsilon at delta = {at:g}")
+        return AccountRow(accountant, None, reason=f"it finds no finite epsilon at delta = {at:g}")
     if quantity == "delta" and bound.upper >= 1.0:
-        return AccountRow(accountant, None, "it finds no delta below 1")
+        return AccountRow(accountant, None, reason="it finds no delta below 1")
     return AccountRow(accountant, bound)
 
 

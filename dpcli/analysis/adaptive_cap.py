@@ -39,7 +39,7 @@ def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> t
     if not pipeline.privacy.adaptive:
         return charges_of_runs(charges, runs)
     cap = _mechanism_of_cap(pipeline, charges, group_size)
-    return charges_of_runs((BillLine("the cap of [budget], whatever is chosen", cap, 1, pipeline.mechanisms),), runs)
+    return charges_of_runs((BillLine("the cap of [budget], whatever is chosen", cap, count=1, entries=pipeline.mechanisms),), runs)
 
 
 def row_of_cap(

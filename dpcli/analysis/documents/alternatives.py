@@ -85,9 +85,9 @@ def _alternative(
         else:
             result = headline(pipeline, delta, epsilon, group_size)
     except DpcliError as problem:
-        return Alternative(scheme, adjacency, quantity, math.inf, None, None, str(problem))
+        return Alternative(scheme, adjacency, quantity, upper=math.inf, lower=None, accountant=None, reason=str(problem))
     if result.winner is None:
-        return Alternative(scheme, adjacency, quantity, result.upper, result.lower, None, "nothing is certified")
+        return Alternative(scheme, adjacency, quantity, result.upper, result.lower, accountant=None, reason="nothing is certified")
     return Alternative(scheme, adjacency, quantity, result.upper, result.lower, result.winner.accountant.name)
 
 

@@ -94,7 +94,7 @@ def nearest(key: str, known: Iterable[str]) -> Advice:
     """Return the known key that is most similar to a mistyped one as advice."""
     keys = list(known)
     meant = closest(key, keys) or closest_short(key, keys)
-    return Advice(meant, f"did you mean '{meant}'" if meant else "")
+    return Advice(meant, words=f"did you mean '{meant}'" if meant else "")
 
 
 def _report_unknown(key: str, known: Members, place: KeyPlace, keys_of_others: KeysOfOtherClasses) -> str | None:
@@ -111,10 +111,10 @@ def _advice(key: str, known: Members, place: KeyPlace, keys_of_others: KeysOfOth
     The reader of a pipeline file knows which keys the other tables of the file have, and gives its own advice (`findings.advice`).
     """
     if key in keys_of_others:
-        return Advice(None, f"it belongs to {keys_of_others[key]}")
+        return Advice(meant=None, words=f"it belongs to {keys_of_others[key]}")
     advice = (place.findings.advice or nearest)(key, known)
     if not advice.meant and (near := closest(key, keys_of_others, cutoff=NEAR)):
-        return Advice(None, f"did you mean '{near}', which belongs to {keys_of_others[near]}")
+        return Advice(meant=None, words=f"did you mean '{near}', which belongs to {keys_of_others[near]}")
     return advice
 
 

@@ -260,12 +260,12 @@ def _length(lists: Mapping[Path, list[Any]]) -> int:
 def _entries_of_table(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[PlainEntry]:
     """Yield the entries that a table makes, with their origins."""
     if type(table) is not dict:
-        yield PlainEntry(table, EntryOrigin(index, None, (), frozenset()))
+        yield PlainEntry(table, EntryOrigin(index, position=None, lists=(), defaults=frozenset()))
         return
     full_table = _with_defaults(table, defaults)
     default_keys = frozenset(full_table.keys() - table.keys())
     if not lists:
-        yield PlainEntry(full_table, EntryOrigin(index, None, (), default_keys))
+        yield PlainEntry(full_table, EntryOrigin(index, position=None, lists=(), defaults=default_keys))
         return
     for position in range(_length(lists)):
         entry = dict(full_table)
