@@ -62,7 +62,7 @@ __all__ = [
     "watch",
 ]
 
-_HOME = {
+_HOME = {  # the place of each public object, as "package.module:name"
     "Account": "dpcli.analysis.account:Account",
     "account": "dpcli.analysis.account:account",
     "Calibration": "dpcli.analysis.calibrate:Calibration",
@@ -99,7 +99,7 @@ def __getattr__(name: str) -> Any:
     """Return an object of the public API. Its module is imported when the object is first used."""
     if name not in _HOME:
         raise AttributeError(f"module 'dpcli' has no attribute {name!r}")
-    from dpcli.base.lazy import load as resolve
+    from dpcli.base.lazy import load as resolve  # `load` is a public name of this module
 
     return resolve(_HOME[name])
 

@@ -75,7 +75,7 @@ def profile(pipeline: Pipeline, epsilons: Any, group_size: int = 1, delta: float
         profiles = tuple(
             (accountant.name, type(one), one) for accountant, one in accounting.sound_profiles(pipeline, group_size=group_size)
         )
-        is_attained = accounting.attained(pipeline, group_size)
+        is_attained = accounting.attains_pairs(pipeline, group_size)
         return profiles, is_attained, np.asarray(epsilons, dtype=float).tobytes(), delta, tuple(points)
 
     return _cached(_curves, question, lambda: real_profile(pipeline, epsilons, group_size, delta, points))

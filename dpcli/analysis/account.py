@@ -5,10 +5,11 @@ composition (inquiry.py); each answers with a *row*, a bound or the reason why i
 upper bound of a sound accountant or, for an adaptive pipeline, the cap that a privacy filter enforces (adaptive_cap.py). Either delta is
 fixed and epsilon bounded, or the reverse (`quantity` and `at`). The epsilon of a sound accountant is an upper bound.
 
-`account` fills the whole table. `headline` finds the same headline with less work, for the gate, the ledger and training. `priced` serves
-callers that have charges of their own. Accountants bound a *dominating pair* of each mechanism, two output distributions at least as easy
-to tell apart as those of any neighbouring datasets. A lower bound is shown only if the mechanisms *attain* their pairs (`attained`), or if
-it comes from others that the file allows (witnesses.py).
+`account` fills the whole table. `headline` finds the same headline with less work, for the gate, the ledger and training.
+`account_of_charges` serves callers that have charges of their own. Accountants bound a *dominating pair* of each mechanism, two output
+distributions at least as easy to tell apart as those of any neighbouring datasets. A lower bound is shown only if the mechanisms *attain*
+their pairs (`attains_pairs`), or if it comes from others that the file allows (witnesses.py). A function with `@limited` may take the work
+of one command (numerics/work.py), in all that it calls; an accountant that would need more refuses.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Budget, Pipeline
-from dpcli.file.pipeline.resolve import BillLine, repeated, resolve, steps_of
+from dpcli.file.pipeline.resolve import BillLine, charges_of_runs, resolve, steps_of
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.shown import first_names
 from dpcli.lint.delta import delta_mark
 from dpcli.lint.guarantees import LARGE, LARGE_EPSILON, protection
 from dpcli.numerics.work import limited
+
+MOST_UNITS = 10**6  # largest size of a group; arbitrary
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Account(Displayed):
     charges: the mechanisms of the pipeline, each with its number of runs.
     quantity: the bounded quantity: "epsilon" at the delta `at`, or "delta" at the epsilon `at`.
     at: the fixed delta or epsilon.
-    rows: a row for each accountant. If an interval settles the headline, slow accountants are not run.
+    rows: a row for each accountant. If an interval settles the headline (no other accountant could lower it), slow ones are not run.
     winner: the row that gives the headline: an interval that settles it, or the smallest sound bound. None if no accountant applies. For an
         adaptive pipeline it is the cap with the filter that enforces it, or None without a cap; `rows` then bound the cost of the
         mechanisms in the file.
@@ -64,9 +67,10 @@ class Account(Displayed):
     budget: BudgetVerdict | None
     group_size: int = 1
 
-    __repr__ = Displayed.__repr__
+    __repr__ = Displayed.__repr__  # stated here, because the dataclass would make a `__repr__` with all fields
 
     def _line(self) -> str:
+        """Return the text of the `repr`."""
         privacy = self.pipeline.privacy
         fixed = f"epsilon = {self.at!r}"
         if self.quantity == "epsilon":
@@ -143,6 +147,7 @@ def account(
         InputError: an accountant is unknown, no delta is stated, a value is out of range, or the pipeline contradicts itself.
         InternalError: a certified lower bound is above another sound upper bound.
     """
+    # A text is the likely mistake in place of a pipeline, and in place of a list, whose letters would be taken for names.
     if isinstance(pipeline, str):
         raise InputError(f"pipeline: expected dpcli.load({pipeline!r}), found the text alone")
     if isinstance(accountants, str):
@@ -150,7 +155,7 @@ def account(
     if tolerance is not None and not 1e-9 <= tolerance < 1.0:
         raise InputError(f"expected a tolerance in [1e-9, 1), found {tolerance!r}")
     panel = panel_of(accountants, tolerance)
-    return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
+    return account_of_charges(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 @limited
@@ -162,7 +167,7 @@ def headline(
     It has fewer rows. `lower` is missing unless all mechanisms attain their dominating pairs and an accountant certifies it.
     """
     panel = Panel(tuple(ACCOUNTANTS), with_rows=False)
-    return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
+    return account_of_charges(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, with_rows: bool = True) -> Panel:
@@ -170,15 +175,16 @@ def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, 
     names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
     for name in names:
         require_known(name)
-    return Panel(names, accountants is None and tolerance is None, tolerance, with_rows)
+    # A tolerance is for the grid accountant, which might not be run if another one settles the headline.
+    return Panel(names, quick=accountants is None and tolerance is None, tolerance=tolerance, with_rows=with_rows)
 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
     """Return the charges for a number of runs of a pipeline. Raises InputError if the pipeline contradicts itself."""
-    return repeated(resolve(pipeline, _checked_group(group_size)), runs)
+    return charges_of_runs(resolve(pipeline, _checked_group(group_size)), runs)
 
 
-def priced(
+def account_of_charges(
     pipeline: Pipeline,
     charges: tuple[BillLine, ...],
     panel: Panel,
@@ -196,7 +202,7 @@ def priced(
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
     answers = answers_to(inquiry, panel)
-    winner = answers.winner
+    winner = answers.winner  # for an adaptive pipeline, this is only the cost of the mechanisms in the file
     if pipeline.privacy.adaptive:
         from dpcli.analysis.adaptive_cap import row_of_cap
 
@@ -224,12 +230,16 @@ def sound_profiles(
 
 
 def profiles_of(steps: Steps, accountants: Sequence[str] | None = None) -> tuple[tuple[Accountant, PrivacyProfile], ...]:
-    """Return `sound_profiles` of a composition."""
+    """Return pairs of a sound accountant and its privacy profile of a composition, as `sound_profiles` does for a pipeline."""
     chosen = [accountant_named(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
-    return tuple((accountant, accountant.profile(steps).tuned(None, GRID_SECONDS)) for accountant in chosen if accountant.sound)
+    return tuple(
+        (accountant, accountant.profile(steps).tuned(tolerance=None, seconds=GRID_SECONDS))
+        for accountant in chosen
+        if accountant.sound
+    )
 
 
-def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
+def attains_pairs(pipeline: Pipeline, group_size: int = 1) -> bool:
     """Return whether all mechanisms attain their dominating pairs, so that lower bounds for the pairs are true for the pipeline."""
     return not pipeline.privacy.adaptive and all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
 
@@ -255,20 +265,21 @@ def _chosen_delta(pipeline: Pipeline, delta: float | None) -> float:
 
 
 def _checked_epsilon(epsilon: float) -> float:
+    """Return the epsilon. Raises InputError if it is negative or not finite."""
     if not 0.0 <= epsilon < math.inf:
         raise InputError(f"expected a finite epsilon >= 0, found {epsilon!r}")
     return epsilon
 
 
 def _checked_group(group_size: int) -> int:
-    """Return the group size. Raises InputError if it is not from 1 to 10^6."""
-    if not 1 <= group_size <= 10**6:
+    """Return the group size. Raises InputError if it is not from 1 to MOST_UNITS."""
+    if not 1 <= group_size <= MOST_UNITS:
         raise InputError(f"expected a group size from 1 to 10^6, found {group_size!r}")
     return group_size
 
 
 def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
-    """Return the share of each charge in the total cost; NaN for all if the winning accountant defines no shares."""
+    """Return the share of each charge in the total cost; NaN for all if no accountant has a bound, or the winning one has no shares."""
     winner, profile = answers.winner, answers.profile
     unknown = (math.nan,) * len(inquiry.charges)
     if winner is None or profile is None:
@@ -305,14 +316,17 @@ def _epsilon_verdict(
         delta = inquiry.at
     if budget.epsilon is None or delta is None:
         return None
-    at_delta = replace(inquiry, quantity="epsilon", at=delta)
-    best = winner if at_delta == inquiry else answers_to(at_delta, replace(panel, with_rows=False)).winner
+    inquiry_at_cap = replace(inquiry, quantity="epsilon", at=delta)
+    best = winner if inquiry_at_cap == inquiry else answers_to(inquiry_at_cap, replace(panel, with_rows=False)).winner
     spent = math.inf if best is None else best.upper
     return EpsilonVerdict(budget.epsilon, delta, spent, verdict_on(spent, budget.epsilon, budget.warn_at))
 
 
 def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:
-    """Return a warning if the epsilon of a single unit is finite and above LARGE, unless `diagnostics` contain this warning already."""
+    """Return a warning if the epsilon of a single unit is finite and above LARGE, unless `diagnostics` contain this warning already.
+
+    The limit and the message are those of the lint rule LARGE_EPSILON.
+    """
     epsilon = account.upper
     if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
         return ()
@@ -322,8 +336,8 @@ def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> t
     return (Diagnostic(LARGE_EPSILON.code, LARGE_EPSILON.severity, message, account.pipeline.path or "<file>"),)
 
 
-def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
-    """Return a message if delta is 0 and the noise of the file has no finite epsilon at delta = 0; "" otherwise."""
+def why_delta_is_needed(pipeline: Pipeline, delta: float | None) -> str:
+    """Return a message that a delta is needed if delta is 0 and the noise of the file has no finite epsilon there; "" otherwise."""
     names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta] if delta == 0.0 else []
     if not names:
         return ""

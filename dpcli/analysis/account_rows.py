@@ -87,12 +87,12 @@ def require_known(name: str) -> None:
     import difflib
 
     word = name.casefold().replace("_", "-").replace(" ", "-")
-    close = difflib.get_close_matches(word, ACCOUNTANTS, 1)
+    similar = difflib.get_close_matches(word, ACCOUNTANTS, n=1)
     hint = ""
     if word in OTHER_NAMES:
         hint = f"; it is called {OTHER_NAMES[word]} here"
-    elif close:
-        hint = f"; did you mean '{close[0]}'"
+    elif similar:
+        hint = f"; did you mean '{similar[0]}'"
     raise InputError(f"expected accountants among {', '.join(ACCOUNTANTS)}, found '{name}'{hint}")
 
 
@@ -115,14 +115,16 @@ def row_of(accountant: Accountant, profile: PrivacyProfile, quantity: Quantity, 
         with accountant.within_allowance(LEAST, share):  # raises TooMuchWork, a NotRepresentable, if the work exceeds it
             if quantity == "epsilon":
                 bound = checked(profile.epsilon(at))
-            else:  # an approximation implies no bound at other epsilons
-                bound = checked(implied_delta(profile, at) if accountant.sound else profile.delta(at))
+            elif accountant.sound:  # any (epsilon, delta) pair of its profile bounds delta at all other epsilons
+                bound = checked(implied_delta(profile, at))
+            else:  # an approximation implies nothing at other epsilons
+                bound = checked(profile.delta(at))
     except NotRepresentable as error:
-        return AccountRow(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
+        return AccountRow(accountant, None, str(error), error.lacking, too_much=isinstance(error, TooMuchWork))
     if quantity == "epsilon" and math.isinf(bound.upper):
-        return AccountRow(accountant, None, f"it finds no finite epsilon at delta = {at:g}")
+        return AccountRow(accountant, None, reason=f"it finds no finite epsilon at delta = {at:g}")
     if quantity == "delta" and bound.upper >= 1.0:
-        return AccountRow(accountant, None, "it finds no delta below 1")
+        return AccountRow(accountant, None, reason="it finds no delta below 1")
     return AccountRow(accountant, bound)
 
 
@@ -143,14 +145,15 @@ def _with_parts(mechanism: Mechanism) -> set[Mechanism]:
     A mechanism with a stated delta is also returned as it is when it does not fail, since accountants may be given only this part of it.
     """
     result = {mechanism}
-    for case in mechanism.cases():
-        for part, _ in case:
-            result |= {piece for piece, _ in parts_of(part, 1)}
-    return result | {piece.split_failure()[1] for piece in result}
+    for case in mechanism.cases():  # one for each disjoint part of the data; otherwise the mechanism alone
+        for mechanism_of_case, _ in case:
+            result |= {part for part, _ in parts_of(mechanism_of_case, 1)}
+    without_failure = {part.split_failure()[1] for part in result}
+    return result | without_failure
 
 
 def without_lower(row: AccountRow) -> AccountRow:
-    """Return the row without its lower bound, which is valid for a dominating pair that perhaps no datasets have."""
+    """Return the row without its lower bound, which is valid for a dominating pair that perhaps no neighbouring datasets have."""
     return row if row.bound is None else replace(row, bound=replace(row.bound, lower=None))
 
 
@@ -174,12 +177,12 @@ def certified_lower(rows: Iterable[AccountRow], winner: AccountRow | None) -> fl
 def cross_check(rows: Sequence[AccountRow]) -> None:
     """Raise InternalError if a certified lower bound is above another sound upper bound."""
     bounds = [(row.accountant.name, row.bound) for row in rows if row.accountant.sound and row.bound is not None]
-    for (low_name, low), (high_name, high) in itertools.product(bounds, bounds):
-        if low.lower is not None and not agree(low.lower, high.upper):
-            names = f"{low_name} (at least {low.lower!r}) and {high_name} (at most {high.upper!r})"
+    for (name, bound), (other_name, other) in itertools.product(bounds, bounds):
+        if bound.lower is not None and not agree(bound.lower, other.upper):
+            names = f"{name} (at least {bound.lower!r}) and {other_name} (at most {other.upper!r})"
             raise InternalError(f"accountants contradict each other: {names}: this is a bug in dpcli, so no number is reported")
 
 
 def agree(lower: Any, upper: Any) -> Any:
     """Return whether a lower bound does not contradict an upper bound, for numbers or for arrays of bounds. NaN contradicts every bound."""
-    return lower <= upper * (1.0 + AGREEMENT) + 1e-300  # the sum allows for rounding where the bounds are next to 0
+    return lower <= upper * (1.0 + AGREEMENT) + 1e-300  # 1e-300 allows for rounding where the bounds are next to 0

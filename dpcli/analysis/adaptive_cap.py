@@ -16,14 +16,14 @@ from dpcli.accountants.base import rho_of
 from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, row_of
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.file.pipeline.model import Budget, Pipeline
-from dpcli.file.pipeline.resolve import BillLine, repeated, resolve, steps_of
+from dpcli.file.pipeline.resolve import BillLine, charges_of_runs, resolve, steps_of
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 
-LARGEST_RHO = 1e9  # end of the search for the rho of a cap; a cap that allows more counts as no cap on rho
+LARGEST_RHO = 1e9  # end of the search for the rho of a cap; a cap that allows more counts as no cap on rho (arbitrary, and sound)
 # The reason why an adaptive file without a cap guarantees nothing.
 UNCAPPED = "privacy.adaptive is true, so only a cap fixed before the first output is guaranteed: state one in [budget]"
 
@@ -37,9 +37,9 @@ def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> t
     """
     charges = resolve(pipeline, group_size)
     if not pipeline.privacy.adaptive:
-        return repeated(charges, runs)
+        return charges_of_runs(charges, runs)
     cap = _mechanism_of_cap(pipeline, charges, group_size)
-    return repeated((BillLine("the cap of [budget], whatever is chosen", cap, 1, pipeline.mechanisms),), runs)
+    return charges_of_runs((BillLine("the cap of [budget], whatever is chosen", cap, count=1, entries=pipeline.mechanisms),), runs)
 
 
 def row_of_cap(
@@ -70,6 +70,8 @@ def row_of_cap(
 def _mechanism_of_cap(pipeline: Pipeline, charges: tuple[BillLine, ...], group_size: int) -> Mechanism:
     """Return a mechanism that costs as much as the cap, or as much as the mechanisms in the file if they exceed the cap.
 
+    The cap is for one unit. For a group, pure epsilons grow in proportion to its size, and rho with the square of it.
+
     Raises InputError if the file states no cap, or no delta for its cap.
     """
     cap, delta = pipeline.budget or Budget(), pipeline.cap_delta
@@ -95,4 +97,5 @@ def _largest_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho whose epsilon at `delta` is within the cap, rounded up; inf if it is larger than LARGEST_RHO."""
     if zcdp_epsilon(LARGEST_RHO, delta) <= epsilon:
         return math.inf
-    return bracket_root(lambda rho: epsilon - zcdp_epsilon(rho, delta), 0.0, LARGEST_RHO)[1]
+    _, rounded_up = bracket_root(lambda rho: epsilon - zcdp_epsilon(rho, delta), 0.0, LARGEST_RHO)
+    return rounded_up

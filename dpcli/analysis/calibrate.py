@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from dpcli.analysis.account import Account, account, needed_delta, stated_delta
+from dpcli.analysis.account import Account, account, stated_delta, why_delta_is_needed
 from dpcli.analysis.calibration_search import search
 from dpcli.analysis.solved_keys import Parameter, Target, largest_value, noise_divisors, solvable, stated_count, substitute
 from dpcli.base.displayed import Displayed
@@ -73,9 +73,10 @@ class Calibration(Displayed):
     quantity: str = "epsilon"
     wording: str = "epsilon"
 
-    __repr__ = Displayed.__repr__
+    __repr__ = Displayed.__repr__  # stated here, because the dataclass would make a `__repr__` with all fields
 
     def _line(self) -> str:
+        """Return the text of the `repr`."""
         at = "" if self.delta is None else f" at delta = {self.delta!r}"
         at += delta_mark(self.delta, self.pipeline.privacy.dataset_size)
         return f"{self.parameter} = {self.value:.10g}: {self.wording} <= {up(self.upper)}{at}, accountant: {self.accountant}"
@@ -152,7 +153,7 @@ def calibrate(
 
 def _why_none_meets(epsilons: BoundByValue, target_epsilon: float, solve: Parameter) -> str:
     """Return why no value meets the target, if delta = 0 or the cost of a single step is the reason; otherwise ""."""
-    if epsilons.deltas() == {0.0} and (reason := needed_delta(epsilons.pipeline, 0.0)):
+    if epsilons.deltas() == {0.0} and (reason := why_delta_is_needed(epsilons.pipeline, 0.0)):
         return reason
     if solve != "steps":
         return ""
@@ -191,7 +192,7 @@ class BoundByValue:
 
     measure: function of a pipeline in which the value has been set, and of the value, that returns the bound.
     targets: the (mechanism, key) pairs that get the value.
-    divisors: as for `substitute`.
+    divisors: for each mechanism, the number by which the value is divided (`noise_divisors`).
     known: the bounds that were measured so far, by value.
     """
 
@@ -209,6 +210,7 @@ class BoundByValue:
         """Return the upper bound at a value; inf if no bound is certified, or if the rules of the file refuse the value."""
         if value not in self.known:
             candidate = self.pipeline_at(value)
+            # The reader of files checked the keys before this value was set. Some types refuse, for example, very little noise.
             problems = itertools.chain.from_iterable(entry.spec.problems() for entry in candidate.mechanisms)
             if any(True for _ in problems):
                 return math.inf
@@ -238,7 +240,7 @@ def calibration_of(
     first_count = stated_count(bounds.pipeline, bounds.targets)
     value, cheaper, adjacent = search(bounds, target, solve, largest, first_count, wording)
     solved = bounds.pipeline_at(value)
-    refuse_contradicted(solved)
+    refuse_contradicted(solved)  # sections such as [train] describe a run, which must agree with the new value
     bound = bounds.known[value]
     return Calibration(
         parameter=solve,
@@ -278,7 +280,7 @@ class EpsilonMeasure:
         if result is None or not _is_tight(result):
             self.certifying = None
             result = self._account(candidate, value, self._accountants_near(value))
-        row = result.listed
+        row = result.listed  # for an adaptive file, the cost of its mechanisms; its guarantee would be its cap, whatever the noise
         if row is None:
             return ValuedBound(math.inf, "", result.delta)
         if self.accountants is None and _is_tight(result):

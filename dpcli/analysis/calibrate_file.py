@@ -84,7 +84,7 @@ def calibrate_file(
         InvalidFile: the file has problems.
     """
     text = read_bytes(path) if data is None else data
-    marked = targets(text, path)
+    marked = targets(text, path)  # the keys with the value "calibrate"
     pipeline = _pipeline_to_solve(text, path, marked, solve) if marked else parse(text, path)
     parameter: Parameter = solve  # type: ignore[assignment]
     chosen = _chosen_targets(pipeline, parameter, marked, mechanisms)
@@ -99,10 +99,10 @@ def calibrate_file(
 def _pipeline_to_solve(text: bytes, path: str, marked: Sequence[Target], solve: str) -> Pipeline:
     """Return the pipeline of a file with "calibrate", in which placeholders replace this word. Raises InputError if it cannot be solved."""
     _require_noise_keys(path, marked, solve)
-    pipeline, wrong = examine(text, path)
-    if pipeline is None or wrong:
-        raise InvalidFile(wrong)
-    _require_falling(pipeline, marked)
+    pipeline, diagnostics = examine(text, path)
+    if pipeline is None or diagnostics:
+        raise InvalidFile(diagnostics)
+    _require_falling_cost(pipeline, marked)
     return pipeline
 
 
@@ -140,8 +140,8 @@ def _calibrate_to_budget(
         cap_delta = budget.delta if delta is None else delta
         # A section such as [federated] must agree with the final answer only. The answer for epsilon may contradict it, where rho needs
         # more noise. So the sections are left out at first.
-        stripped = replace(pipeline, sections=())
-        result = calibrate(stripped, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
+        without_sections = replace(pipeline, sections=())
+        result = calibrate(without_sections, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
         if budget.rho is None or without_rounding(total_rho(resolve(result.pipeline, group_size)).value, budget.rho) <= budget.rho:
             solved = replace(result.pipeline, sections=pipeline.sections)
             refuse_contradicted(solved)
@@ -165,7 +165,7 @@ def _require_noise_keys(path: str, marked: Sequence[Target], solve: str) -> None
             raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {advice}')
 
 
-def _require_falling(pipeline: Pipeline, marked: Sequence[Target]) -> None:
+def _require_falling_cost(pipeline: Pipeline, marked: Sequence[Target]) -> None:
     """Raise InputError if a mechanism has two keys to solve for, or if its cost may rise with more noise."""
     specs = {entry.name: entry.spec for entry in pipeline.mechanisms}
     for name, key in marked:
@@ -215,7 +215,7 @@ def calibrate_dp_sgd(
     """
     from dpcli.file.pipeline.flags import Stated, pipeline_of_flags
 
-    stated = Stated(1.0, **flags)
+    stated = Stated(noise_multiplier=1.0, **flags)  # any number, which the answer replaces
     if goal is None:
         for name, value in (("target-epsilon", target_epsilon), ("delta", delta)):
             if value is None:
@@ -236,10 +236,11 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
     InputError if other entries read the stated key too, since their values must not change.
     """
     text = text_of(data)
-    stated = tables_of(text)
-    entries = plain_entries(stated).get("mechanism", [])
+    written = tables_of(text)
+    # The plain entries have no lists and contain their defaults. A key of one of them may be written in a list or in [defaults].
+    entries = plain_entries(written).get("mechanism", [])
     values = {_path_of(entries, name, key): value for name, key, value in calibration.values}
-    written_values = dict(zip(written_paths(stated, values), values.values(), strict=True))
+    written_values = dict(zip(written_paths(written, values), values.values(), strict=True))
     result = edited(text, written_values)
     edited_entries = plain_entries(tables_of(result))["mechanism"]
     for entry, expected in zip(edited_entries, _with_values(entries, values), strict=True):
@@ -252,7 +253,7 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
 
 
 def _with_values(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[dict[str, Any]]:
-    """Return a copy of the entries in which the keys at these paths have these values."""
+    """Return a copy of the entries in which the keys at these paths, ("mechanism", index, key, ...), have these values."""
     result = copy.deepcopy(entries)
     for (_, index, *keys), value in values.items():
         table: Any = result[int(index)]
@@ -287,7 +288,10 @@ class ClassicalNoise:
 
 
 def classical_noise(calibration: Calibration) -> ClassicalNoise | None:
-    """Return the noise of the classical formula for the same target; None unless the pipeline is one Gaussian release of all records."""
+    """Return the noise of the classical formula for the same target; None unless the pipeline is one Gaussian release of all records.
+
+    The formula is sigma = sqrt(2 log(1.25 / delta)) / epsilon for a sensitivity of 1.
+    """
     entries, delta = calibration.pipeline.mechanisms, calibration.delta
     if delta is None or not 0.0 < delta < 1.0:
         return None
@@ -296,7 +300,7 @@ def classical_noise(calibration: Calibration) -> ClassicalNoise | None:
     if len(charges) != 1 or charges[0].count != 1:
         return None
     try:
-        mu = charges[0].mechanism.gdp()
+        mu = charges[0].mechanism.gdp()  # sensitivity / noise of a Gaussian on all records
     except NotRepresentable:
         return None
     if not 0.0 < mu < math.inf:

@@ -57,7 +57,8 @@ def search(
     bound: function that returns the bound on the quantity at a value. It returns inf if a value is refused, which implies nothing about
         other values.
     target: largest bound that meets the target.
-    parameter: name of the parameter, as for `calibrate`.
+    parameter: name of the parameter, such as "noise" or "steps".
+    largest: largest value that the parameter may have; inf if there is no limit.
     stated: value in the file, at which a search for whole numbers begins.
     quantity: name of the quantity in messages.
 
@@ -65,7 +66,7 @@ def search(
     """
     smaller_is_cheaper = parameter in ("noise", "scale")
     grid: Grid = WholeNumbers() if parameter in ("steps", "batch-size") else Decimals()
-    last = grid.index(largest) if math.isfinite(largest) else grid.last
+    last = grid.index(largest) if math.isfinite(largest) else grid.last  # the last index that the search may try
     start = min(max(_start(parameter, grid, stated), grid.first), last)
     attempts: list[SearchPoint] = []
 
@@ -73,7 +74,7 @@ def search(
         attempts.append(SearchPoint(index, bound(grid.value(index))))
         return attempts[-1].bound
 
-    meets, misses = _bracket(bound_at, target, start, 1 if smaller_is_cheaper else -1, grid, last)
+    meets, misses = _bracket(bound_at, target, start, grid, last, safer=1 if smaller_is_cheaper else -1)
     if meets is None:
         reach = f"between {grid.value(grid.first):g} and {grid.value(last):g}"
         raise CannotCertify(
@@ -84,7 +85,7 @@ def search(
     while abs(meets - misses) > 1 and not exhausted():  # if attempts take much work, the answer has fewer digits
         index = _next_index(attempts, grid, target, meets, misses)
         result = bound_at(index)
-        if math.isinf(result):
+        if math.isinf(result):  # accountants may refuse this value alone, so values between it and `misses` are tried
             index, result = _past_refusal(bound_at, index, misses)
         if result <= target:
             meets = index
@@ -143,7 +144,7 @@ Grid = WholeNumbers | Decimals
 
 
 def _start(parameter: str, grid: Grid, stated: float | None) -> int:
-    """Return the index at which a search begins: the stated count, or a usual rate or noise."""
+    """Return the index at which a search begins: the stated count, or a usual rate, number of epochs or noise."""
     match parameter:
         case "steps":
             return max(FEWEST_STEPS, grid.index(stated or 1.0))
@@ -154,16 +155,18 @@ def _start(parameter: str, grid: Grid, stated: float | None) -> int:
     return grid.index(1.0)
 
 
-def _bracket(bound_at: Callable[[int], float], target: float, start: int, safer: int, grid: Grid, last: int) -> IndexBracket:
+def _bracket(bound_at: Callable[[int], float], target: float, start: int, grid: Grid, last: int, safer: int) -> IndexBracket:
     """Return indices between which the boundary lies. Either is None if the grid ends before it is reached.
 
-    An infinite bound may be a refusal of a single value, so the search continues beyond it.
+    The search first moves to safer values until one meets the target. If none of the values before it was seen to miss, it moves from the
+    start to cheaper values until one misses. An infinite bound may be a refusal of a single value, so the search continues beyond it. If
+    it ends among refused values, the first of them counts as the one that misses.
 
     safer: the direction of indices, 1 or -1, in which the bound falls.
     """
     meets: int | None = None
     misses: int | None = None
-    refused: list[int] = []
+    refused: list[int] = []  # the refused values that were tried, from the start on, after the last value that meets
     for index in (start, *_away(start, safer, grid, last)):
         result = bound_at(index)
         if result <= target:
@@ -207,7 +210,10 @@ def _away(start: int, direction: int, grid: Grid, last: int) -> Iterator[int]:
 
 
 def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -> SearchPoint:
-    """Return the first attempt with a finite bound between a refused index and the index that misses; the refused point if none has."""
+    """Return the first attempt with a finite bound between a refused index and the index that misses; the refused point if none has.
+
+    The attempts halve the distance to the index that misses.
+    """
     for halvings in range(1, MOST_HALVINGS + 1):
         index = misses - (misses - refused) // 2**halvings
         if index != misses:
@@ -228,22 +234,25 @@ def _next_index(attempts: list[SearchPoint], grid: Grid, target: float, meets: i
     root = _secant_root(attempts, grid, target)
     if root is None or len(attempts) % HALVING_PERIOD == 0:
         return middle
-    reach = 1 << max(len(attempts) - FIRST_ATTEMPTS, 0)
+    smallest_step = 1 << max(len(attempts) - FIRST_ATTEMPTS, 0)
     inward = 1 if misses > meets else -1
-    first = meets + inward * min(reach, abs(middle - meets) or 1)
-    last = misses - inward * min(reach, abs(middle - misses) or 1)
-    low, high = sorted((first, last))
+    next_to_meets = meets + inward * min(smallest_step, abs(middle - meets) or 1)
+    next_to_misses = misses - inward * min(smallest_step, abs(middle - misses) or 1)
+    low, high = sorted((next_to_meets, next_to_misses))
     return min(max(grid.index(root), low), high)
 
 
 def _secant_root(attempts: list[SearchPoint], grid: Grid, target: float) -> float | None:
     """Return the value at which the secant through the two attempts nearest to the target meets it; None if there is no such secant."""
     bounded = [attempt for attempt in attempts if 0.0 < attempt.bound < math.inf]
-    logs = [(math.log(attempt.bound / target), attempt.position) for attempt in bounded]
-    nearest = sorted(logs, key=lambda log: (abs(log[0]), log[1], log[0]))[:2]
-    if len(nearest) < 2 or nearest[0][0] == nearest[1][0]:
+    log_excesses = [(math.log(attempt.bound / target), attempt.position) for attempt in bounded]
+    # Equally near attempts are ordered by position, so that every run chooses the same two.
+    nearest = sorted(log_excesses, key=lambda pair: (abs(pair[0]), pair[1], pair[0]))[:2]
+    if len(nearest) < 2:
         return None
     (f, i), (g, j) = nearest
+    if f == g:
+        return None
     x, y = math.log(grid.value(i)), math.log(grid.value(j))
     root = x - f * (y - x) / (g - f)
     return math.exp(min(max(root, -LARGEST_EXPONENT), LARGEST_EXPONENT))

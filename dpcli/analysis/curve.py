@@ -7,7 +7,8 @@ and its curve is the worst of their curves at each epsilon.
 
 Every upper bound that is returned is sound by itself, whichever accountants were skipped to save work: the constants touch speed and how
 tight the bounds are. Upper bounds between computed points follow from (epsilon, delta) pairs, any of which bounds delta at all other
-epsilons.
+epsilons. Accountants bound the *dominating pair* of each mechanism, two output distributions at least as easy to tell apart as those of any
+neighbouring datasets. Their lower bounds are true for the pipeline only if some data *attain* these pairs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 from dpcli.accountants.base import Accountant, Failing, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.delta_curve import on_contours, on_grids
-from dpcli.analysis.account import attained, sound_profiles
+from dpcli.analysis.account import attains_pairs, sound_profiles
 from dpcli.analysis.account_rows import agree
 from dpcli.analysis.trade_off_corners import corners
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
@@ -73,6 +74,7 @@ class ProfileCurve:
         """Return whether the two bounds at `epsilon` differ by at most POINT_GAP, relatively, plus a negligible share of `delta`.
 
         epsilon: one of the curve's epsilons.
+        delta: the delta of interest.
         """
         i = int(np.searchsorted(self.epsilons, epsilon))
         return bool(self.upper[i] - self.lower[i] <= POINT_GAP * self.upper[i] + NEGLIGIBLE * delta)
@@ -121,14 +123,14 @@ def profile(
     in_range = grid.ndim == 1 and len(grid) > 0 and np.all((grid >= 0.0) & (grid < math.inf))
     if not in_range or np.any(np.diff(grid) < 0.0):
         raise InputError(f"expected finite epsilons >= 0 in increasing order, found {grid.tolist()!r:.80}")
-    composed = sound_profiles(pipeline, group_size=group_size)
-    accountants = [accountant for accountant, _ in composed]
-    pairs_are_attained = attained(pipeline, group_size)
+    accountant_profiles = sound_profiles(pipeline, group_size=group_size)
+    accountants = [accountant for accountant, _ in accountant_profiles]
+    pairs_are_attained = attains_pairs(pipeline, group_size)
     has_many = len(pipeline.mechanisms) > MANY_MECHANISMS
     # Each accountant splits its profile into the same cases, and the worst of them bounds the pipeline.
     curves = []
-    for case in zip(*(composition.cases() for _, composition in composed), strict=True):
-        profiles = list(map(ComposedProfile, accountants, case))
+    for profiles_of_case in zip(*(composition.cases() for _, composition in accountant_profiles), strict=True):
+        profiles = list(map(ComposedProfile, accountants, profiles_of_case))
         curves.append(_curve_of_case(profiles, grid, delta, points, pairs_are_attained, has_many))
     upper = np.max([curve.upper for curve in curves], axis=0)
     lower = np.max([curve.lower for curve in curves], axis=0)
@@ -207,11 +209,11 @@ def _curve_of_case(
         names.remove("exact")
         names.append("exact")  # last, as contours of sums of atoms take long, and a grid is narrow enough
     for name in names:
-        bounds, candidate = TWO_SIDED[name], by_name[name]
+        curve_of, candidate = TWO_SIDED[name], by_name[name]
         # The fallback accountant may always do the work of one question, whatever was spent before.
         least_cells = QUESTION if candidate.accountant.fallback else 0.0
-        with allowance(CURVE_CELLS, least_cells, RESERVED):
-            answer = replace(bounds(candidate.profile, epsilons, delta), delta=delta)
+        with allowance(CURVE_CELLS, least=least_cells, reserved=RESERVED):
+            answer = replace(curve_of(candidate.profile, epsilons, delta), delta=delta)
         wide_points = [epsilon for epsilon in wide_points if not answer.is_narrow_at(epsilon, delta)]
         curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(epsilons)))
         # All accountants bound the same dominating pairs, so a narrow interval cannot be improved, whether or not data attain the pairs.
@@ -228,7 +230,7 @@ def _sums_atoms(profile: Any) -> bool:
     """Return whether a composition has several steps, and all of their privacy losses are *atoms*, that is, have countably many values.
 
     `decays` of a loss says whether its characteristic function decays, which it does not for atoms. A loss without this attribute counts as
-    one that decays.
+    one that decays. Of a composition that fails with a known probability (`Failing`), the steps that do not fail are judged.
     """
     if isinstance(profile, Failing):
         return _sums_atoms(profile.rest)
@@ -240,7 +242,10 @@ def _sums_atoms(profile: Any) -> bool:
 
 
 def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
-    """Return the curve by evaluating the profile at one epsilon after the other. Its bounds are trivial where the profile refuses."""
+    """Return the curve by evaluating the profile at one epsilon after the other. Its bounds are trivial where the profile refuses.
+
+    delta: not used; the functions of TWO_SIDED have the same arguments.
+    """
     curve = _unbounded(epsilons)
     for i, epsilon in enumerate(epsilons.tolist()):
         with suppress(NotRepresentable):
@@ -252,15 +257,16 @@ def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Profi
 def _vectorised(bounds: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
     """Return a function that evaluates `bounds` at all epsilons together and returns its (lower, upper) bounds as a curve.
 
-    The curve is the trivial one if `bounds` raises NotRepresentable. If a composition fails with a known probability, `bounds` is evaluated
-    for the rest of it.
+    `bounds` also takes the log of a delta below which its bounds need not be tight. The curve is the trivial one if it raises
+    NotRepresentable. A composition may reveal everything with a known probability (`Failing`). Then `bounds` is evaluated for the
+    composition of the steps when none fails, and the probability is added.
     """
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
-        if isinstance(profile, Failing):
-            rest = curve(profile.rest, epsilons, max(profile.delta_of_rest(delta, -1), 0.0))
-            upper = np.minimum(profile.with_failure(rest.upper, 1), 1.0)
-            return ProfileCurve(epsilons, upper, profile.with_failure(rest.lower, -1))
+        if isinstance(profile, Failing):  # a sign of -1 rounds down, and 1 up
+            rest = curve(profile.rest, epsilons, max(profile.delta_of_rest(delta, sign=-1), 0.0))
+            upper = np.minimum(profile.with_failure(rest.upper, sign=1), 1.0)
+            return ProfileCurve(epsilons, upper, profile.with_failure(rest.lower, sign=-1))
         log_floor = math.log(NEGLIGIBLE * delta) if delta > 0.0 else -math.inf
         try:
             lower, upper = bounds(profile, epsilons, log_floor)
@@ -310,7 +316,7 @@ def _competitive(profiles: Sequence[ComposedProfile], delta: float) -> list[Comp
 
 def _deltas(reference_delta: float) -> list[float]:
     """Return the deltas at which one-sided accountants are run: 0, the delta of interest, and a grid from below it to LAST_DELTA."""
-    first = max(min(1e-3 * reference_delta, 1e-9), TINY)  # well below every delta at which a curve is read
+    first = max(min(1e-3 * reference_delta, 1e-9), TINY)  # well below every delta at which a curve is read; arbitrary (accuracy)
     sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
     close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
     return [0.0, reference_delta, *sparse.tolist(), *close.tolist()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dpcli.analysis.account import Account, panel_of, priced, stated_delta
+from dpcli.analysis.account import Account, account_of_charges, panel_of, stated_delta
 from dpcli.analysis.adaptive_cap import binding_charges
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.datasets import by_dataset
@@ -37,9 +37,10 @@ def account_of_dataset(
 ) -> Account:
     """Return the joint account of pipelines that name the same dataset.
 
-    Every mechanism is resolved in its own file: contributions, sizes, samples and partitions of different files are never identified. Then
-    all mechanisms are composed. The result is an upper bound. It is at most the sum, by any one accountant, of the files' epsilons at
-    shares of delta. An adaptive file counts with its cap, which is the largest cost that it may have.
+    Every mechanism is resolved in its own file, with the contributions, sizes, samples and partitions that this file states. For example,
+    samples of one name in two files are two samples. Then all mechanisms are composed. The result is an upper bound. It is at most the sum,
+    by any one accountant, of the files' epsilons at shares of delta. An adaptive file counts with its cap, which is the largest cost that
+    it may have.
 
     Premise: all files were fixed before the first of them ran. A file that is added later may have been chosen from outputs, and must be
     charged to a ledger instead.
@@ -65,11 +66,11 @@ def account_of_dataset(
     for pipeline, runs in parts:
         lines = binding_charges(pipeline, group_size, runs)
         charges += [replace(line, name=f"{pipeline.path}: {line.name}") for line in lines]
-    return priced(joint, tuple(charges), panel, delta, epsilon, group_size)
+    return account_of_charges(joint, tuple(charges), panel, delta, epsilon, group_size)
 
 
 def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
-    """Return one pipeline with the entries of all pipelines. If they differ in dataset_size or releases, it states no such value."""
+    """Return one pipeline with the entries of all pipelines. It states dataset_size and releases only if all pipelines agree in them."""
     first, *others = [pipeline.privacy for pipeline in pipelines]
     contributions = [privacy.max_contributions for privacy in (first, *others) if privacy.max_contributions is not None]
     same_size = all(privacy.dataset_size == first.dataset_size for privacy in others)

@@ -105,7 +105,7 @@ def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...
 
     tables, after = comparable_tables(toml_document(old, "").tables, toml_document(new, "").tables)
     all_changes = changes(tables, after)
-    priced = [_priced(change, tables, before) for change in all_changes[:MOST_PRICED]]
+    priced = [_price_of(change, tables, before) for change in all_changes[:MOST_PRICED]]
     not_priced = f"not priced: more than {MOST_PRICED} changes"
     priced += [Priced(change, None, math.nan, not_priced) for change in all_changes[MOST_PRICED:]]
     return tuple(sorted(priced, key=_by_size))
@@ -145,7 +145,7 @@ def _shown_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _priced(change: Change, tables: Tables, first: Account) -> Priced:
+def _price_of(change: Change, tables: Tables, first: Account) -> Priced:
     """Return the cost of a change to `tables`, whose account is `first`. If the changed file is refused, the cost says why."""
     if change.free and not first.pipeline.privacy.adaptive:  # the epsilon of an adaptive file is its cap
         return Priced(change, first.upper, 0.0)
@@ -158,7 +158,10 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 
 
 def _pipeline(tables: Tables) -> Pipeline:
-    """Return the pipeline that the tables describe. Raises InputError for the first problem in them."""
+    """Return the pipeline that the tables describe. Raises InputError for the first problem in them.
+
+    They are read as the tables of a file, but no text has them, so that a problem has no line.
+    """
     from dpcli.file.pipeline.series import plain_entries
 
     tables, findings, values = plain_entries(tables), Findings(), {}

@@ -26,7 +26,7 @@ from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
 
 CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again separately (accuracy)
-MOST_STEPS = 10**15  # floats represent every whole number up to this one
+MOST_STEPS = 10**15  # floats represent every whole number up to this one, so a number of steps is never rounded (soundness)
 # Up to this number of settings with equal noise and rate, no contours are shared. Arbitrary; it touches speed, and the widths of intervals
 # up to CLOSE.
 FEW_SETTINGS = 16
@@ -114,15 +114,18 @@ def epsilon(
         raise InputError(f"expected a tolerance in [0, 1), found {tolerance!r}")
     arguments = {"noise_multiplier": noise_multiplier, "sampling_rate": sampling_rate, "steps": steps, "delta": delta}
     arrays = _broadcast({name: _numbers(name, value) for name, value in arguments.items()})
-    shape, deltas = arrays[0].shape, arrays[3]
+    *_, deltas = arrays
+    # One row for each different setting, with the columns in the order of `arguments`. `np.unique` sorts the rows, so that those with equal
+    # noise and rate are adjacent.
     settings, setting_of_place = np.unique(np.stack([array.ravel() for array in arrays], axis=1), axis=0, return_inverse=True)
+    noise_and_rate, step_counts, setting_deltas = settings[:, :2], settings[:, 2], settings[:, 3]
     lower, upper = np.zeros(len(settings)), np.full(len(settings), math.inf)
-    for rows in _groups(settings[:, :2]):
-        noise, rate = settings[rows[0], :2].tolist()
+    for rows in _groups(noise_and_rate):
+        noise, rate = noise_and_rate[rows[0]].tolist()
         mechanism = GaussianSpec(noise_multiplier=noise).poisson(rate, neighbours)
-        lower[rows], upper[rows] = _bounds_for(mechanism, settings[rows, 2], settings[rows, 3], tolerance)
+        lower[rows], upper[rows] = _bounds_for(mechanism, step_counts[rows], setting_deltas[rows], tolerance)
     place = setting_of_place.ravel()
-    return Epsilons(upper[place].reshape(shape), lower[place].reshape(shape), deltas.copy())
+    return Epsilons(upper[place].reshape(deltas.shape), lower[place].reshape(deltas.shape), deltas.copy())
 
 
 def _range(values: Array, shown: Callable[[float], str]) -> str:
@@ -132,6 +135,7 @@ def _range(values: Array, shown: Callable[[float], str]) -> str:
 
 
 def _adjacency(name: str) -> Adjacency:
+    """Return the adjacency of this name. Raises InputError if there is none."""
     try:
         return Adjacency(name)
     except ValueError:
@@ -155,6 +159,7 @@ def _numbers(name: str, value: Any) -> Array:
 
 
 def _broadcast(arrays: dict[str, Array]) -> tuple[Array, ...]:
+    """Return the arrays in their common shape. Raises InputError if they have none."""
     try:
         return tuple(np.broadcast_arrays(*arrays.values()))
     except ValueError:
@@ -173,7 +178,8 @@ def _groups(keys: Array) -> list[IndexArray]:
 def _bounds_for(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: float) -> tuple[Array, Array]:
     """Return lower and upper bounds for one mechanism at pairs of a count and a delta.
 
-    The bounds come from shared contours. Pairs for which these intervals are wide are computed one by one.
+    The bounds come from shared contours. Pairs for which these intervals are wide are computed one by one. A mechanism has one or two
+    privacy losses, for the two directions of a change of the data, and the larger bounds count.
     """
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
     wide = np.ones(len(counts), dtype=bool)
@@ -193,6 +199,7 @@ def _bounds_for(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: f
 
 
 def _on_shared_contours(loss: Any, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+    """Return lower and upper bounds for one privacy loss at pairs of a count and a delta; 0 and inf if no contour gives any."""
     try:
         return epsilons_between(loss, counts, log_deltas)
     except NotRepresentable:
@@ -211,12 +218,16 @@ def _one_setting(mechanism: Mechanism, count: int, delta: float) -> EpsilonInter
 
 
 def _exact_interval(mechanism: Mechanism, count: int, delta: float) -> EpsilonInterval:
-    """Return the interval of the exact accountant for the dominating pairs, whose upper end is inf if it has no bound."""
+    """Return the interval of the exact accountant for the dominating pairs, whose upper end is inf if it has no bound.
+
+    Its lower end is true for the mechanism only if some data attain the pairs.
+    """
     try:
-        ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
+        # One interval for each direction of a change of the data.
+        intervals = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
     except NotRepresentable:
         return NO_BOUNDS
-    return EpsilonInterval(max(direction.lower for direction in ends), max(direction.upper for direction in ends))
+    return EpsilonInterval(max(interval.lower for interval in intervals), max(interval.upper for interval in intervals))
 
 
 def _between(bound: Callable[[int], EpsilonInterval], counts: Array, tolerance: float) -> tuple[Array, Array]:

@@ -35,7 +35,10 @@ ROUNDED_UP = 1.0 + 1e-12  # factor that is larger than the rounding errors of a 
 
 
 class GoalBound(NamedTuple):
-    """An upper bound on the quantity of a goal, inf if none is known, and the name of the accountant that certifies it."""
+    """An upper bound on the quantity of a goal, inf if none is known, and the name or names of the accountants that certify it.
+
+    The name is "profile" if several accountants contribute to the bound, and "none" if it is inf.
+    """
 
     upper: float
     accountant: str
@@ -114,29 +117,31 @@ class PowerGoal:
 
     def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         last = -math.log(min(self.level, 1.0 - self.target))  # for larger epsilons, both bounds exceed the target
-        delta_of_interest = min(1e-6, 1e-2 * self.level)  # bounds on deltas far below it need not be tight
+        delta_of_interest = min(1e-6, 1e-2 * self.level)  # bounds on deltas far below it need not be tight (accuracy)
         pure = pure_epsilon(pipeline, group_size)  # the curve has a corner at it, which a search may miss
         low, high = 0.0, last
         smallest = math.inf
         for _ in range(ROUNDS):
+            # POINTS epsilons and the corner, so that POINTS is the last index.
             epsilons = np.sort(np.append(np.linspace(low, high, POINTS), min(pure, last)))
             curve = self._curve(pipeline, epsilons, pure, group_size, delta_of_interest)
             smallest = min(smallest, 1.0 - float(trade_off(curve, [self.level])[0]))
-            steep = curve.upper + np.exp(epsilons + math.log(self.level))  # e^epsilon by itself may overflow
-            flat = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)
-            best = int(np.argmin(np.minimum(steep, flat)))  # each bound has one minimum
+            # The two bounds on the true positive rate at each epsilon; e^epsilon by itself may overflow.
+            steep_bounds = curve.upper + np.exp(epsilons + math.log(self.level))
+            flat_bounds = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)
+            best = int(np.argmin(np.minimum(steep_bounds, flat_bounds)))  # each bound has one minimum
             low = float(epsilons[max(best - 1, 0)])
             high = float(epsilons[min(best + 1, POINTS)])
         return GoalBound(min(smallest * ROUNDED_UP, 1.0), "profile")
 
     def _curve(self, pipeline: Pipeline, epsilons: Array, pure: float, group_size: int, delta: float) -> ProfileCurve:
         """Return the profile at these epsilons. From `pure` on, delta is 0 and no accountant is run, since its interval would be wide."""
-        below = epsilons[epsilons < pure]
-        if not len(below):
+        below_pure = epsilons[epsilons < pure]
+        if not len(below_pure):
             return ProfileCurve(epsilons, np.zeros_like(epsilons), np.zeros_like(epsilons), delta)
-        curve = profile(pipeline, below, group_size, delta)
-        rest = np.zeros(len(epsilons) - len(below))
-        return replace(curve, epsilons=epsilons, upper=np.append(curve.upper, rest), lower=np.append(curve.lower, rest))
+        curve = profile(pipeline, below_pure, group_size, delta)
+        zeros = np.zeros(len(epsilons) - len(below_pure))
+        return replace(curve, epsilons=epsilons, upper=np.append(curve.upper, zeros), lower=np.append(curve.lower, zeros))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +217,7 @@ def goal_of(
 
 
 def _checked_target(name: str, value: float, below: float) -> float:
+    """Return the value. Raises InputError if it is not between 0 and `below`."""
     if not 0.0 < value < below:
         raise InputError(f"--target-{name}: expected a number in (0, {below:g}), found {value!r}")
     return value

@@ -13,6 +13,9 @@ run (`Inquiry.may_ask`).
 Accountants bound a *dominating pair* of each mechanism: two output distributions at least as easy to tell apart as those of any
 neighbouring datasets. Their lower bounds hold for the mechanism itself only if some neighbours have exactly this pair (the mechanism
 *attains* it). For other mechanisms, a *witness* is used: another mechanism that the file allows and that attains its pair (witnesses.py).
+
+Before an accountant answers, it makes a `PrivacyProfile` of the composition, which bounds epsilon at any delta, and delta at any epsilon.
+`tuned` gives a profile another tolerance and time, which only the grid accountant (pld) uses.
 """
 
 from __future__ import annotations
@@ -79,6 +82,8 @@ def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts:
 
     Their total work is at most CHEAP_CELLS, or at most the work of the settling accountant if that is more. The choice depends on the work
     that each accountant states and not on a clock, so every machine runs the same accountants.
+
+    parts: number of different mechanisms, on which the work depends.
     """
     remaining_cells = max(CHEAP_CELLS, settling.cells(parts))
     for accountant in sorted(others, key=lambda accountant: accountant.cells(parts)):
@@ -93,7 +98,7 @@ class Panel:
     """The accountants to run.
 
     names: their names, in the order of the rows.
-    quick: whether an interval may settle the headline so that other accountants are not run. It is True if the user named none.
+    quick: whether an interval may settle the headline so that other accountants are not run. False if the user named accountants.
     tolerance: relative width at which the grid accountant stops; None for its default.
     with_rows: whether to compute what only a table shows: rows of other accountants although the headline is settled and, if no lower
         bound holds for the mechanisms themselves, one from witnesses.
@@ -112,7 +117,7 @@ class GroupedSteps(NamedTuple):
     dominated: Steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True)  # without slots, since `cached_property` stores its values in the instance
 class Inquiry:
     """The question to each accountant: an upper bound on the cost of the charges.
 
@@ -165,7 +170,10 @@ class Inquiry:
         return self.grouped is None and all_attained(self.charged_steps)
 
     def row(self, accountant: Accountant, profile: PrivacyProfile, share: float = SHARE_EACH) -> AccountRow:
-        """Return the row of an accountant. If it has no bound, the row's reason names the mechanisms concerned."""
+        """Return the row of an accountant. If it has no bound, the row's reason names the mechanisms concerned.
+
+        share: largest share of the remaining allowance of work that the accountant may take.
+        """
         return with_names(row_of(accountant, profile, self.quantity, self.at, share), self.composed_charges)
 
     def may_ask(self, accountant: Accountant) -> bool:
@@ -175,12 +183,14 @@ class Inquiry:
         and epsilon if delta is 0. To take the smaller result of two filters is not sound, because the outputs of earlier runs decide
         which is smaller. To split delta anew for each file is not sound either: the true delta reaches 1.99 times the stated delta.
         """
-        pure = self.quantity == "epsilon" and self.at == 0.0
-        return not self.adaptive or accountant.name == ("basic" if pure else "zcdp")
+        is_pure = self.quantity == "epsilon" and self.at == 0.0
+        return not self.adaptive or accountant.name == ("basic" if is_pure else "zcdp")
 
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile:
         """Return the privacy profile of the steps by an accountant that may be asked."""
-        if self.adaptive:  # the filter would have to limit the sum of the steps' stated deltas too, so these are refused
+        # A `finite` accountant sets stated deltas aside and adds them afterwards. A filter would have to limit their sum too, so that
+        # they are refused.
+        if self.adaptive:
             accountant = replace(accountant, finite=False)
         return accountant.profile(self.steps).tuned(tolerance, seconds)
 
@@ -211,7 +221,7 @@ def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
     if panel.quick and inquiry.attained and not inquiry.adaptive:
         for name in SETTLING:
             accountant = accountant_named(name)
-            profile = inquiry.profile(accountant, None, GRID_SECONDS)
+            profile = inquiry.profile(accountant, tolerance=None, seconds=GRID_SECONDS)
             row = inquiry.row(accountant, profile)
             tried.append(row)
             if settles(row.bound):
@@ -229,7 +239,7 @@ def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried
     rows = {accountant.name: AccountRow(accountant, None, reason, consulted=False) for accountant in others}
     rows |= {row.accountant.name: row for row in tried}
     for accountant in cheap_accountants(settling.accountant, others, different_mechanisms):
-        rows[accountant.name] = inquiry.row(accountant, inquiry.profile(accountant, None, GRID_SECONDS))
+        rows[accountant.name] = inquiry.row(accountant, inquiry.profile(accountant, tolerance=None, seconds=GRID_SECONDS))
     return tuple(rows[name] for name in panel.names)
 
 
@@ -254,13 +264,13 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
     rows = [answers[name] for name in panel.names]
     if panel.quick and not any(map(is_certified, rows)):
         rows, profiles = _with_more_time(inquiry, rows, profiles, share)
-    if not inquiry.attained:
+    if not inquiry.attained:  # the lower bounds hold for the dominating pairs, and perhaps not for the mechanisms
         rows = [without_lower(row) for row in rows]
     winner = smallest(rows)
     profile_of_winner = None if winner is None else profiles[winner.accountant.name]
     if winner is not None and panel.with_rows and not inquiry.attained:
-        bracketed = _with_lower(winner, inquiry)
-        rows, winner = [bracketed if row is winner else row for row in rows], bracketed
+        winner_with_lower = _with_lower(winner, inquiry)
+        rows, winner = [winner_with_lower if row is winner else row for row in rows], winner_with_lower
     cross_check(rows)
     return Answers(tuple(rows), winner, profile_of_winner)
 
@@ -272,13 +282,14 @@ def _with_more_time(
 
     The profiles of all accountants are replaced by those with more time, also of accountants whose rows are unchanged.
     """
-    longer = {name: profile.tuned(None, GRID_SECONDS_ALONE) for name, profile in profiles.items()}
+    longer_profiles = {name: profile.tuned(tolerance=None, seconds=GRID_SECONDS_ALONE) for name, profile in profiles.items()}
     result = []
     for row in rows:
         name = row.accountant.name
-        is_worth_a_run = row.bound is None and longer.get(name) is not profiles.get(name)
-        result.append(inquiry.row(row.accountant, longer[name], share) if is_worth_a_run else row)
-    return result, longer
+        # `tuned` returns the profile itself if more time does not change it. An accountant that may not be asked has no profile.
+        is_worth_a_run = row.bound is None and longer_profiles.get(name) is not profiles.get(name)
+        result.append(inquiry.row(row.accountant, longer_profiles[name], share) if is_worth_a_run else row)
+    return result, longer_profiles
 
 
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
@@ -294,7 +305,7 @@ def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
                 break
     if not lower > 0.0 or winner.bound is None:
         return winner
-    if not agree(lower, winner.bound.upper):
+    if not agree(lower, winner.bound.upper):  # False if the lower bound is larger, by more than rounding
         raise InternalError(
             f"some mechanism that the file allows costs {lower!r}, more than {winner.bound.upper!r}: this is a bug in dpcli, so "
             "no number is reported"
@@ -305,7 +316,7 @@ def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
 def _attained_steps(inquiry: Inquiry) -> Iterator[Steps]:
     """Yield steps that the file allows and that attain their dominating pairs, whose lower bounds therefore hold for the file.
 
-    An adaptive file, or delta = 0, yields none.
+    An adaptive file yields none, as its list is only one of the runs that could happen. Neither does delta = 0.
     """
     if inquiry.adaptive or (inquiry.quantity == "epsilon" and inquiry.at == 0.0):
         return
@@ -321,7 +332,7 @@ def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
     """Return a certified lower bound for steps that attain their dominating pairs; 0 if no accountant certifies one."""
     for name in BRACKETING:
         accountant = accountant_named(name)
-        profile = accountant.profile(steps).tuned(None, GRID_SECONDS_ALONE)
+        profile = accountant.profile(steps).tuned(tolerance=None, seconds=GRID_SECONDS_ALONE)
         bound = row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE_EACH).bound
         if bound is not None and bound.lower is not None:
             return bound.lower
@@ -338,7 +349,7 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
 
     def row(name: str) -> AccountRow:
         accountant = accountant_named(name)
-        return row_of(accountant, accountant.profile(steps).tuned(None, GRID_SECONDS), "epsilon", delta)
+        return row_of(accountant, accountant.profile(steps).tuned(tolerance=None, seconds=GRID_SECONDS), "epsilon", delta)
 
     attained = all_attained(steps)
     tried: dict[str, AccountRow] = {}

@@ -21,12 +21,13 @@ from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon
 from dpcli.numerics.work import allowance, limited
 
 # False positive rates at which the trade-off curve is tabulated.
+# They, the priors and the groups are arbitrary.
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)  # beliefs before the release, by default
 GROUPS = (1, 2, 4)  # sizes of groups
 # Share of the work left that the question about a group may take, which is often hard; the next question needs some too.
 GROUP_SHARE = 0.5
-SMALL_DELTA = 1e-4  # a delta that is small compared with most false positive rates of the table
+SMALL_DELTA = 1e-4  # a delta that is small compared with most false positive rates of the table; it touches accuracy
 # Larger epsilons, which are slopes of the trade-off curve above e^12, matter only at false positive rates below 1e-5.
 STEEPEST = 12.0
 # The extent and the density of the curve. More points make its bounds slightly tighter and take longer; all are sound.
@@ -74,6 +75,7 @@ class Meaning:
     false_negatives: lower bound on the false negative rate at each of `alphas`.
     advantage: upper bound on the difference of true and false positive rate.
     pointwise: a privacy loss in nats that is exceeded with probability at most `exception`; inf if none is known.
+    exception: upper bound on the probability that the loss exceeds `pointwise`.
     gaussian: the smallest mu of a Gaussian that is no more private than the pipeline at every epsilon of the curve up to `reach`.
     reach: largest epsilon for which `gaussian` holds.
     """
@@ -109,9 +111,9 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
         return result, None
     reach = _reach(result)
     pure = pure_epsilon(result.pipeline, result.group_size)
-    curve = _curve(result, result.delta, reach, pure, priors)
+    curve = _curve(result, reach, pure, priors)
     pointwise, exception = _pointwise(curve, result.delta, pure)
-    within = curve.epsilons <= reach
+    is_in_reach = curve.epsilons <= reach
     return result, Meaning(
         account=result,
         curve=curve,
@@ -121,29 +123,31 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
         pointwise=pointwise,
         exception=exception,
         beliefs=tuple(_belief(curve, prior, pointwise) for prior in priors),
-        gaussian=gaussian_above(curve.epsilons[within], curve.upper[within]),
+        gaussian=gaussian_above(curve.epsilons[is_in_reach], curve.upper[is_in_reach]),
         reach=reach,
         groups=tuple(_group(result, size) for size in GROUPS),
     )
 
 
-def _reach(stated: Account) -> float:
+def _reach(result: Account) -> float:
     """Return the epsilon at the account's delta, or at SMALL_DELTA if it is smaller and epsilon is finite there."""
-    if stated.delta <= SMALL_DELTA:
-        return stated.upper
-    further = account(stated.pipeline, delta=SMALL_DELTA).upper
-    return max(stated.upper, further) if math.isfinite(further) else stated.upper
+    if result.delta <= SMALL_DELTA:
+        return result.upper
+    at_small_delta = account(result.pipeline, delta=SMALL_DELTA).upper
+    return max(result.upper, at_small_delta) if math.isfinite(at_small_delta) else result.upper
 
 
-def _curve(account: Account, delta: float, reach: float, pure: float, priors: Sequence[float]) -> ProfileCurve:
+def _curve(result: Account, reach: float, pure: float, priors: Sequence[float]) -> ProfileCurve:
     """Return the privacy profile from epsilon 0 to beyond `reach`. Its points are denser up to STEEPEST, and include the headline."""
     end_of_dense, last = min(reach, STEEPEST), BEYOND * reach
-    odds = [abs(_log_odds(prior)) for prior in priors]
+    log_odds = [abs(_log_odds(prior)) for prior in priors]
     dense, sparse = np.linspace(0.0, end_of_dense, DENSE_POINTS), np.linspace(end_of_dense, last, SPARSE_POINTS)
     corner = [pure] if pure <= last else []  # the trade-off curve has a corner at it
-    epsilons = np.unique(np.concatenate([dense, sparse, [account.upper], odds, corner]))
-    curve = profile(account.pipeline, epsilons, account.group_size, min(delta, SMALL_DELTA), (0.0, *odds))
-    upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, delta), curve.upper)
+    epsilons = np.unique(np.concatenate([dense, sparse, [result.upper], log_odds, corner]))
+    printed_points = (0.0, *log_odds)  # the delta at 0 is the advantage, and those at the log odds give the beliefs
+    curve = profile(result.pipeline, epsilons, result.group_size, min(result.delta, SMALL_DELTA), printed_points)
+    # The headline is an (epsilon, delta) pair of the pipeline, too.
+    upper = np.where(curve.epsilons >= result.upper, np.minimum(curve.upper, result.delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
 
 
@@ -177,8 +181,8 @@ def _belief(curve: ProfileCurve, prior: float, pointwise: float) -> Belief:
     """
     log_odds = _log_odds(prior)
     posterior = 1.0 / (1.0 + math.exp(min(log_odds - pointwise, LARGEST_EXPONENT)))
-    rare, blind = sorted((prior, 1.0 - prior))
-    success = blind + rare * curve.at(abs(log_odds))
+    smaller, blind = sorted((prior, 1.0 - prior))
+    success = blind + smaller * curve.at(abs(log_odds))
     return Belief(prior, min(posterior * ROUNDED_UP, 1.0), min(success, 1.0), blind)
 
 

@@ -22,6 +22,6 @@ PLUGIN = Plugin(
         "Calibration": "dpcli.analysis.documents.python:calibration",
         "Epsilons": "dpcli.analysis.documents.python:epsilons",
         "Pipeline": "dpcli.analysis.documents.python:pipeline",
-        "": "dpcli.analysis.documents.python:line",
+        "": "dpcli.analysis.documents.python:line",  # for every other class
     },
 )

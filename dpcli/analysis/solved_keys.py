@@ -61,7 +61,10 @@ def substitute(
 
 
 def parameter_key(entry: Entry, solve: Parameter) -> str | None:
-    """Return the key of an entry that `solve` would change; None if the entry has no such key."""
+    """Return the key of an entry that `solve` would change; None if the entry has no such key.
+
+    "epochs", "rate" and "batch-size" need a sampling scheme with a rate.
+    """
     spec = entry.spec
     match solve:
         case "noise":
@@ -96,9 +99,9 @@ def missing_parameter(entries: Sequence[Entry], solve: Parameter, name: str | No
 def noise_divisors(targets: Sequence[Target], weights: Mapping[str, float] | None, pure: bool) -> dict[str, float]:
     """Return the number by which the common ratio of noise to sensitivity is divided, for each mechanism with a weight.
 
-    The rho of a step is proportional to its weight, so its noise is proportional to 1 / sqrt(weight). At delta = 0 (`pure`) its epsilon is
-    proportional to its weight, so its noise is proportional to 1 / weight. With a single target, the weights have no effect and the result
-    is empty.
+    The weights say how the entries share the cost: the rho (zCDP) of a step is proportional to its weight, and rho to 1 / noise^2. So the
+    noise of a step is proportional to 1 / sqrt(weight). At delta = 0 (`pure`) its epsilon is proportional to its weight, so its noise is
+    proportional to 1 / weight. With a single target, the weights have no effect and the result is empty.
     """
     if not weights or len(targets) == 1:
         return {}
@@ -171,7 +174,7 @@ def _with_value(entry: Entry, key: str, value: float, is_ratio: bool) -> Entry:
 
 
 def _stated_sensitivity(spec: Spec) -> float:
-    """Return the sensitivity to which the noise of a mechanism is relative; 1 if the mechanism states none."""
+    """Return the sensitivity to which the noise of a mechanism is relative; 1 if the mechanism states none, or 0, which needs no noise."""
     for key in ("sensitivity", "l2_sensitivity"):
         sensitivity: float | None = getattr(spec, key, None)
         if sensitivity is not None:

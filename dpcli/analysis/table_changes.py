@@ -19,7 +19,8 @@ from dpcli.file.toml.shown import escaped, key_text
 Path = tuple[str, ...]
 Tables = Mapping[str, Any]
 
-# Sets of alternative keys, of which an entry states one. Replacing a key by an alternative is one change.
+# Sets of alternative keys, of which an entry states one. Replacing a key by an alternative is one change. An alternative that is missing
+# here would make two changes, each of which is then priced or refused by itself (accuracy of the report).
 ALTERNATIVES = (
     frozenset({"steps", "epochs"}),
     frozenset({"rate", "batch_size"}),
@@ -28,7 +29,7 @@ ALTERNATIVES = (
 )
 UNIT_KEYS = frozenset({"unit", "max_contributions"})  # changed together, since a unit with several records needs max_contributions
 LISTS = ("mechanism", "query")  # kinds of tables of which a file has several; they are matched by name
-# Keys that must change together in all entries that share a sample.
+# Keys that must change together in all entries that share a sample: those in which they must agree, and the name of the sample.
 SAMPLE_KEYS = frozenset({"steps", "epochs", "sampling", "partition", "sample"})
 TYPELESS_KEYS = SAMPLE_KEYS | {"description"}  # keys that entries of every type have
 
@@ -65,16 +66,16 @@ class Edit:
         """The key in full, such as `mechanism["train"].sampling.rate`."""
         if self.section not in LISTS:
             return key_text(self.path)
-        rest = key_text(self.keys)
-        return f'{self.section}["{escaped(self.name)}"]' + (f".{rest}" if rest else "")
+        key_in_table = key_text(self.keys)
+        return f'{self.section}["{escaped(self.name)}"]' + (f".{key_in_table}" if key_in_table else "")
 
     @property
     def label(self) -> str:
         """The key for a narrow table, such as `train: sampling.rate` or `mechanism train`."""
         if self.section not in LISTS:
             return self.key
-        name, rest = escaped(self.name), key_text(self.keys)
-        return f"{name}: {rest}" if rest else f"{self.section} {name}"
+        name, key_in_table = escaped(self.name), key_text(self.keys)
+        return f"{name}: {key_in_table}" if key_in_table else f"{self.section} {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,11 @@ class Change:
 
 def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
     """Return all changes from the tables of one file to the tables of another. Mechanisms and queries are matched by name."""
-    result = list(_key_changes(_without_lists(old), _without_lists(new), ()))
-    in_lists: list[Change] = []
+    result = list(_key_changes(_without_lists(old), _without_lists(new), path=()))
+    list_changes: list[Change] = []
     for kind in LISTS:
-        in_lists += _list_changes(kind, _by_name(old, kind), _by_name(new, kind))
-    result += _grouped_by_sample(in_lists, _by_name(old, "mechanism"), _by_name(new, "mechanism"))
+        list_changes += _list_changes(kind, _by_name(old, kind), _by_name(new, kind))
+    result += _grouped_by_sample(list_changes, _by_name(old, "mechanism"), _by_name(new, "mechanism"))
     return tuple(result)
 
 
@@ -150,10 +151,12 @@ def _list_changes(kind: str, before: Mapping[str, Tables], after: Mapping[str, T
 
 
 def _by_name(tables: Tables, kind: str) -> dict[str, Tables]:
+    """Return the tables of one kind by their names."""
     return {table["name"]: table for table in tables.get(kind, ())}
 
 
 def _without_lists(tables: Tables) -> Tables:
+    """Return the tables without those of which a file has several."""
     return {key: value for key, value in tables.items() if key not in LISTS}
 
 
@@ -164,9 +167,9 @@ def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[
     for name in before:
         if name in after:
             continue
-        new_name = next((other for other in added if _same({**before[name], "name": other}, after[other])), None)
+        new_name = next((candidate for candidate in added if _same({**before[name], "name": candidate}, after[candidate])), None)
         if new_name is not None:
-            added.remove(new_name)
+            added.remove(new_name)  # a new table is the successor of one removed table only
             result[name] = new_name
     return result
 
@@ -177,19 +180,27 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
-    """Yield the changes of one mechanism or query. If its type or measure has changed, all keys of the type form one change."""
+    """Yield the changes of one mechanism or query. If its type or measure has changed, all keys of the type form one change.
+
+    A mechanism has a `type`, and a query a `measure`, which decides about its other keys.
+    """
     path = (kind, name)
     if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
         yield from _key_changes(old, new, path)
         return
     changed_keys = [key for key in {**old, **new} if key not in TYPELESS_KEYS and not _same(old.get(key), new.get(key))]
     yield Change(tuple(Edit((*path, key), old.get(key), new.get(key)) for key in changed_keys))
-    before, after = ({key: value for key, value in table.items() if key in TYPELESS_KEYS} for table in (old, new))
-    yield from _key_changes(before, after, path)
+    typeless_before, typeless_after = ({key: value for key, value in table.items() if key in TYPELESS_KEYS} for table in (old, new))
+    yield from _key_changes(typeless_before, typeless_after, path)
 
 
 def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
-    """Yield the changes of each key. A table in both versions is compared key by key, unless its scheme has changed."""
+    """Yield the changes of each key. A table in both versions is compared key by key, unless its scheme has changed.
+
+    The keys of a sampling table depend on its scheme, so that another scheme is one change of the whole table.
+
+    path: path of the table whose versions are `old` and `new`.
+    """
     edits: list[Edit] = []
     for key in {**old, **new}:
         before, after = old.get(key), new.get(key)
@@ -216,35 +227,37 @@ def _grouped_edits(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
 
 def _edited(tables: Tables, path: Path, value: Any) -> Tables:
     """Return a copy of the tables in which the key at `path` has the value, or is removed if the value is None."""
-    if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
-        return {**tables, path[0]: list(_edited_entries(tables.get(path[0], ()), path[1:], value))}
-    head, *rest = path
-    if rest:
-        value = _edited(tables.get(head) or {}, tuple(rest), value)
-    others = {key: other for key, other in tables.items() if key != head}
-    return others if value is None else {**others, head: value}
+    key, *inner_path = path
+    # An inner table may have a key that is called like a list. Its value is then no list.
+    if key in LISTS and inner_path and isinstance(tables.get(key, []), list):
+        return {**tables, key: list(_edited_entries(tables.get(key, ()), tuple(inner_path), value))}
+    if inner_path:
+        value = _edited(tables.get(key) or {}, tuple(inner_path), value)
+    others = {other_key: other for other_key, other in tables.items() if other_key != key}
+    return others if value is None else {**others, key: value}
 
 
 def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
     """Yield the entries of a list after an edit at `path`, which starts with an entry's name. An added entry comes last."""
-    name, *rest = path
+    name, *inner_path = path
     for entry in entries:
         if entry["name"] != name:
             yield entry
-        elif rest:
-            yield _edited(entry, tuple(rest), value)
-    if not rest and value is not None:
+        elif inner_path:
+            yield _edited(entry, tuple(inner_path), value)
+        # otherwise the whole entry is removed
+    if not inner_path and value is not None:
         yield value
 
 
 def _is_free(edit: Edit) -> bool:
     """Return whether no epsilon of a file that is not adaptive depends on the key that is edited.
 
-    Such keys are descriptions, the sections of other commands, and delta, since all epsilons are compared at one delta. Caps are such keys
-    too: only the epsilon of an adaptive file, which is its cap, depends on them.
+    Such keys are descriptions, the sections of other commands, `releases`, and delta, since all epsilons are compared at one delta. Caps
+    are such keys too: only the epsilon of an adaptive file, which is its cap, depends on them.
     """
     if edit.section in LISTS:
         return edit.keys == ("description",)
-    if edit.section == "source":
+    if edit.section == "source":  # the table that queries read: their mechanisms follow from it
         return False
     return edit.section != "privacy" or edit.keys in (("delta",), ("releases",))

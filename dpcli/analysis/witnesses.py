@@ -51,7 +51,9 @@ def _informative_order(steps: Steps, quantity: Quantity, at: float) -> float:
     rdp = np.zeros(len(ORDERS))
     with np.errstate(all="ignore"):
         for mechanism, count in steps:
-            rdp += count * np.asarray(mechanism.split_failure()[1].rdp(ORDERS))
+            # A probability of revealing everything, which a stated delta is, would make every divergence infinite.
+            _, without_failure = mechanism.split_failure()
+            rdp += count * np.asarray(without_failure.rdp(ORDERS))
         if quantity == "epsilon":
             bounds = rdp - math.log(max(at, LEAST_DELTA)) / z
         else:

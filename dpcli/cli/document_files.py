@@ -74,9 +74,9 @@ def pieces_of(document: Document, name: str, settings: Settings | None) -> Itera
 
     A short document, or a format that cannot be streamed, gives one piece.
     """
-    from dpcli.document.formats.facts import streams
+    from dpcli.document.formats.facts import stream_function
 
-    stream = streams(name) if document.long else None
+    stream = stream_function(name) if document.long else None
     if stream is None:
         return (render(document, name, settings),)
     return stream(document, **_layout(name, settings))
@@ -90,16 +90,16 @@ def render(document: Document, name: str, settings: Settings | None) -> str:
 
 def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
     """Return the arguments `width` (in characters) and `color` of a format that is shown on a screen; no arguments for other formats."""
-    from dpcli.document.formats.facts import for_screen
+    from dpcli.document.formats.facts import is_for_screen
 
-    if not for_screen(name):
+    if not is_for_screen(name):
         return {}
     color = settings is not None and wants_color(settings.color)
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
         return {"width": DEFAULT_WIDTH, "color": color}
     import shutil  # slow to import, and not needed to write files
 
-    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns  # 24 lines are the usual fallback, and are not used
     return {"width": max(SMALLEST_WIDTH, columns), "color": color}
 
 

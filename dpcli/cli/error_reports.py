@@ -1,8 +1,8 @@
 """Errors as reports. They replace the reports of an earlier run, which a CI system would otherwise trust.
 
 A *report* is a file that -o FORMAT=PATH asks for. A *judged* format is one in which a CI system would read an empty report as a pass, such
-as junit (`judges`): an error is always written into it, as a failure. `reporting_errors` in options.py calls `report_error` for the errors
-of a command, and unreported.py calls it for errors outside of commands, such as a command line that Click refused.
+as junit (`ci_reads_verdict`): an error is always written into it, as a failure. `reporting_errors` in options.py calls `report_error` for
+the errors of a command, and unreported.py calls it for errors outside of commands, such as a command line that Click refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def report_error(
         spares_data: Whether existing files that may be data stay unchanged, unless their format is judged.
     """
     from dpcli.cli.outputs import may_be_data
-    from dpcli.document.formats.facts import appended, judges
+    from dpcli.document.formats.facts import ci_reads_verdict, is_appended
 
     document = _error_document(error, invocation)
     written: set[str] = set()
@@ -57,12 +57,13 @@ def report_error(
             continue
         stays = outlives_errors or (spares_data and may_be_data(path))
         place = os.path.realpath(path)
-        if place in written or (stays and not judges(name)):
+        # A judged report never stays, as a CI system would take its earlier verdict for that of this run.
+        if place in written or (stays and not ci_reads_verdict(name)):
             continue
         written.add(place)
         with suppress(DpcliError):
-            write(path, _error_text(document, name), appended(name), inputs)
-    if judges(format_):
+            write(path, _error_text(document, name), is_appended(name), inputs)
+    if ci_reads_verdict(format_):
         show(render(document, format_, None))
 
 
@@ -72,7 +73,7 @@ def _error_document(error: BaseException, invocation: Invocation) -> Document:
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
-    message, code = str(error), 70
+    message, code = str(error), 70  # the exit code of a bug in dpcli, for any other error
     if isinstance(error, KeyboardInterrupt | click.Abort):
         message, code = "interrupted", 130
     elif isinstance(error, click.ClickException):

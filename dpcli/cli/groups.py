@@ -20,6 +20,7 @@ import click
 
 # The message of click about an option that expects a number, and texts that show which number was meant.
 NOT_A_NUMBER = re.compile(r"'(.*)' is not a valid (integer|float)")
+# A comma before groups of three digits, and a comma in place of a decimal point; three digits after it could be either.
 THOUSANDS, DECIMAL_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+"), re.compile(r"\d+,(?:\d{1,2}|\d{4,})")
 MOST_DIGITS = 20  # largest number of digits of a number that a message suggests; arbitrary
 MOST_LISTED = 8  # largest number of commands that a message lists; arbitrary
@@ -88,7 +89,8 @@ class LazyGroup(click.Group):
             return None
         from dpcli.base.lazy import load
 
-        command: click.Command = load(self.table[cmd_name][0])
+        target, _short_help = self.table[cmd_name]
+        command: click.Command = load(target)
         return prepare(command, ctx.find_root().command)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -113,8 +115,8 @@ class LazyGroup(click.Group):
         for command, (purpose, other_words) in SYNONYMS_OF_COMMANDS.items():
             if command in self.table and word.lower().lstrip("-").replace("_", "-") in other_words:
                 return f"did you mean '{command}' ({purpose})?"
-        if close := difflib.get_close_matches(word, self.table, 1):
-            return f"did you mean '{close[0]}'?"
+        if similar := difflib.get_close_matches(word, self.table, n=1):
+            return f"did you mean '{similar[0]}'?"
         if len(self.table) <= MOST_LISTED:
             return f"commands: {', '.join(sorted(self.table))}"
         return f"{path} --help lists the commands"
@@ -130,7 +132,7 @@ def prepare(command: click.Command, root: click.Command) -> click.Command:
     Click would take the last of two values without a message, which is dangerous for caps. Options that may be repeated, and flags without
     a value, are accepted as before. A command that was changed already stays as it is.
     """
-    if "make_parser" not in vars(command):
+    if "make_parser" not in vars(command):  # False after the assignment below
         add_global_options(command, root)
         command.make_parser = partial(_strict_parser, command.make_parser)  # type: ignore[method-assign]
     return command
@@ -152,9 +154,10 @@ def _strict_parser(make: Callable[[click.Context], Any], context: click.Context)
     It reads two private attributes of click's parser, which click 8.1.7 to 8.5 have.
     """
     parser = make(context)
+    # By identity, since an option is listed under each of its names, and must be changed once.
     options = {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}
     for option in options.values():
-        if option.action == "store":
+        if option.action == "store":  # an option that takes one value, unlike "append" or a flag
             option.process = partial(_process_once, context, option.obj, option.dest, option.process)
     return parser
 
@@ -171,14 +174,14 @@ def _process_once(
 
 def with_suggestion(error: click.NoSuchOption) -> click.UsageError:
     """Return the error for an unknown option, with a suggestion if there is one."""
-    words = _hint(error.option_name, error.ctx)
-    return click.UsageError(f"no such option '{error.option_name}'; {words}", error.ctx) if words else error
+    hint = _hint(error.option_name, error.ctx)
+    return click.UsageError(f"no such option '{error.option_name}'; {hint}", error.ctx) if hint else error
 
 
 def with_number(error: click.BadParameter) -> click.BadParameter:
     """Return the error for an option that expects a number, with the number as it is to be written, if the value shows what was meant."""
-    wrong = NOT_A_NUMBER.match(error.message)
-    number = wrong and _number_meant(wrong[1], wrong[2])
+    match = NOT_A_NUMBER.match(error.message)
+    number = _number_meant(value=match[1], kind=match[2]) if match else ""
     return click.BadParameter(f"{error.message} Write {number}.", error.ctx, error.param) if number else error
 
 
@@ -188,11 +191,11 @@ def _number_meant(value: str, kind: str) -> str:
     `kind` is "integer" or "float", as Click names what it expected. As a float, "1,000" is unclear: one, or a thousand.
     """
     if kind == "float" and value.endswith("%"):
-        return _digits(value[:-1], 100)
+        return _digits(value[:-1], divisor=100)
     if kind == "float":
         return value.replace(",", ".") if DECIMAL_COMMA.fullmatch(value) else ""
-    plain = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
-    result = _digits(plain, 1)
+    without_commas = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
+    result = _digits(without_commas, divisor=1)  # also of 1e3 or 100.0
     return result if result.isdecimal() else ""
 
 
@@ -215,5 +218,5 @@ def _hint(flag: str, context: click.Context | None) -> str:
     for synonym, meaning in SYNONYMS.get(flag, ()):
         if synonym in flags:
             return f"did you mean {synonym} ({meaning})?"
-    command = context.command_path.partition(" ")[2]
+    _dpcli, _, command = context.command_path.partition(" ")
     return ADVICE.get((command, flag), "")

@@ -40,6 +40,6 @@ def command(template: str, output: str | None) -> None:
     if template not in NEXT_STEPS:
         write_new_pipeline(output, text)
         return
-    if output is not None and os.path.dirname(output):
+    if output is not None and os.path.dirname(output):  # such as .github/workflows, which may not exist yet
         os.makedirs(os.path.dirname(output), exist_ok=True)
     write_new(output, text, then=f"; next: {NEXT_STEPS[template]}")

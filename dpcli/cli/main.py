@@ -81,8 +81,9 @@ def main(arguments: list[str]) -> int:
     if VARIABLE in os.environ:
         register()
     try:
+        # Not standalone: Click returns the result of the command and raises its errors, instead of ending the process.
         result: Any = cli.main(arguments, prog_name="dpcli", standalone_mode=False)
-        show("")
+        show("")  # flushes standard output, so that its errors are met here
     except DpcliError as error:
         complain(message_of(error))
         _report(error, arguments)

@@ -106,5 +106,5 @@ def _delta_flag(text: str) -> str:
     size = privacy.get("dataset_size")
     if type(size) is not int or size <= 0:
         return f" --delta {LARGEST_HINTED_DELTA:g}"
-    below_a_tenth_of_inverse_size = 10.0 ** -(math.floor(math.log10(size)) + 2)
-    return f" --delta {min(LARGEST_HINTED_DELTA, below_a_tenth_of_inverse_size):g}"
+    exponent = math.floor(math.log10(size))  # size < 10^(exponent + 1), so that 10^-(exponent + 2) is below a tenth of 1 / size
+    return f" --delta {min(LARGEST_HINTED_DELTA, 10.0 ** -(exponent + 2)):g}"

@@ -35,14 +35,18 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
-# Kinds of content of a document, which decide which formats can show it. PICTURES stands for the charts of a command.
+# Kinds of content of a document, which decide which formats can show it. PICTURES stands for the charts of a command, and EVERYTHING for
+# all kinds that the formats of documents may need.
 PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
 NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed; arbitrary: shorter work seems immediate
 
 
 def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Store a given global option in the context. The numbers of -v before and after the command are added."""
+    """Store a given global option in the context. The numbers of -v before and after the command are added.
+
+    An option that is not given has a false value, which must not replace a value given before the command.
+    """
     settings = context.obj or Settings()
     if option.name == "verbose":
         value += settings.verbose
@@ -92,14 +96,14 @@ global_options = composed(
 
 
 class DocumentFormat(TextChoice):
-    """A choice among the output formats that can show the documents of a command. Modules of other formats are not imported.
+    """A choice among the output formats that can show the documents of a command. A known format is accepted without importing the others.
 
     Attributes:
-        holds: Kinds of content of the documents, as in `output_options`.
+        holds: Kinds of content of the documents, such as "total".
         allows_pictures: Whether -o may also name a picture.
     """
 
-    def __init__(self, holds: tuple[str, ...]) -> None:
+    def __init__(self, holds: tuple[str, ...]) -> None:  # without that of click, which would set `choices`
         self.holds = holds
         self.allows_pictures = PICTURES in holds
         self.case_sensitive = True
@@ -177,7 +181,7 @@ def named_output(output: str, formats: DocumentFormat) -> str:
     name, equals, path = output.partition("=")
     if path and name in FORMATS and renders(name, formats.holds):
         return output
-    if formats.allows_pictures:
+    if formats.allows_pictures:  # before the ending is looked up, as .vl.json, the ending of a picture, also ends in .json
         from dpcli.cli.outputs import as_picture
 
         picture = as_picture(output)
@@ -212,7 +216,7 @@ def reporting_errors(function: Callable[..., int], *, outlives_errors: bool, spa
 
             missing_package = unavailable(error)
             reported = missing_package or error
-            reported.add_note(REPORTED)
+            reported.add_note(REPORTED)  # so that main.py does not report it again
             data_are_unknown = spares_data and not has_protected()
             report_error(reported, _invocation(), format_, outputs, outlives_errors=outlives_errors, spares_data=data_are_unknown)
             if missing_package is not None:
@@ -295,22 +299,22 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """
     from dpcli.cli.document_files import pieces_of, split_output, write_each
     from dpcli.document.document import reason, shows_reason, with_verdict
-    from dpcli.document.formats.facts import appended, judges
+    from dpcli.document.formats.facts import ci_reads_verdict, is_appended
 
     settings: Settings = click.get_current_context().obj
     failure = reason(document) if document.exit_code else ""
     named_outputs = [split_output(output) for output in outputs]
     formats = [format_, *(name for name, _ in named_outputs)]
-    if any(map(judges, formats)):
+    if any(map(ci_reads_verdict, formats)):
         document = with_verdict(document, *_invocation())
     printed = replace(document, notes=()) if settings.quiet else document
     # All formats are rendered before the first file is written.
-    written_pieces = [pieces_of(document, name, None) for name, _ in named_outputs]
+    written_pieces = [pieces_of(document, name, settings=None) for name, _ in named_outputs]
     printed_pieces = pieces_of(printed, format_, settings)
     for (name, path), pieces in zip(named_outputs, written_pieces, strict=True):
-        write_each(path, pieces, appended(name))
+        write_each(path, pieces, is_appended(name))
     if failure and on_one_terminal():
-        printed_pieces = tuple(printed_pieces)
+        printed_pieces = tuple(printed_pieces)  # they may come from a generator, and are read twice
         if shows_reason("".join(printed_pieces), document):
             failure = ""
     show_each(printed_pieces)

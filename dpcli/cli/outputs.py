@@ -117,6 +117,8 @@ def possible_inputs() -> Iterator[str]:
 def require_no_input(path: str, texts: Iterable[str]) -> None:
     """Raise InputError if an output would replace an input, a file of a run in an input, or a file that an input names.
 
+    A *run* is the folder that `dpcli train` and similar commands write; LEFT_BY_RUN has the function that recognises its files.
+
     Args:
         texts: Texts that may be paths of inputs.
     """
@@ -126,7 +128,7 @@ def require_no_input(path: str, texts: Iterable[str]) -> None:
             raise InputError(f"{path}: expected another path for the output, found the input file")
         if load(LEFT_BY_RUN)(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file of the run in {text}")
-        if _claims(text, path):
+        if _names_file(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file that {text} names")
 
 
@@ -150,25 +152,28 @@ def require_writable(paths: Iterable[str]) -> None:
             raise InputError(f"{path}: cannot be written: Permission denied")
 
 
-def _claims(given: str, path: str) -> bool:
-    """Return whether the input file `given` names the existing file at `path`, or has a pattern that would take it for data."""
+def _names_file(given: str, path: str) -> bool:
+    """Return whether the input file `given` names the existing file at `path`, or has a pattern that would take it for data.
+
+    Paths in an input are relative to its folder.
+    """
     folder = os.getcwd() if given == "-" else os.path.dirname(os.path.abspath(given))
     tables = _tables(given)
     if os.path.exists(path):
         named_paths = [os.path.join(folder, text) for text in _texts(tables)]
         if any(os.path.exists(name) and os.path.samefile(path, name) for name in named_paths):
             return True
-    pattern = table_named(tables, "source").get("path")
+    pattern = table_named(tables, "source").get("path")  # of the data of dpcli release, such as "visits/*.csv"
     if not isinstance(pattern, str) or "\0" in pattern:
         return False
     return bool(load(TAKEN_FOR_DATA)(path, pattern, folder))
 
 
 def _tables(given: str) -> Mapping[str, Any]:
-    """Return the tables of an input file that may name other files.
+    """Return the tables of an input file that may name other files: sections, tables of a release, and the runs of a schedule.
 
-    For standard input or a .toml file with errors, the result is one list of all quoted texts in it. For an input that cannot be read, or
-    that is neither TOML nor named *.toml, the result is empty.
+    If standard input or a .toml file has errors, all quoted texts in it are returned as a list under the key "quoted", since its tables are
+    not known. For an input that cannot be read, or that is neither TOML nor named *.toml, the result is empty.
     """
     from dpcli.file.pipeline.read import toml_document
     from dpcli.file.toml.findings import InvalidFile

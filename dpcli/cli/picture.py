@@ -58,10 +58,10 @@ def destination(output: str, format_: str | None) -> Output:
         return Output(name, path)
     if path and name in FORMATS:
         raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(CHART_FORMATS)}, found {output!r}")
-    return Output(format_ or _by_suffix(output), output)
+    return Output(format_ or _format_of_ending(output), output)
 
 
-def _by_suffix(path: str) -> str:
+def _format_of_ending(path: str) -> str:
     """Return the format for the ending of a path. Raises InputError for an unknown ending."""
     for suffix, name in PICTURE_ENDINGS.items():
         if path.lower().endswith(suffix):

@@ -49,7 +49,10 @@ def report_unreported(error: BaseException, arguments: Sequence[str]) -> None:
 
 
 def _as_document_output(output: str) -> str | None:
-    """Return an output as FORMAT=PATH; None if neither a format nor the ending of the path names a format of documents."""
+    """Return an output as FORMAT=PATH; None if neither a format nor the ending of the path names a format of documents.
+
+    For -o=PATH, Click passes on "=PATH".
+    """
     try:
         return named_output(output.removeprefix("="), DocumentFormat(EVERYTHING))
     except InputError:

@@ -51,6 +51,7 @@ def seconds_asked(code: int, retry_after: str | None) -> float | None:
     The result is None for another status code, or if there is no header or it has a date: such an answer is a refusal.
     """
     text = retry_after or ""
+    # A text of ten digits or more is not read, as its wait is too long anyway.
     if code not in RATE_LIMITED or not (text.isascii() and text.isdecimal() and len(text) < 10):
         return None
     return float(text)
@@ -99,9 +100,9 @@ class SecretToken:
 
     def hide_in(self, text: str) -> str:
         """Return the text without the token, in each form in which JSON, Python or a URL would write it."""
-        escaped = (self.value, json.dumps(self.value)[1:-1], repr(self.value)[1:-1], quote(self.value, safe=""), quote(self.value))
-        for secret in sorted(escaped, key=len, reverse=True):
-            text = text.replace(secret, "***")
+        forms = (self.value, json.dumps(self.value)[1:-1], repr(self.value)[1:-1], quote(self.value, safe=""), quote(self.value))
+        for form in sorted(forms, key=len, reverse=True):  # the longest first, as a shorter one may be a part of it
+            text = text.replace(form, "***")
         return text
 
 
@@ -180,6 +181,7 @@ class ApiClient:
         message = (body.get("message") or body.get("error")) if isinstance(body, dict) else None
         if message:
             refusal += f": {self._line(message if isinstance(message, str) else json.dumps(message))}"
+        # A server answers 404, too, about what the token may not see.
         return f"{refusal}; {self.hint}" if error.code in (401, 403, 404) else refusal
 
     def _line(self, text: str) -> str:
@@ -196,7 +198,7 @@ def checked_api(text: str, what: str) -> str:
     expected = f"{what}: expected an address such as https://HOST/PATH"
     try:
         parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port  # the port is read since an invalid one raises ValueError
     except ValueError:
         raise InputError(expected) from None
     if not host or parts.username is not None or parts.password is not None or parts.query or parts.fragment:

@@ -16,7 +16,8 @@ from dpcli.document.fingerprint import repository_path
 
 LIMIT = 65_536  # GitHub's limit on the characters of a comment; it is applied to bytes, which are at least as many
 LONGEST_CELL = 1_000  # largest number of characters of a code span, so that one long text leaves room for others; chosen by hand
-NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?(e[+-]?\d+)?|inf)|-|")  # the text of a numeric cell, which is safe without a code span
+# The text of a numeric cell, which is safe without a code span: a number, "-" or nothing.
+NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?(e[+-]?\d+)?|inf)|-|")
 LEVELS = ("error", "warning", "note")  # levels of findings, the most important first
 
 
@@ -64,17 +65,17 @@ def fit_sections(top: str, sections: list[CommentSection], limit: int) -> str:
         return "\n\n".join(full) + "\n"
     parts, room = [top], limit - _size(top)
     for place, section in enumerate(sections, 1):
-        later = sections[place:]
-        free = room - sum(_size(other.text(0)) for other in later)
-        text = _shorten(section, free // 2 if later else free)
+        later_sections = sections[place:]
+        free = room - sum(_size(later.text(0)) for later in later_sections)  # each later section needs room for its title
+        text = _shorten(section, free // 2 if later_sections else free)
         parts.append(text)
         room -= _size(text)
     return "\n\n".join(parts) + "\n"
 
 
 def _shorten(section: CommentSection, room: int) -> str:
-    """Return the section's text with the largest number of rows that fits into the room, in bytes."""
-    low, high = 0, len(section.rows)
+    """Return the section's text with the largest number of rows that fits into the room, in bytes; without rows if none fits."""
+    low, high = 0, len(section.rows)  # a binary search
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if _size(section.text(middle)) <= room else (low, middle - 1)
@@ -95,7 +96,8 @@ def code(text: str) -> str:
 
 
 def _sections(document: Document) -> list[CommentSection]:
-    tables = [_table_section(table, place > 0) for place, table in enumerate(document.tables)]
+    """Return the sections that have rows, in the order of their importance."""
+    tables = [_table_section(table, is_folded=place > 0) for place, table in enumerate(document.tables)]
     findings = sorted(document.findings, key=lambda finding: LEVELS.index(finding.level))
     finding_section = CommentSection("findings", tuple(map(_finding_row, findings)))
     notes = CommentSection("notes", tuple(f"- {code(note)}" for note in document.notes))
@@ -103,6 +105,7 @@ def _sections(document: Document) -> list[CommentSection]:
 
 
 def _table_section(table: Table, is_folded: bool) -> CommentSection:
+    """Return a table as a section. The second row of the head aligns the columns: numbers to the right."""
     rules = ["---:" if column in table.numeric else "---" for column in range(len(table.columns))]
     head = (_row(table.columns), _row(rules))
     rows = (_row([_cell(cell, column in table.numeric) for column, cell in enumerate(row)]) for row in table.rows)
@@ -110,6 +113,7 @@ def _table_section(table: Table, is_folded: bool) -> CommentSection:
 
 
 def _cell(text: str, is_numeric: bool) -> str:
+    """Return a cell: a number of a numeric column as it is, and any other text as a code span."""
     return text if is_numeric and NUMBER.fullmatch(text) else code(text)
 
 
@@ -118,5 +122,6 @@ def _row(cells: tuple[str, ...] | list[str]) -> str:
 
 
 def _finding_row(finding: Finding) -> str:
+    """Return a finding as an item of a list. Its level is a word of dpcli; all else may come from a file."""
     place = repository_path(finding.path) + (f":{finding.line}" if finding.line else "")
     return f"- {finding.level} {code(place)} {code(finding.rule)}: {code(finding.message)}"

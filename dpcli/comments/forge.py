@@ -228,6 +228,8 @@ def _token(variable: str, header: str, prefix: str = "") -> SecretToken:
 def _number_of_event() -> int:
     """Return the pull request's number, from the ref of the checkout, or from the event that started the workflow.
 
+    The ref of some events, such as pull_request_target, is that of a branch, and only the event names the pull request.
+
     Raises InputError if neither names a pull request, or if the event is not JSON.
     """
     ref = re.fullmatch(r"refs/pull/([0-9]+)/(merge|head)", os.environ.get("GITHUB_REF", ""))
@@ -280,10 +282,10 @@ def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Update
             return "not written: nothing rises"
         forge.create(text)
         return "written"
-    first, *others = own
-    is_same = first.body.split() == text.split()
+    oldest, *copies = own  # a forge yields the oldest comments first
+    is_same = oldest.body.split() == text.split()
     if not is_same:
-        forge.replace(first, text)
-    for other in others:
-        forge.remove(other)
+        forge.replace(oldest, text)
+    for comment in copies:
+        forge.remove(comment)
     return "unchanged" if is_same else "updated"

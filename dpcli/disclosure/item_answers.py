@@ -20,11 +20,11 @@ from dpcli.analysis.budget_verdict import RhoVerdict, epsilon_of_rho, warning_le
 from dpcli.base.rounding import counted, up
 from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.disclosure.mechanism_words import listing, noise_reference, parameters, reads_private_data, short_value
-from dpcli.document.short_numbers import few, few_up
+from dpcli.document.short_numbers import short_number, short_number_up
 from dpcli.file.keys.words import has_words, is_silent
 from dpcli.file.pipeline.datasets import UNCHECKED, window_words
 from dpcli.file.pipeline.model import Entry, Pipeline
-from dpcli.file.pipeline.parts import part_names, sample_readers, schemes
+from dpcli.file.pipeline.parts import part_names, sample_readers, scheme_names
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
@@ -132,7 +132,7 @@ def conditions(account: Account) -> str:
     """Return the unit, adjacency and sampling in words and, if one applies, the accountant."""
     privacy = account.pipeline.privacy
     name = f"; accountant: {account.winner.accountant.name}" if account.winner else ""
-    return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}{name}"
+    return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {scheme_names(account.pipeline)}{name}"
 
 
 def delta(facts: Facts) -> str:
@@ -142,7 +142,7 @@ def delta(facts: Facts) -> str:
     if size is None:
         return f"{value!r}; the number of records n is NOT STATED (privacy.dataset_size), so delta cannot be compared with 1/n"
     expected_records = float(Fraction(repr(value)) * size)
-    return f"{value!r}; delta times the {size:,} records is {few_up(expected_records)}, and should be well below 1"
+    return f"{value!r}; delta times the {size:,} records is {short_number_up(expected_records)}, and should be well below 1"
 
 
 def unit(facts: Facts) -> str | None:
@@ -267,10 +267,10 @@ def _sampling_words(entry: Entry, facts: Facts) -> str:
     else:
         words = scheme.scheme
         if isinstance(scheme, Batched) and scheme.batch_size:
-            words += f", batches of {few(scheme.batch_size)}"
+            words += f", batches of {short_number(scheme.batch_size)}"
         rate: Fraction | None = scheme.exact_rate(facts.privacy.dataset_size)
         if rate is not None:
-            words += f", rate {few_up(float(rate))}"
+            words += f", rate {short_number_up(float(rate))}"
     if len(sample_readers(entry, facts.pipeline.mechanisms)) > 1:
         words += f", one sample {short_value(entry.sample)} for all of them"
     return words

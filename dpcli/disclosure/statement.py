@@ -24,7 +24,7 @@ from dpcli.disclosure.item_answers import at_most, charged_mechanisms, stated_ep
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
 from dpcli.disclosure.mechanism_words import listing
 from dpcli.document.document import Passage
-from dpcli.document.short_numbers import few, short_percent_up
+from dpcli.document.short_numbers import short_number, short_percent_up
 from dpcli.mechanisms.neighbours import Adjacency
 
 # The three are arbitrary. They choose what the statement says; its numbers are bounds for any choice.
@@ -173,7 +173,7 @@ def _attack(facts: Facts, meaning: Meaning) -> Passage:
     secret, hit, miss = (words.format(unit=facts.unit) for words in (question.secret, question.hit, question.miss))
     (missed,) = trade_off(meaning.curve, [ALARM])  # a lower bound on the false negative rate
     hit_rate = 1.0 - float(missed)
-    alarm = f"{few(100.0 * ALARM)} %"
+    alarm = f"{short_number(100.0 * ALARM)} %"
     rates = (
         f"If they accept false alarms in {alarm} of the cases where {miss}, they recognise at most {short_percent_up(hit_rate)} of the "
         f"cases where {hit}. Without the release, they recognise {alarm}."
@@ -198,13 +198,13 @@ def _posterior_sentence(belief: Belief, meaning: Meaning) -> str:
         after = f"they are at most {short_percent_up(belief.posterior)} sure afterwards"
         if meaning.exception > 0.0:
             after += f", except with a probability of at most {meaning.exception!r}"
-    return f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, {after}."
+    return f"If they were {short_number(100.0 * belief.prior)} % sure of it beforehand, {after}."
 
 
 def _guess_sentence(belief: Belief) -> str:
     return (
-        f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, at most {short_percent_up(belief.success)} of their guesses "
-        f"are right. Without the release, {few(100.0 * belief.blind)} % are."
+        f"If they were {short_number(100.0 * belief.prior)} % sure of it beforehand, at most {short_percent_up(belief.success)} of their "
+        f"guesses are right. Without the release, {short_number(100.0 * belief.blind)} % are."
     )
 
 

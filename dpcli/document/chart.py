@@ -57,8 +57,8 @@ class Axis:
     @property
     def title(self) -> str:
         """The label with the unit, and with the scale unless it is linear."""
-        remark = {"linear": "", "log": "log scale", "utc": "UTC"}[self.scale]
-        remarks = [one for one in (self.unit, remark) if one]
+        scale = {"linear": "", "log": "log scale", "utc": "UTC"}[self.scale]
+        remarks = [remark for remark in (self.unit, scale) if remark]
         return f"{self.label} ({', '.join(remarks)})" if remarks else self.label
 
     def share(self, value: float) -> float:
@@ -156,7 +156,7 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of a grid. It is left of the first column if `column` is negative."""
+    """A heading of a grid: of the columns from `column` on, or of a row if `column` is negative. Then it is left of the first column."""
 
     text: str
     column: int
@@ -167,10 +167,10 @@ class Heading:
 class Grid:
     """A grid of squares whose colours are steps of their values.
 
-    what: word for one square, such as a block.
+    what: word for one square, such as "block".
     steps: smallest value and description of each step, in increasing order. Squares at the last step are marked with a dot.
     empty: description of squares without a value.
-    closed: description of hatched squares.
+    closed: description of hatched squares, such as blocks to which nothing may be charged.
     named: whether the squares are wide and contain their labels.
     """
 

@@ -258,8 +258,8 @@ def with_verdict(document: Document, name: str, path: str = "") -> Document:
     """Return a document for a format from which CI systems read a verdict: its checks and findings agree with its exit code.
 
     A document with exit code 0 is returned unchanged. For any other exit code, the verdict becomes "fail" unless it is "unknown". A check
-    with an error is added if every check passed or is waived. An error finding is added if there is none that is not suppressed. Both give
-    the `reason` of the document.
+    with an error is added if every check passed or is waived. An error finding is added unless there is one that is not suppressed. Both
+    give the `reason` of the document.
 
     name: name of the command.
     path: path of the file that the command read; "" if it read none.
@@ -315,7 +315,7 @@ def reason(document: Document) -> str:
 
 def shows_reason(text: str, document: Document) -> bool:
     """Return whether a printed text has the message of the reason, however it is broken into lines and colored."""
-    message = _reasons(document)[0][1]
+    _reason_with_place, message = _reasons(document)[0]
     return " ".join(visible(message).split()) in " ".join(COLOR.sub("", text).split())
 
 
@@ -343,4 +343,5 @@ def _with_place(finding: Finding) -> str:
 
 
 def _finding(name: str, path: str, why: str, place: tuple[int, int] = (1, 1)) -> Finding:
+    """Return the finding that a command did not pass. `place` is a line and column."""
     return Finding(path or ".", "dpcli/stopped", "error", why, *place, f"{name} did not pass")

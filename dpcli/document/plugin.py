@@ -30,5 +30,6 @@ PLUGIN = Plugin(
         "csv": "dpcli.document.charts.chart_csv:render",
         "vega-lite": "dpcli.document.charts.vega:render",
     },
+    # Not the name of a class: the function renders the documents that the other entries of `displayed` return.
     displayed={"fragment": "dpcli.document.formats.html:fragment"},
 )

@@ -1,6 +1,7 @@
 """Short numbers for the sentences of charts, disclosures and release documents; base/rounding.py has the longer ones of tables.
 
-A number in words is rounded to the side that promises less privacy (`few_up`, `rounded_key`), except one that is no bound (`few`).
+A number in words is rounded to the side that promises less privacy (`short_number_up`, `rounded_key`), except one that is no bound
+(`short_number`).
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ def short_percent_up(share: float) -> str:
     return f"{min(math.ceil(share * 1e4) / 1e2, 100.0):.2f} %"
 
 
-def few(value: float) -> str:
+def short_number(value: float) -> str:
     """Return a stated number, which is not a bound, as text with few digits."""
     return f"{value:,.0f}" if value == int(value) and abs(value) < LARGEST_EXACT else f"{value:.6g}"
 
 
-def few_up(value: float) -> str:
+def short_number_up(value: float) -> str:
     """Return a number as text with few digits, rounded up."""
-    return few(float(Context(prec=DIGITS, rounding=ROUND_CEILING).plus(Decimal(repr(value)))))
+    return short_number(float(Context(prec=DIGITS, rounding=ROUND_CEILING).plus(Decimal(repr(value)))))
 
 
 def rounded_key(name: str, value: float) -> str:

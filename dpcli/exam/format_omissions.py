@@ -18,7 +18,7 @@ from typing import Any, cast
 from dpcli.base.lazy import load
 from dpcli.base.registry import FORMATS
 from dpcli.document.document import Check, Document, Finding, Passage, Sheet, Suppression, Table
-from dpcli.document.formats.facts import for_screen, judges, shows
+from dpcli.document.formats.facts import ci_reads_verdict, is_for_screen, shows
 
 # Characters that have a special meaning in some format, or are not in ASCII. The last one is a space of no width.
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
@@ -231,7 +231,7 @@ def rendering_faults(name: str, render: Render, document: Document) -> Iterator[
                 yield f"{part}: {item} is shown as {mild_item}"
     if control_characters := {character for character in text if not character.isprintable()} - {"\n", "\r"}:
         yield f"invisible characters, or characters that control a terminal: {sorted(control_characters)}"
-    if judges(name) and not JUDGED & set(shows(name)):
+    if ci_reads_verdict(name) and not JUDGED & set(shows(name)):
         yield "checks, failures and findings, although the format reports verdicts"
 
 
@@ -245,7 +245,7 @@ def drawn_documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
 def renderer(name: str) -> Render:
     """Return the rendering function of a registered format. A format for a screen gets a wide screen."""
     render = load(FORMATS[name])
-    if for_screen(name):
+    if is_for_screen(name):
         return functools.partial(render, width=WIDTH)
     return cast("Render", render)
 

@@ -27,7 +27,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.limits import MAX_BYTES, MAX_DEPTH
 from dpcli.file.toml.shown import escaped, shown
-from dpcli.file.toml.write import commented
+from dpcli.file.toml.write import lines_with_comments
 from dpcli.mechanisms.sampling.schemes import Batched
 
 COMMENT_COLUMN = 40  # column at which comments of a new file begin; layout alone
@@ -83,7 +83,7 @@ def file_of(
     Raises InputError if the text is larger than a pipeline file may be, and InvalidFile if the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
-    written = list(commented(tables, comments, COMMENT_COLUMN))
+    written = list(lines_with_comments(tables, comments, COMMENT_COLUMN))
     _require_room(sum(len(line) + 1 for line in written), place)  # a text that is too large is not wrapped
     for line in written:
         lines += wrap(line) if wrap else (line,)

@@ -23,7 +23,7 @@ from dpcli.analysis.difference import Priced
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import is_in_folder, located, may_be_pipeline, parse, refuse, toml_document, unfolded
+from dpcli.file.pipeline.read import expand_folders, is_in_folder, located, may_be_pipeline, parse, refuse, toml_document
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
@@ -71,7 +71,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     """
     ref = terms.base_ref
     # A folder is replaced by the pipelines in it, if there are any.
-    expanded = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
+    expanded = expand_folders(paths or _touched_pipelines(ref), may_be_pipeline)
     # A folder without pipelines passes only if the change removed them, which the base shows. Without a revision it is judged as a file.
     folders = [path for path in expanded if ref is not None and os.path.isdir(path)]
     paths = [path for path in expanded if path not in folders]

@@ -13,7 +13,7 @@ from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
-from dpcli.file.pipeline.parts import marked_by_a_blank
+from dpcli.file.pipeline.parts import entry_that_shows_blanks
 from dpcli.ledger.charges.ledger_run import payer
 from dpcli.ledger.entry_log import EntryLog
 from dpcli.ledger.filters.filter import Cost
@@ -155,7 +155,9 @@ class RunPrices(EntryLog):
             )
         blocks = self.window(given or stated)
         if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT:
-            revealing = marked_by_a_blank(pipeline.mechanisms)  # the name of a mechanism to which a blank record may add something
+            revealing = entry_that_shows_blanks(
+                pipeline.mechanisms
+            )  # the name of a mechanism to which a blank record may add something
             if revealing is not None:
                 raise InputError(
                     f'mechanism["{revealing}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move '

@@ -17,7 +17,7 @@ from dataclasses import replace
 from math import ceil
 
 from dpcli.file.pipeline.model import OWN, Entry, Pipeline
-from dpcli.file.pipeline.parts import marked_by_a_blank, part_names, sampling_differences
+from dpcli.file.pipeline.parts import entry_that_shows_blanks, part_names, sampling_differences
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries, steps_in
 from dpcli.lint.sections import findings_where_on, has_cover_note
@@ -142,7 +142,7 @@ def _partitions(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if pipeline.privacy.adjacency is Adjacency.REPLACE_ONE:
             message = "parallel composition needs add-remove or zero-out: a replaced record may move to another part"
             yield RuleFinding(key, message, "error")
-        elif pipeline.privacy.adjacency is Adjacency.ZERO_OUT and marked_by_a_blank([entry]):
+        elif pipeline.privacy.adjacency is Adjacency.ZERO_OUT and entry_that_shows_blanks([entry]):
             message = "under zero-out parallel composition needs noise_multiplier: a blanked record may leave its part"
             yield RuleFinding(key, message, "error")
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):  # a text names no parts

@@ -195,8 +195,8 @@ def binomial_mixture(mu: float, rate: float, records: int) -> Mixture:
     # The weight of a count is that of all numbers above the count before it, up to itself. The logarithms may have been rounded down. They
     # are increased by more than that error, at the cost of the smallest numbers' weight.
     log_weights = np.logaddexp.reduceat(exact, [0, *counts[:-1]]) + 4e-15 * math.lgamma(records + 1)
-    weights = np.exp(log_weights)
-    room = np.maximum(1.0 - (weights[::-1].cumsum()[::-1] - weights), 0.0)  # what the larger counts leave of 1
+    masses = np.exp(log_weights)
+    room = np.maximum(1.0 - (masses[::-1].cumsum()[::-1] - masses), 0.0)  # what the larger counts leave of 1
     log_weights = np.minimum(log_weights, np.log(np.maximum(room, math.ulp(0.0))))
     total = math.fsum(np.exp(log_weights).tolist())
     return Mixture(math.log1p(-total) if total < 1.0 else -math.inf, tuple(log_weights.tolist()), tuple(mu * j for j in counts))

@@ -19,9 +19,9 @@ from dpcli.plots.epsilons import EpsilonCurve, Question, accuracy_notes, curves
 
 # Choices of what is drawn. They change the picture and the time, and no bound.
 POINTS = 49  # number of deltas
-REACH = (1e-3, 0.5)  # lowest delta, relative to the file's; highest delta
+LOWEST_SHARE, HIGHEST_DELTA = 1e-3, 0.5  # lowest delta, relative to the file's; highest delta
 # Range of the lowest delta of the axis: a positive double, and small enough to show small deltas in every picture
-LOWEST = 1e-300, 1e-9
+LEAST_LOWEST, LARGEST_LOWEST = 1e-300, 1e-9
 ROOM = 1.05  # factor by which the epsilon axis is longer than the curves, so that they do not touch the frame
 GUARANTEES = (
     "each computed point is an (epsilon, delta) guarantee, and so is every point above it; the line between points is only a guide"
@@ -29,10 +29,13 @@ GUARANTEES = (
 
 
 def chart(question: Question) -> Chart:
-    """Return the chart of the privacy profile. It is computed as epsilon at many deltas. Raises InputError or CannotCertify."""
+    """Return the chart of the privacy profile. It is computed as epsilon at many deltas.
+
+    Raises InputError if no delta is stated, and CannotCertify if there is no finite epsilon, or a named accountant has none.
+    """
     account = question.headline()
-    lowest = max(min(REACH[0] * positive_delta(account), LOWEST[1]), LOWEST[0])
-    deltas = {*np.geomspace(lowest, REACH[1], POINTS).tolist()}
+    lowest = max(min(LOWEST_SHARE * positive_delta(account), LARGEST_LOWEST), LEAST_LOWEST)
+    deltas = {*np.geomspace(lowest, HIGHEST_DELTA, POINTS).tolist()}
     if account.delta > lowest:
         deltas.add(account.delta)
     profiles = curves(question, account, sorted(deltas), lambda delta: (question.pipeline, delta))
@@ -52,7 +55,10 @@ def chart(question: Question) -> Chart:
 
 
 def _line(curve: EpsilonCurve) -> Line:
-    """Return the line of a curve without its points at epsilon = 0, where a smaller delta holds too, unless too few points are left."""
+    """Return the line of a curve without its points at epsilon = 0, unless too few points are left.
+
+    Several deltas may have epsilon = 0. The points at the larger ones are guarantees, but no part of the curve of the smallest delta.
+    """
     line = curve.line(_across)
     positive = tuple(point for point in line.points if point[0] > 0.0)
     return replace(line, points=positive if len(positive) > 1 else line.points)

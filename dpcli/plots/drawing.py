@@ -17,7 +17,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import PLOTS
 from dpcli.base.rounding import up
 from dpcli.document.chart import Chart
-from dpcli.file.pipeline.parts import schemes
+from dpcli.file.pipeline.parts import scheme_names
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.numerics.work import SEARCH, limited_to
@@ -55,7 +55,7 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
 
 def with_findings(chart: Chart, diagnostics: tuple[Diagnostic, ...]) -> Chart:
     """Return the chart with the findings that make the file unsound added to its notes."""
-    unsound = tuple(f"NOT SOUND: {each.rule}: {each.message}" for each in diagnostics if each.severity == "error")
+    unsound = tuple(f"NOT SOUND: {error.rule}: {error.message}" for error in diagnostics if error.severity == "error")
     return replace(chart, notes=(*unsound, *chart.notes))
 
 
@@ -70,7 +70,7 @@ def setting(account: Account) -> str:
     privacy = account.pipeline.privacy
     group = f"groups of {account.group_size:,}, " if account.group_size > 1 else ""
     unit = privacy.unit or "record"
-    return f"{group}per {unit}, {privacy.adjacency.value}, delta = {account.delta!r}, sampling: {schemes(account.pipeline)}"
+    return f"{group}per {unit}, {privacy.adjacency.value}, delta = {account.delta!r}, sampling: {scheme_names(account.pipeline)}"
 
 
 def positive_delta(account: Account) -> float:

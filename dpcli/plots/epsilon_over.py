@@ -17,7 +17,7 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Scale, Span, Tone, log_span
-from dpcli.document.short_numbers import few
+from dpcli.document.short_numbers import short_number
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, accuracy_notes, curves
@@ -26,6 +26,7 @@ from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, accuracy_notes, 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines, so that they do not touch the frame
 TALLEST = 2.0  # a budget of more than this multiple of the largest epsilon is not drawn, as the lines would lie at the bottom
 WIDE = 0.02  # relative width of an interval from which on it is drawn as an error bar; narrower ones cannot be seen
+BAR_DISTANCE = PROBE  # number of values from one error bar to the next; it is arbitrary that it equals the distance of probes
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline; it is hardly visible
 
 
@@ -71,7 +72,8 @@ def chart(kind: str, title: str, label: str, question: Question, varied: Varied)
     if not lines:
         raise InputError(f"nothing to draw: epsilon is 0 at delta = {account.delta!r} for all values of {label}")
     heights = [y for line in lines for _, y in line.points]
-    caps = [cap for cap in _caps(account, question) if cap[1] <= TALLEST * max(heights) or cap[1] == question.cap]
+    # The cap of the question is always drawn.
+    caps = [(word, cap) for word, cap in _caps(account, question) if cap <= TALLEST * max(heights) or cap == question.cap]
     heights += [cap for _, cap in caps]
     if varied.scale == "log":
         value_span, epsilon_span = log_span(x for line in lines for x, _ in line.points), log_span(heights, ROOM)
@@ -94,13 +96,13 @@ def chart(kind: str, title: str, label: str, question: Question, varied: Varied)
 
 
 def _error_bars(curve: EpsilonCurve) -> Iterator[Span]:
-    """Yield the interval of certified bounds at every PROBE-th of the values where it is wide. PROBE is used as a distance of bars here."""
-    wide = [
+    """Yield the interval of certified bounds at every BAR_DISTANCE-th of the values where it is wide."""
+    wide_intervals = [
         (value, epsilon.lower, epsilon.upper)
         for value, epsilon in curve.epsilons
         if epsilon.lower is not None and epsilon.upper - epsilon.lower > WIDE * epsilon.upper
     ]
-    for value, lower, upper in wide[::PROBE]:
+    for value, lower, upper in wide_intervals[::BAR_DISTANCE]:
         yield Span("certified interval", value, lower, upper, curve.tone)
 
 
@@ -122,8 +124,8 @@ def _file_marker(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], var
     drawn = min(at_stated, default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
-    # `few` prints a stated number with few digits, without rounding to a safe side, as it is no bound.
-    return (Marker(f"this file: {varied.name} {few(stated)}, {epsilon_at_most(account)}", stated, account.upper),)
+    # `short_number` prints a stated number with few digits, without rounding to a safe side, as it is no bound.
+    return (Marker(f"this file: {varied.name} {short_number(stated)}, {epsilon_at_most(account)}", stated, account.upper),)
 
 
 def _caps(account: Account, question: Question) -> list[tuple[str, float]]:

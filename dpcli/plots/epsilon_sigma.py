@@ -17,7 +17,11 @@ REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
 
 
 def chart(question: Question) -> Chart:
-    """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value. Raises InputError or CannotCertify."""
+    """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value.
+
+    Raises InputError if not exactly one mechanism can be varied and none is named, or epsilon is 0, and CannotCertify if there is no finite
+    epsilon.
+    """
     entry, key = varied_key(question, "noise")
     stated = float(getattr(entry.spec, key))
     values = {*(stated * np.geomspace(*REACH, POINTS)).tolist(), stated}

@@ -3,7 +3,8 @@
 Two questions share the name. With one mechanism: what if the run were shorter or longer? Its steps vary around the file's number. With
 several: how does epsilon grow while the run goes on, one *entry* ([[mechanism]] table) after the other (`_course`)? In both, each point is
 the epsilon of a run that was planned to end there. A run that merely stops early costs what was planned. epsilon_over.py draws the chart;
-this module chooses the values at which epsilon is computed. A *line* is a charge of the account: one entry, or several on one sample.
+this module chooses the values at which epsilon is computed. A *charge* is what the account adds up: one entry, or several on one sample,
+with the number of its runs.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ def chart(question: Question) -> Chart:
     If the file has one mechanism, or one is named, its steps are varied from a hundredth of the file's to ten times. Otherwise the chart
     follows the whole run, entry after entry in the order of the file.
     """
-    lines = [line for line in resolve(question.pipeline, question.group_size) if not line.entries[0].spec.free]
-    if question.mechanism is None and len(lines) > 1:
-        return epsilon_over.chart("epsilon-steps", "epsilon in the course of the run", "steps", question, _course(question, lines))
+    # Entries that use no private data (`free`) cost nothing.
+    charges = [charge for charge in resolve(question.pipeline, question.group_size) if not charge.entries[0].spec.free]
+    if question.mechanism is None and len(charges) > 1:
+        return epsilon_over.chart(
+            "epsilon-steps", "epsilon in the course of the run", "steps", question, _course(question, charges)
+        )
     entry, key = varied_key(question, "steps")
     stated = _stated_steps(entry, question.pipeline.privacy.dataset_size)
     low = max(1.0, REACH[0] * stated)
@@ -51,37 +55,39 @@ def chart(question: Question) -> Chart:
     return epsilon_over.chart("epsilon-steps", "epsilon by number of steps", "steps", question, steps)
 
 
-def _course(question: Question, lines: list[BillLine]) -> epsilon_over.Varied:
-    """Return the steps of all charged lines, one line after the other, as the number that varies.
+def _course(question: Question, charges: list[BillLine]) -> epsilon_over.Varied:
+    """Return the steps of all charges, one charge after the other, as the number that varies.
 
     Raises InputError for disjoint parts of the data, which have no order.
     """
-    if any(line.parts for line in lines):
+    if any(charge.parts for charge in charges):
         raise InputError(
             "expected entries that run one after the other, found disjoint parts of the data: name one (--mechanism NAME)"
         )
-    ends = [*accumulate(_stated_steps(line.entries[0], question.pipeline.privacy.dataset_size) for line in lines)]
+    # The number of steps of the whole run after each charge. Entries on one sample have equally many steps.
+    ends = [*accumulate(_stated_steps(charge.entries[0], question.pipeline.privacy.dataset_size) for charge in charges)]
     total = ends[-1]
-    points = POINTS if len(lines) <= MANY_ENTRIES else FEW_POINTS
+    points = POINTS if len(charges) <= MANY_ENTRIES else FEW_POINTS
     counts = {max(1, round(value)) for value in np.linspace(0.0, float(total), points)} | {total}
     notes: tuple[str, ...] = (PLANNED,)
-    if len(lines) <= FEW_ENTRIES:
+    if len(charges) <= FEW_ENTRIES:
         counts |= {*ends, *(end + 1 for end in ends[:-1])}  # the last step of each entry, and the first of the next one
         notes = (
-            f"in this order: {', '.join(f'{line.name} to step {end:,}' for line, end in zip(lines, ends, strict=True))}",
+            f"in this order: {', '.join(f'{charge.name} to step {end:,}' for charge, end in zip(charges, ends, strict=True))}",
             PLANNED,
         )
 
     def pipeline_at(value: float) -> Pipeline:
-        index = int(np.searchsorted(ends, value))
-        kept = _only_with(question.pipeline, [entry for line in lines[: index + 1] for entry in line.entries])
-        steps_before = ends[index - 1] if index else 0
-        if value == ends[index]:
-            return kept
-        return substitute(kept, ((lines[index].entries[0].name, "steps"),), value - steps_before)
+        """Return the pipeline that ends after `value` steps: the charges before, and the last one with fewer steps."""
+        last = int(np.searchsorted(ends, value))
+        shortened = _only_with(question.pipeline, [entry for charge in charges[: last + 1] for entry in charge.entries])
+        steps_before = ends[last - 1] if last else 0
+        if value == ends[last]:
+            return shortened
+        return substitute(shortened, ((charges[last].entries[0].name, "steps"),), value - steps_before)
 
     values = [float(count) for count in sorted(counts)]
-    return epsilon_over.Varied(f"{len(lines):,} entries in order", "steps", float(total), values, pipeline_at, "linear", notes)
+    return epsilon_over.Varied(f"{len(charges):,} entries in order", "steps", float(total), values, pipeline_at, "linear", notes)
 
 
 def _only_with(pipeline: Pipeline, entries: list[Entry]) -> Pipeline:

@@ -21,7 +21,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 from dpcli.accountants.base import Bound, checked
 from dpcli.accountants.rounded_steps import rounded_steps
-from dpcli.analysis.account import Account, account, attained, profiles_of
+from dpcli.analysis.account import Account, account, attains_pairs, profiles_of
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.adaptive_cap import binding_charges
 from dpcli.analysis.solved_keys import Parameter, parameter_key
@@ -31,7 +31,7 @@ from dpcli.document.chart import SERIES, Band, Line, Tone
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import steps_of
 
-# Time against accuracy. Each point of a sound accountant is an upper bound whatever these values are.
+# Time against accuracy. They are arbitrary, and each point of a sound accountant is an upper bound whatever they are.
 # Relative gap between certified bounds at which no other accountant is tried; it is too small to be seen in a picture
 NARROW = 2e-3
 PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
@@ -115,49 +115,52 @@ def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size:
     Raises InternalError if a lower bound contradicts it.
     """
     best: Epsilon | None = None
-    lowest = 0.0
+    largest_lower = 0.0
     for name, bound in _bounds(pipeline, names, delta, group_size):
-        lowest = max(lowest, bound.lower or 0.0)
+        largest_lower = max(largest_lower, bound.lower or 0.0)
         if best is None or bound.upper < best.upper:
             best = Epsilon(bound.upper, None, name)
         if bound.lower is not None and bound.upper - bound.lower <= NARROW * bound.upper:
             break
     if best is None:
         return None
-    if lowest > best.upper * CONTRADICTION:
-        raise InternalError(f"accountants contradict each other: at least {lowest!r} and at most {best.upper!r}: nothing was drawn")
-    return replace(best, lower=min(lowest, best.upper) if lowest > 0.0 else None)
+    if largest_lower > best.upper * CONTRADICTION:
+        raise InternalError(
+            f"accountants contradict each other: at least {largest_lower!r} and at most {best.upper!r}: nothing was drawn"
+        )
+    return replace(best, lower=min(largest_lower, best.upper) if largest_lower > 0.0 else None)
 
 
 def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int) -> Iterator[tuple[str, Bound]]:
     """Yield the finite bounds of the accountants. Each is computed within the accountant's allowance of work, when it is requested.
 
     Accountants compute with a dominating pair of each mechanism, whose privacy loss is at least that of the mechanism. Their lower bounds
-    are bounds for the pipeline only if the mechanisms reach the losses of their pairs (`attained`), and are left out otherwise. Many
-    similar mechanisms are rounded to fewer: to more costly ones (`above`) for upper bounds, and to less costly ones (`below`) for lower
-    bounds. If no named accountant is sound, approximations are yielded.
+    are bounds for the pipeline only if the mechanisms reach the losses of their pairs (`attains_pairs`), and are left out otherwise. Many
+    similar mechanisms are rounded to fewer: to more costly ones (`dominating`) for upper bounds, and to less costly ones (`dominated`)
+    for lower bounds. If no named accountant is sound, approximations are yielded.
     """
     steps = steps_of(binding_charges(pipeline, group_size))
-    above, below = rounded_steps(steps, DIFFERENT, DIFFERENT) or (steps, steps)
-    profiles = profiles_of(above, names)
-    has_lower_bounds = attained(pipeline, group_size)
-    for (accountant, profile), (_, profile_below) in zip(profiles, profiles_of(below, names), strict=True):
+    dominating, dominated = rounded_steps(steps, most_different=DIFFERENT, most_sampled=DIFFERENT) or (steps, steps)
+    profiles = profiles_of(dominating, names)
+    has_lower_bounds = attains_pairs(pipeline, group_size)
+    for (accountant, profile), (_, profile_of_dominated) in zip(profiles, profiles_of(dominated, names), strict=True):
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
-                yield accountant.name, replace(bound, lower=None)  # first, as the accountant may not be able to give a lower bound
+                yield accountant.name, replace(bound, lower=None)  # at once, as the next line may raise NotRepresentable
                 if bound.lower is not None and has_lower_bounds:
-                    yield accountant.name, bound if above is below else replace(bound, lower=profile_below.epsilon(delta).lower)
-    if not profiles:  # approximations are drawn only if they are named
+                    lower = bound.lower if dominating is dominated else profile_of_dominated.epsilon(delta).lower
+                    yield accountant.name, replace(bound, lower=lower)
+    if not profiles:  # no named accountant is sound; the budget is left out, as its verdict would cost a further account
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:
                 yield row.accountant.name, row.bound
 
 
 def _promise(row: AccountRow) -> tuple[int, float]:
-    """Return the sort key of an accountant by its row of the headline's account: two-sided bounds first, then upper bounds, each by size.
+    """Return the sort key of an accountant by its row of the headline's account.
 
-    Accountants without a bound there come last.
+    Bounds with a certified lower bound come first, then other upper bounds, each by size, and last the accountants without a bound.
     """
     if row.bound is None:
         return 2, list(ACCOUNTANTS).index(row.accountant.name)
@@ -212,7 +215,8 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Pi
     drawn: list[EpsilonCurve] = []
     missing: list[str] = []
     for number, group in enumerate(groups):
-        epsilons = _epsilons(replace(question, progress=_progress_of_line(question, number, len(groups))), group, values, at)
+        question_of_line = replace(question, progress=_progress_of_line(question, number, len(groups)))
+        epsilons = _epsilons(question_of_line, group, values, at)
         if len(epsilons) < 2:
             missing.append(group[0])
             continue
@@ -233,7 +237,7 @@ def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float
     for value in question.with_progress(order):
         pipeline, delta = at(value)
         if any(any(entry.spec.problems()) for entry in pipeline.mechanisms):
-            continue  # this value is invalid in a file
+            continue  # a file with this value would be refused
         accountants = _winners_nearby(known, probes, value) or group
         known[value] = smallest(pipeline, accountants, delta, group_size=question.group_size)
     epsilons = ((value, known.get(value)) for value in values)
@@ -301,10 +305,10 @@ def varied_key(question: Question, parameter: Parameter) -> tuple[Entry, str]:
     known = [(entry, key) for entry in entries if (key := parameter_key(entry, parameter)) is not None]
     names = ", ".join(entry.name for entry, _ in known) or "none"
     if question.mechanism is not None:
-        chosen = [pair for pair in known if pair[0].name == question.mechanism]
-        if not chosen:
+        named = [(entry, key) for entry, key in known if entry.name == question.mechanism]
+        if not named:
             raise InputError(f"--mechanism: expected a mechanism with {parameter} to vary ({names}), found {question.mechanism!r}")
-        return chosen[0]
+        return named[0]
     if len(known) != 1:
         advice = "name one (--mechanism NAME)" if known else "another kind of plot may suit this file"
         raise InputError(f"expected one mechanism whose {parameter} can be varied, found {names}: {advice}")

@@ -41,7 +41,7 @@ def chart(question: Question) -> Chart:
     if row.bound is None or not row.upper > 0.0:
         raise CannotCertify(f"nothing to draw: the Renyi accountant has no epsilon > 0 here: {row.reason or 'it is 0'}")
     best, epsilon = row.bound.detail["order"], row.upper
-    most = TALL * epsilon
+    most = TALL * epsilon  # the largest value that is drawn
     try:
         steps, log_kept = split_failures(steps_of(result.charges))
         curve = renyi_curve(join_equal_steps(steps))
@@ -49,8 +49,10 @@ def chart(question: Question) -> Chart:
         divergences = curve.at(orders)
     except NotRepresentable as error:
         raise CannotCertify(f"nothing to draw: {error}") from None
-    delta = Failing(PrivacyProfile(), log_kept).delta_of_rest(result.delta, -1) if log_kept < 0.0 else result.delta
-    epsilons = balle(orders, divergences, math.log(delta))
+    # A stated delta is the probability that a step reveals everything. Its part of delta is spent, and the rest is for the other steps.
+    failing = Failing(PrivacyProfile(), log_kept)
+    delta = failing.delta_of_rest(result.delta, sign=-1) if log_kept < 0.0 else result.delta  # a sign of -1 rounds down
+    epsilons = balle(orders, divergences, math.log(delta))  # the epsilon that each order gives at this delta
     lines = (
         Line("epsilon from each order", _visible_points(orders, epsilons, most), Tone.SECOND),
         Line("Renyi divergence", _visible_points(orders, divergences, most), Tone.MAIN),
@@ -75,10 +77,10 @@ def chart(question: Question) -> Chart:
 
 def _within(curve: RenyiCurve, best: float, most: float) -> Array:
     """Return orders around the best one, up to the order where the divergence leaves the picture. They are denser near that order."""
-    reach = 1.0 + (best - 1.0) * np.geomspace(*REACH, 4 * POINTS)
-    highest: float = reach[curve.at(reach) <= most].max(initial=best)
-    cliff = 1.0 + (highest - 1.0) * np.linspace(CLIFF, 1.0, POINTS // 2)
-    return np.unique(np.concatenate([1.0 + np.geomspace(reach[0] - 1.0, highest - 1.0, POINTS), cliff]))
+    candidates = 1.0 + (best - 1.0) * np.geomspace(*REACH, 4 * POINTS)  # dense enough to find the highest order
+    highest: float = candidates[curve.at(candidates) <= most].max(initial=best)
+    near_highest = 1.0 + (highest - 1.0) * np.linspace(CLIFF, 1.0, POINTS // 2)
+    return np.unique(np.concatenate([1.0 + np.geomspace(candidates[0] - 1.0, highest - 1.0, POINTS), near_highest]))
 
 
 def _visible_points(orders: Array, values: Array, most: float) -> Points:

@@ -33,7 +33,10 @@ READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the
 
 
 def chart(question: Question) -> Chart:
-    """Return the chart of the trade-off curve, of the headline's curve, and of no information. Raises InputError or CannotCertify."""
+    """Return the chart of the trade-off curve, of the headline's curve, and of a test that guesses blindly.
+
+    Raises InputError if no delta is stated, and CannotCertify if there is no finite epsilon, or a named accountant has none.
+    """
     account = question.headline()
     if not question.accountants:
         return complete_picture(account, _complete(question, account))

@@ -11,7 +11,7 @@ import pytest
 from dpcli.accountants.base import Accountant, Bound
 from dpcli.accountants.plugin import SETTLING
 from dpcli.analysis import inquiry
-from dpcli.analysis.account import Account, account, attained, headline
+from dpcli.analysis.account import Account, account, attains_pairs, headline
 from dpcli.analysis.inquiry import CHEAP_CELLS, SETTLED, cheap_accountants, settles, tightest
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
@@ -109,8 +109,8 @@ def test_where_nothing_is_settled_everybody_is_asked(name: str) -> None:
 def test_the_headline_alone_is_that_of_the_whole_table(subject: Pipeline) -> None:
     alone, whole = headline(subject), account(subject)
     assert (alone.upper, alone.shares, alone.exit_code) == (whole.upper, whole.shares, whole.exit_code)
-    assert alone.lower == (whole.lower if attained(subject) else None)  # what is allowed at the least is for the table
-    if attained(subject):
+    assert alone.lower == (whole.lower if attains_pairs(subject) else None)  # what is allowed at the least is for the table
+    if attains_pairs(subject):
         assert alone.winner == whole.winner
     assert (alone.winner and alone.winner.accountant) == (whole.winner and whole.winner.accountant)
     steps = tuple((charge.mechanism, charge.count) for charge in whole.charges)

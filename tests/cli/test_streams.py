@@ -13,9 +13,9 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import FORMATS
 from dpcli.document.document import Check, Document, Finding, Passage, Table, Walked
 from dpcli.document.formats import table as table_format
-from dpcli.document.formats.facts import for_screen, streams
+from dpcli.document.formats.facts import is_for_screen, stream_function
 
-STREAMED = [name for name in FORMATS if streams(name) is not None]
+STREAMED = [name for name in FORMATS if stream_function(name) is not None]
 CELLS = st.lists(st.sampled_from(["a", "bb", "日本語", "é̂x", "x" * 30, "1e-05", "y" * 90, "", "\x1b[0m", "a|b"]), max_size=4).map(
     " ".join
 )
@@ -63,7 +63,7 @@ def test_every_format_that_a_log_is_read_in_streams() -> None:
 @pytest.mark.parametrize("name", STREAMED)
 @given(document=documents())
 def test_the_pieces_make_up_the_whole(name: str, document: Document) -> None:
-    stream = streams(name)
+    stream = stream_function(name)
     assert stream is not None
     assert "".join(stream(document)) == load(FORMATS[name])(document)
 
@@ -82,7 +82,7 @@ def test_a_table_set_in_parts_is_the_table(document: Document, width: int, color
 @pytest.mark.parametrize("name", STREAMED)
 def test_a_long_document_is_not_held(name: str) -> None:
     """Five times as many rows take no more memory than the first."""
-    stream = streams(name)
+    stream = stream_function(name)
     assert stream is not None
 
     def peak(count: int) -> int:
@@ -98,7 +98,7 @@ def test_a_long_document_is_not_held(name: str) -> None:
         for _ in stream(Document("warm", {"a": 1})):
             pass
         tracemalloc.start()
-        assert sum(len(piece) for piece in stream(found, **({"width": 400} if for_screen(name) else {}))) > 100 * count
+        assert sum(len(piece) for piece in stream(found, **({"width": 400} if is_for_screen(name) else {}))) > 100 * count
         _, top = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return top

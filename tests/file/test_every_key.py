@@ -354,7 +354,7 @@ def test_a_value_of_a_wrong_kind_is_refused(asked: Asked) -> None:
     faults: list[str] = []
     for table, policy, name in asked:
         member, path = table.members[name], (*table.path, name)
-        if type(member.kind).__name__ != "Unjudged":
+        if type(member.kind).__name__ != "Unchecked":
             faults += judged(table, path, placed(table.document, path, of_wrong_kind(member)), {"DP003"}, policy)
     assert faults == []
 

@@ -202,4 +202,4 @@ def test_a_folder_behind_two_links_is_searched_once(tmp_path: Path) -> None:
     searched.mkdir()
     for name in ("first", "second"):
         (searched / name).symlink_to(tmp_path / "data")
-    assert read.unfolded([str(searched)], lambda tables: True) == (str(searched / "first" / "a.toml"),)
+    assert read.expand_folders([str(searched)], lambda tables: True) == (str(searched / "first" / "a.toml"),)

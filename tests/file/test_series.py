@@ -16,7 +16,7 @@ from dpcli.analysis.calibrate import Calibration
 from dpcli.analysis.calibrate_file import solved_text
 from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
-from dpcli.file.keys.kinds import LISTS, Number, WholeNumber
+from dpcli.file.keys.kinds import LIST_HINT, Number, WholeNumber
 from dpcli.file.pipeline import series
 from dpcli.file.pipeline.canonical import MechanismTable, tables_of
 from dpcli.file.pipeline.key_places import json_schema
@@ -164,8 +164,8 @@ def test_the_line_is_the_one_that_is_written() -> None:
     ]
     assert problems(SHORT.replace("steps = [1000", "stepz = [1000"))[0].startswith('DP002 13:1 mechanism["stage[1]"].stepz')
     (said,) = problems(SHORT.replace("[1000, 500, 200]", "[]"))[1:]
-    assert LISTS in said and said.startswith("DP003 13:1")
-    assert all(LISTS in one for one in problems(SHORT.replace("500, 200]", "500]")))
+    assert LIST_HINT in said and said.startswith("DP003 13:1")
+    assert all(LIST_HINT in one for one in problems(SHORT.replace("500, 200]", "500]")))
     assert problems(SHORT.replace("[defaults]\n", "[defaults]\nepsilon = 1.0\nname = 'a'\n")) == [
         "DP002 8:1 defaults.epsilon: expected a key that a [[mechanism]] of this file takes, found 'epsilon'; did you mean 'local_epsilon'",
         "DP002 9:1 defaults.name: expected a key that a [[mechanism]] of this file takes, found 'name'",
@@ -190,12 +190,12 @@ def test_what_is_wrong_in_one_place_is_said_once(tmp_path: Path) -> None:
 
 
 def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert f"{series.MAX_ENTRIES:,}" in LISTS
+    assert f"{series.MAX_ENTRIES:,}" in LIST_HINT
     many = HEAD + '[[mechanism]]\nname = "x"\ntype = "gaussian"\nnoise_multiplier = [{}]\n'
-    assert LISTS in problems(many.format(",".join(["1.5"] * (series.MAX_ENTRIES + 1))))[0]
+    assert LIST_HINT in problems(many.format(",".join(["1.5"] * (series.MAX_ENTRIES + 1))))[0]
     monkeypatch.setattr(series, "MAX_ENTRIES", 50)
     assert len(parse(many.format(",".join(["1.5"] * 50)).encode(), "a").mechanisms) == 50
-    assert LISTS in problems(many.format(",".join(["1.5"] * 51)))[0]
+    assert LIST_HINT in problems(many.format(",".join(["1.5"] * 51)))[0]
 
 
 def test_what_is_solved_for_is_written_where_it_stands_or_not_at_all(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def command(
         raise InputError("give --epsilon or --delta, not both")
     require_one_unit(write, group_size)
     question = AccountingFlags(accountants or None, delta, epsilon, group_size, tolerance)
-    cite_sources = click.get_current_context().obj.verbose > 0
+    cite_sources = click.get_current_context().obj.verbose > 0  # the option -v
     if not files:
         return _account_of_flags(flags, question, digits, cite_sources, format_, outputs, write)
     _require_no_flags(files[0], flags, write)
@@ -135,10 +135,10 @@ def _account_of_flags(
     diagnostics = without_lines(judge(pipeline, data, {"--delta": None}))  # the text states --delta itself
     with working():
         result = account(pipeline, *question)
-    outcome = document(result, diagnostics, digits, cite_sources, solving_flags(flags))
-    others = alternatives(tables, question.delta, question.epsilon, question.accountants, question.group_size)
-    outcome = with_alternatives(outcome, others, digits)
-    code = emit(_with_place_of_cap(outcome, data, result), format_, outputs)
+    report = document(result, diagnostics, digits, cite_sources, solving_flags(flags))
+    other_costs = alternatives(tables, question.delta, question.epsilon, question.accountants, question.group_size)
+    report = with_alternatives(report, other_costs, digits)
+    code = emit(_with_place_of_cap(report, data, result), format_, outputs)
     if write is not None:
         from dpcli.cli.new_files import write_new_pipeline
 
@@ -155,8 +155,11 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
 
 
 def _with_place_of_cap(document: Document, data: bytes, result: Account) -> Document:
-    """Return the document with the line and column of the cap that is exceeded; those of the start if the file does not state the cap."""
-    if result.exit_code != 1:
+    """Return the document with the line and column of the cap that is exceeded; those of the start if the file does not state the cap.
+
+    Formats for CI show the failure there.
+    """
+    if result.exit_code != 1:  # the code of an exceeded budget
         return document
     from dpcli.file.toml.positions import locate
     from dpcli.file.toml.syntax import text_of
@@ -185,11 +188,12 @@ def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_s
     contents = [(path, read_bytes(path)) for path in paths]
     pipelines = [parse(data, path) for path, data in contents]
     datasets = {name: members for name, members in by_dataset(pipelines).items() if len(members) > 1}
-    rules = [judge(pipeline, data, {"--delta": question.delta}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
+    findings = [judge(pipeline, data, {"--delta": question.delta}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
     with working():
         accounts = [account(pipeline, *question) for pipeline in pipelines]
+        # Each file runs once.
         sums = {name: account_of_dataset([(member, 1) for member in members], *question) for name, members in datasets.items()}
-    return document(list(zip(accounts, rules, strict=True)), sums, digits, cite_sources)
+    return document(list(zip(accounts, findings, strict=True)), sums, digits, cite_sources)
 
 
 def _require_each_once(paths: Sequence[str]) -> None:

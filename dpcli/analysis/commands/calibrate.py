@@ -74,7 +74,7 @@ def command(
     if goal is not None:
         refuse_epsilon_flags(delta, accountants)
     result = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
-    text = solved_text(data, result) if write is not None else ""
+    text = solved_text(data, result) if write is not None else ""  # before anything is printed, as it may be refused
     code = emit(document(result, file_deltas(result.pipeline, data, delta, result.delta)), format_, outputs)
     if write is not None:
         from dpcli.cli.new_files import write_new_pipeline

@@ -52,17 +52,17 @@ def solving_flags(flags: Mapping[str, Any]) -> list[str] | None:
     from dpcli.file.pipeline.flags import Stated, words_of_flags
 
     given = Stated(**flags).given
-    noise = given.pop("noise_multiplier", None)
+    noise = given.pop("noise_multiplier", None)  # calibrate-sigma solves for it
     return None if noise is None or "laplace" in given else words_of_flags(given)
 
 
 def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
     """Raise InputError for a flag that is given together with FILE, which describes the pipeline."""
-    from dpcli.file.pipeline.flags import KEYS
+    from dpcli.file.pipeline.flags import KEY_OF_FLAG
 
     for name, value in given.items():
         if value is not None and value is not False:
-            key = KEYS.get(name, name)
+            key = KEY_OF_FLAG.get(name, name)
             change = f"; change {key} in {file}" if key else ""
             raise InputError(f"--{name.replace('_', '-')} cannot be combined with a FILE{change}")
 
@@ -75,10 +75,11 @@ def tables_and_text(flags: Mapping[str, Any], delta: float | None, epsilon: floa
     """
     from dpcli.file.pipeline.flags import Stated, text_of_flags
 
-    given = Stated(**flags)
-    pure = given.pure is not None or given.laplace
-    tables = given.tables(0.0 if delta is None and epsilon is None and pure else delta)
-    if delta is None and epsilon is None and not pure:
+    stated = Stated(**flags)
+    is_pure = stated.pure is not None or stated.laplace
+    is_open = delta is None and epsilon is None
+    tables = stated.tables(0.0 if is_open and is_pure else delta)  # a missing mechanism is reported before a missing delta
+    if is_open and not is_pure:
         raise InputError("--delta is missing: state a delta well below 1 / number of records")
-    at_delta = {"delta": delta} if delta is not None else {}
-    return tables, text_of_flags(tables, "account", {**given.given, **at_delta})
+    delta_flag = {"delta": delta} if delta is not None else {}
+    return tables, text_of_flags(tables, "account", {**stated.given, **delta_flag})

@@ -14,14 +14,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpcli.analysis.account import Account, large_epsilon, needed_delta
+from dpcli.analysis.account import Account, large_epsilon, why_delta_is_needed
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.budget_verdict import BudgetVerdict, warning_level
 from dpcli.analysis.documents.account_tables import ROWS_OF_MANY, accountants_table, fixed_quantity, mechanisms_table
 from dpcli.base.rounding import up
 from dpcli.document.document import Check, Document, Passage, Sheet, jsonable
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.parts import schemes
+from dpcli.file.pipeline.parts import scheme_names
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.delta import delta_errors
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
@@ -41,12 +41,12 @@ def document(
 ) -> Document:
     """Return the output of `dpcli account` for one pipeline.
 
-    diagnostics: findings about the file or the flags. An error among them makes the exit code at least 1.
+    diagnostics: findings of lint rules about the file or the flags. An error among them makes the exit code at least 1.
     decimals: decimal places of the printed bounds. The JSON document has all digits.
     cite_sources: whether to cite the theorem of each bound.
     flags: the flags that describe the pipeline to dpcli calibrate-sigma; None if no flags do.
     """
-    large = large_epsilon(account, diagnostics)
+    large = large_epsilon(account, diagnostics)  # a warning about a large epsilon, or ()
     verdict = account.budget.verdict if account.budget else ""
     if account.exit_code == 3:
         verdict = "unknown"
@@ -77,11 +77,11 @@ def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnost
     If an error among the findings calls the file unsound, this is said in place of a verdict that the budget allows it.
     """
     pipeline, privacy = account.pipeline, account.pipeline.privacy
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(pipeline)}"
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {scheme_names(pipeline)}"
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, {setting}"
     if account.winner is None:
-        why = _why_uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
+        why = _why_uncapped(account) or why_delta_is_needed(pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     accountant = account.winner.accountant.name
     if privacy.adaptive:
@@ -117,12 +117,13 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
     from dpcli.file.pipeline.flags import PLACE
 
     pipeline = account.pipeline
-    noisy = [entry.name for entry in pipeline.mechanisms if parameter_key(entry, "noise")]
-    if not 0 < len(noisy) <= ROWS_OF_MANY or (flags is None and pipeline.path == PLACE):
+    names_with_noise = [entry.name for entry in pipeline.mechanisms if parameter_key(entry, "noise")]
+    # No note with very many names, or for flags that calibrate-sigma does not take (PLACE is the path of a pipeline of flags).
+    if not 0 < len(names_with_noise) <= ROWS_OF_MANY or (flags is None and pipeline.path == PLACE):
         return ()
     words = [str(pipeline.path)] if flags is None else list(flags)
-    if flags is None and len(noisy) > 1:
-        for name in noisy:
+    if flags is None and len(names_with_noise) > 1:
+        for name in names_with_noise:
             words += ["-m", name]
     words += ["--target-epsilon", repr(account.epsilon), *_delta_flag(pipeline)]
     if account.group_size != 1:
@@ -134,7 +135,8 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
 def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
     """Return a --delta flag to solve at, if the pipeline states no delta at which its noise has a finite epsilon; () otherwise.
 
-    The delta is 1e-6 or, for 100,000 records or more, a power of ten below a tenth of 1 / dataset_size.
+    The delta is 1e-6 or, for 100,000 records or more, a power of ten below a tenth of 1 / dataset_size. Its exponent is one more than the
+    number of digits of the size.
     """
     stated, size = pipeline.privacy.delta, pipeline.privacy.dataset_size or 1
     if stated is not None and (stated > 0.0 or not any(entry.spec.needs_delta for entry in pipeline.mechanisms)):
@@ -234,21 +236,24 @@ def _row_data(row: AccountRow, quantity: str) -> dict[str, Any]:
 
 
 def _sheet(account: Account) -> Sheet:
-    """Return a sheet with a row per accountant, in which one of epsilon and delta is given and the other has bounds."""
+    """Return a sheet with a row per accountant, in which one of epsilon and delta is given and the other has bounds.
+
+    The columns of `BOUND_COLUMNS` are keys of a record; of the bounds, those of the given quantity stay empty.
+    """
     pipeline, privacy = account.pipeline, account.pipeline.privacy
     setting = (
         pipeline.path or pipeline.name,
         privacy.unit or "record",
         privacy.adjacency.value,
-        schemes(pipeline),
+        scheme_names(pipeline),
         account.group_size,
     )
     rows = []
     for row in account.rows:
         values = _record(row, account)
         values["detail"] = _as_json(values["detail"]) if values.get("detail") else None
-        about = (row.accountant.name, row.accountant.sound, row is account.winner)
-        rows.append((*setting, *about, *(values.get(column) for column in BOUND_COLUMNS)))
+        accountant = (row.accountant.name, row.accountant.sound, row is account.winner)
+        rows.append((*setting, *accountant, *(values.get(column) for column in BOUND_COLUMNS)))
     return Sheet(SHEET, tuple(rows))
 
 
@@ -271,7 +276,7 @@ def _budget_note(account: Account, budget: BudgetVerdict, decimals: int) -> str:
 
 
 def lint_notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
-    """Return the notes on entries. A note that several entries have appears once, with the first of them."""
+    """Return the findings of lint as notes. A finding about several entries appears once, with the key of the first of them."""
     keys_of: dict[tuple[str, str, str], list[str]] = {}
     for diagnostic in diagnostics:
         keys_of.setdefault((diagnostic.severity, diagnostic.rule, diagnostic.message), []).append(diagnostic.key)

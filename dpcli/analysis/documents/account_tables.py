@@ -35,7 +35,7 @@ def accountants_table(account: Account, decimals: int) -> Table:
     rows = []
     for row in account.rows:
         name, title = row.accountant.name, row.accountant.title
-        if not row.consulted:
+        if not row.consulted:  # named in a footnote
             continue
         if row.bound is None:
             number = number_of_reason.setdefault(row.reason or "", len(number_of_reason) + 1)
@@ -49,13 +49,13 @@ def accountants_table(account: Account, decimals: int) -> Table:
         f"{account.quantity} at {fixed_quantity(account)} = {account.at!r}, by accountant ({meaning})",
         ("", "accountant", account.quantity, "detail", "theorem"),
         tuple(rows),
-        frozenset({2}),
-        (*(f"[{number}] {reason}" for reason, number in number_of_reason.items()), *_not_run(account)),
+        numeric=frozenset({2}),
+        footnotes=(*(f"[{number}] {reason}" for reason, number in number_of_reason.items()), *_not_run(account)),
     )
 
 
 def _mark(row: AccountRow, account: Account) -> str:
-    """Return the mark in the first column: > for the row of the headline, and ~ for an approximation."""
+    """Return the mark in the first column: > for the smallest sound bound (`Account.listed`), and ~ for an approximation."""
     if row is account.listed:
         return ">"
     return "" if row.accountant.sound else "~"
@@ -76,8 +76,8 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
     if bound.lower is not None:
         parts.append(f"at least {down(bound.lower, decimals)}")
     if not row.accountant.sound:
-        equal = abs(bound.upper - account.upper) <= 1e-9 * account.upper  # up to rounding, as for one Gaussian
-        parts.append("equals the headline here" if equal else "no bound: may be too small")
+        is_equal = abs(bound.upper - account.upper) <= 1e-9 * account.upper  # up to rounding, as for one Gaussian
+        parts.append("equals the headline here" if is_equal else "no bound: may be too small")
     return ", ".join(parts)
 
 
@@ -86,7 +86,7 @@ def mechanisms_table(account: Account) -> Table:
     lines = list(zip(account.charges, account.shares, strict=True))
     omitted_shares: list[float] = []
     if len(lines) > MOST_ROWS:
-        lines.sort(key=lambda line: 0.0 if math.isnan(line[1]) else -line[1])
+        lines.sort(key=lambda line: 0.0 if math.isnan(line[1]) else -line[1])  # NaN: no shares are defined, and the order stays
         omitted_shares = [share for _, share in lines[ROWS_OF_MANY:]]
         lines = lines[:ROWS_OF_MANY]
     rows = []
@@ -100,11 +100,13 @@ def mechanisms_table(account: Account) -> Table:
         footnotes = (f"and {len(omitted_shares):,} more{percentage}; -f json lists all",)
     footnotes += _short_runs(account)
     title = f"mechanisms (share of the total, by {account.winner.accountant.name})" if account.winner else "mechanisms"
-    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), frozenset({2, 4}), footnotes)
+    return Table(
+        title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), numeric=frozenset({2, 4}), footnotes=footnotes
+    )
 
 
 def _short_runs(account: Account) -> tuple[str, ...]:
-    """Return a note with the number of epochs if the sampled steps are less than one, since a number of epochs may be meant."""
+    """Return a note if all sampled steps together are less than one epoch, since their number may have been meant as one of epochs."""
     size = account.pipeline.privacy.dataset_size
     epochs = 0.0
     for charge in account.charges:

@@ -39,6 +39,7 @@ def document(
     sum_parts = [Part(name, account, single.document(account, (), decimals, cite_sources)) for name, account in sums.items()]
     documents = [part.document for part in (*file_parts, *sum_parts)]
     accounts = [part.account for part in file_parts]
+    # Only the sum over all files is the single number of the document.
     is_one_sum = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account in accounts)
     exit_code = max(document.exit_code for document in documents)  # 3 takes precedence over 1, and 1 over 0
     return Document(
@@ -46,7 +47,7 @@ def document(
         data=_data(file_parts, sum_parts, exit_code),
         verdict=min((document.verdict for document in documents), key=WORST_FIRST.index),
         passages=tuple(_passages(file_parts, sum_parts)),
-        tables=(_files(accounts, decimals), *_tables(sum_parts)),
+        tables=(_table_of_files(accounts, decimals), *_tables(sum_parts)),
         notes=tuple(_notes(file_parts, sum_parts, decimals)),
         findings=tuple(chain.from_iterable(document.findings for document in documents)),
         checks=tuple(chain.from_iterable(document.checks for document in documents)),
@@ -72,6 +73,7 @@ def _members(dataset: str, files: Sequence[Part]) -> list[Part]:
 
 
 def _headline(files: Sequence[Part], sums: Sequence[Part]) -> str:
+    """Return the headlines of all sums or, without a sum, that no files belong together."""
     if not sums:
         return f"{len(files)} files, priced separately: no two of them name the same dataset"
     return "; ".join(f'dataset "{part.name}" ({len(_members(part.name, files))} files): {part.document.headline}' for part in sums)
@@ -92,6 +94,7 @@ def _data(files: Sequence[Part], sums: Sequence[Part], exit_code: int) -> dict[s
 
 
 def _passages(files: Sequence[Part], sums: Sequence[Part]) -> Iterator[Passage]:
+    """Yield the passages of all parts, with the file or the dataset in their titles."""
     titles = [*(part.name for part in files), *(f'dataset "{part.name}"' for part in sums)]
     for title, part in zip(titles, (*files, *sums), strict=True):
         for passage in part.document.passages:
@@ -99,6 +102,7 @@ def _passages(files: Sequence[Part], sums: Sequence[Part]) -> Iterator[Passage]:
 
 
 def _notes(files: Sequence[Part], sums: Sequence[Part], decimals: int) -> Iterator[str]:
+    """Yield the notes of files, the premise of each sum, and the notes on caps that a sum exceeds."""
     for part in files:
         yield from (f"{part.name}: {note}" for note in part.document.notes)
     yield from (f'dataset "{part.name}": {FIXED}' for part in sums)
@@ -107,6 +111,7 @@ def _notes(files: Sequence[Part], sums: Sequence[Part], decimals: int) -> Iterat
 
 
 def _records(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
+    """Yield the records of all parts, each with its file. That of a sum is "dataset NAME"."""
     for part in parts:
         yield from ({"file": part.account.pipeline.path, **record} for record in part.document.records)
 
@@ -130,7 +135,8 @@ def _excess_over_budgets(part: Part, files: Sequence[Part], decimals: int) -> It
         )
 
 
-def _files(accounts: Sequence[Account], decimals: int) -> Table:
+def _table_of_files(accounts: Sequence[Account], decimals: int) -> Table:
+    """Return the table with a row for each file. The quantity and what is fixed are the same for all files."""
     rows = tuple(
         (
             account.pipeline.path or "-",
@@ -142,9 +148,12 @@ def _files(accounts: Sequence[Account], decimals: int) -> Table:
         for account in accounts
     )
     quantity, given = ("epsilon", "delta") if accounts[0].quantity == "epsilon" else ("delta", "epsilon")
-    return Table("each file separately", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, frozenset({2, 3}))
+    return Table(
+        "each file separately", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, numeric=frozenset({2, 3})
+    )
 
 
 def _tables(sums: Sequence[Part]) -> Iterator[Table]:
+    """Yield the tables of the sums, with the dataset in the title. The tables of single files are left out."""
     for part in sums:
         yield from (replace(table, title=f'dataset "{part.name}": {table.title}') for table in part.document.tables)

@@ -51,19 +51,19 @@ def alternatives(
 
     tables: the tables that the flags describe, with Poisson sampling if a step uses a sample. Other arguments are those of `account`.
     """
-    stated = tables["privacy"]["adjacency"]
-    entry = tables["mechanism"][0]
-    scheme = entry["sampling"]["scheme"] if "sampling" in entry else None
+    stated_adjacency = tables["privacy"]["adjacency"]
+    entry = tables["mechanism"][0]  # flags describe one mechanism
+    stated_scheme = entry["sampling"]["scheme"] if "sampling" in entry else None
     if "noise_multiplier" not in entry:
         return ()
-    others = [OTHER_ADJACENCY[stated]] if stated in OTHER_ADJACENCY else []
-    settings: list[tuple[str | None, str]] = [(scheme, adjacency) for adjacency in others]  # scheme and adjacency
-    if scheme is not None:
-        settings += [(SHUFFLED, adjacency) for adjacency in (stated, *others)]
-    return tuple(_priced(tables, *setting, delta, epsilon, accountants, group_size) for setting in settings)
+    other_adjacencies = [OTHER_ADJACENCY[stated_adjacency]] if stated_adjacency in OTHER_ADJACENCY else []
+    settings: list[tuple[str | None, str]] = [(stated_scheme, adjacency) for adjacency in other_adjacencies]
+    if stated_scheme is not None:
+        settings += [(SHUFFLED, adjacency) for adjacency in (stated_adjacency, *other_adjacencies)]
+    return tuple(_alternative(tables, scheme, adjacency, delta, epsilon, accountants, group_size) for scheme, adjacency in settings)
 
 
-def _priced(
+def _alternative(
     tables: Mapping[str, Any],
     scheme: str | None,
     adjacency: str,
@@ -72,21 +72,22 @@ def _priced(
     accountants: Sequence[str] | None,
     group_size: int,
 ) -> Alternative:
+    """Return the cost of the pipeline in `tables` with another sampling scheme and adjacency."""
     quantity: Quantity = "epsilon" if epsilon is None else "delta"
-    copied = copy.deepcopy(dict(tables))
-    copied["privacy"]["adjacency"] = adjacency
+    changed_tables = copy.deepcopy(dict(tables))
+    changed_tables["privacy"]["adjacency"] = adjacency
     if scheme is not None:
-        copied["mechanism"][0]["sampling"]["scheme"] = scheme
+        changed_tables["mechanism"][0]["sampling"]["scheme"] = scheme
     try:
-        pipeline = pipeline_of_flags(copied)
+        pipeline = pipeline_of_flags(changed_tables)
         if accountants:  # `account` asks the named ones; without names, `headline` gives the same number with less work
             result = account(pipeline, accountants, delta, epsilon, group_size)
         else:
             result = headline(pipeline, delta, epsilon, group_size)
     except DpcliError as problem:
-        return Alternative(scheme, adjacency, quantity, math.inf, None, None, str(problem))
+        return Alternative(scheme, adjacency, quantity, upper=math.inf, lower=None, accountant=None, reason=str(problem))
     if result.winner is None:
-        return Alternative(scheme, adjacency, quantity, result.upper, result.lower, None, "nothing is certified")
+        return Alternative(scheme, adjacency, quantity, result.upper, result.lower, accountant=None, reason="nothing is certified")
     return Alternative(scheme, adjacency, quantity, result.upper, result.lower, result.winner.accountant.name)
 
 
@@ -105,8 +106,8 @@ def with_alternatives(document: Document, others: Sequence[Alternative], decimal
         f"cost under other assumptions ({others[0].quantity}, upper bounds, rounded up)",
         ("sampling", "adjacency", others[0].quantity, "accountant", "neighbours"),
         tuple(rows),
-        frozenset({2}),
-        tuple(f"[{number}] {reason}" for reason, number in notes.items()),
+        numeric=frozenset({2}),
+        footnotes=tuple(f"[{number}] {reason}" for reason, number in notes.items()),
     )
     return replace(
         document,
@@ -116,6 +117,7 @@ def with_alternatives(document: Document, others: Sequence[Alternative], decimal
 
 
 def _data(other: Alternative) -> dict[str, object]:
+    """Return an alternative as JSON values. Its keys stay, as programs read them."""
     return {
         "sampling": other.scheme,
         "adjacency": other.adjacency,

@@ -33,13 +33,14 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
     """
     unsound = any(diagnostic.severity == "error" for diagnostic in diagnostics)
     classical = classical_noise(calibration)
-    values = calibration.values
-    total = values[0][2] if len(values) == 1 else calibration.number(calibration.value)
+    values = calibration.values  # (mechanism, key, number) of each key that was solved for
+    numbers = [number for _, _, number in values]
+    total = numbers[0] if len(numbers) == 1 else calibration.number(calibration.value)
     table = Table(
         f"calibration ({calibration.wording} rounded up)",
         ("", _key(calibration), calibration.quantity, f"target {calibration.target!r}"),
         tuple(_rows(calibration, classical, decimals + 3)),
-        frozenset({1, 2}),
+        numeric=frozenset({1, 2}),
     )
     return Document(
         headline=_headline(calibration, decimals),
@@ -55,6 +56,7 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
 
 
 def _headline(calibration: Calibration, decimals: int) -> str:
+    """Return the answer in one sentence, with the bound that it gives and all that this depends on."""
     privacy = calibration.pipeline.privacy
     names = ", ".join(name for name, _ in calibration.targets)
     at_delta = "" if calibration.delta is None else f" at delta = {calibration.delta!r}"
@@ -87,6 +89,7 @@ def _data(
 
 
 def _notes(calibration: Calibration, classical: ClassicalNoise | None, diagnostics: tuple[Diagnostic, ...]) -> Iterator[str]:
+    """Yield findings, the value of each key if they differ from the number in the headline, and explanations."""
     for diagnostic in diagnostics:
         yield f"{diagnostic.severity} {diagnostic.rule}: {diagnostic.key}: {diagnostic.message}"
     if len(calibration.values) > 1 or _key(calibration) == "noise_over_sensitivity":
@@ -117,6 +120,7 @@ def _rows(calibration: Calibration, classical: ClassicalNoise | None, decimals: 
 
 
 def _result_data(calibration: Calibration, classical: ClassicalNoise | None, key: str) -> dict[str, Any]:
+    """Return the answer, the next cheaper value and the classical noise as JSON values. `key` names the number that was solved for."""
     bound = f"{calibration.quantity}_upper"
     result: dict[str, Any] = {
         key: calibration.number(calibration.value),

@@ -68,8 +68,9 @@ def data(difference: Difference, code: int) -> dict[str, Any]:
 
 
 def _side(account: Account) -> dict[str, Any]:
-    data_of_side = account_report.data(account)
-    return {key: data_of_side[key] for key in ("pipeline", "statement", "result")}
+    """Return the account of one of the two files as JSON data, in short."""
+    data_of_account = account_report.data(account)
+    return {key: data_of_account[key] for key in ("pipeline", "statement", "result")}
 
 
 def priced_data(change: Priced) -> dict[str, Any]:
@@ -79,6 +80,7 @@ def priced_data(change: Priced) -> dict[str, Any]:
 
 
 def _table(difference: Difference) -> Table:
+    """Return the table of the changes, with their interaction and the effect of all. Footnotes say why a change has no cost."""
     reasons = dict.fromkeys(change.reason for change in difference.priced if change.reason)
     marks = {reason: mark for mark, reason in enumerate(reasons, 1)}
     rows = [row for change in difference.priced for row in _rows(change, marks)]
@@ -89,8 +91,8 @@ def _table(difference: Difference) -> Table:
         f"changes, each made alone to {difference.before.pipeline.path}: its epsilon at delta = {difference.before.delta!r}",
         ("change", "before", "after", "epsilon", "effect"),
         tuple(rows),
-        frozenset({3, 4}),
-        tuple(f"[{mark}] {reason}" for reason, mark in marks.items()),
+        numeric=frozenset({3, 4}),
+        footnotes=tuple(f"[{mark}] {reason}" for reason, mark in marks.items()),
     )
 
 
@@ -118,13 +120,14 @@ def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """Return one row for each edit of a change. The first row has the numbers."""
     epsilon = "" if change.epsilon is None else up(change.epsilon)
     cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, signed(change.increase))
-    first, *others = change.change.edits
+    first, *others = change.change.edits  # valid only together, so that they have one cost
     yield (first.label, _value(first.old), _value(first.new), *cost)
     for edit in others:
         yield (f"  and {edit.label}", _value(edit.old), _value(edit.new), "", "")
 
 
 def _notes(difference: Difference) -> Iterator[str]:
+    """Yield why the files cannot be compared, and what the effects are."""
     if difference.statement:
         yield (
             f"not comparable ({', '.join(difference.statement)}): the two epsilons are different guarantees, so the smaller one is not "
@@ -144,6 +147,7 @@ def _value(value: Any) -> str:
 
 
 def _toml(value: Any) -> str:
+    """Return a value in the syntax of TOML, without passwords. The name of an entry is left out, as the label of its row has it."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items() if key != "name") + " }"
     if isinstance(value, list):
@@ -159,6 +163,7 @@ def _plain(value: Any) -> Any:
 
 
 def _public(value: Any) -> Any:
+    """Return JSON data in which addresses have lost their passwords."""
     if isinstance(value, dict):
         return {key: _public(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -62,7 +62,7 @@ def pipeline(pipeline: Pipeline) -> Document:
         for entry in pipeline.mechanisms
     )
     more = (f"and {len(rows) - MOST_ROWS:,} more",) if len(rows) > MOST_ROWS else ()
-    table = Table("mechanisms", ("mechanism", "type", "runs", "sampling"), rows[:MOST_ROWS], frozenset({2}), more)
+    table = Table("mechanisms", ("mechanism", "type", "runs", "sampling"), rows[:MOST_ROWS], numeric=frozenset({2}), footnotes=more)
     return Document(f"{pipeline.name or pipeline.path or 'pipeline'}: {stated}{delta}{budget}", {}, tables=(table,))
 
 
@@ -72,5 +72,5 @@ def epsilons(epsilons: Epsilons) -> Document:
     shown = zip(deltas[:MOST_ROWS].tolist(), lowers[:MOST_ROWS].tolist(), uppers[:MOST_ROWS].tolist(), strict=True)
     rows = tuple((repr(delta), up(upper), down(lower)) for delta, lower, upper in shown)
     more = (f"and {len(deltas) - MOST_ROWS:,} more",) if len(deltas) > MOST_ROWS else ()
-    table = Table("epsilon", ("at delta", "epsilon: at most", "at least"), rows, frozenset({0, 1, 2}), more)
+    table = Table("epsilon", ("at delta", "epsilon: at most", "at least"), rows, numeric=frozenset({0, 1, 2}), footnotes=more)
     return Document(f"epsilon of {len(deltas):,} settings (upper bounds, rounded up)", {}, tables=(table,))

@@ -16,7 +16,7 @@ from dpcli.certify.certificate import Proof
 from dpcli.certify.named_certificate import digest_of, proved_sentences, require_same_mechanisms, text_of
 from dpcli.document.document import Document, Table
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.parts import schemes
+from dpcli.file.pipeline.parts import scheme_names
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
@@ -36,9 +36,8 @@ def document_of_proof(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: s
     is_headline = proved_bound == proof.headline
     statement = f"epsilon <= {proof.epsilon} at delta = {proof.delta} (ball arithmetic, {_bits(claims[0])} bits)"
     privacy = account.pipeline.privacy
-    first_line = (
-        f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
-    )
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {scheme_names(account.pipeline)}"
+    first_line = f"proved: {statement}, {setting}"
     notes = [*lint_notes(diagnostics), *_notes(proof, is_headline)]
     if path is not None:
         notes.append(f"certificate: {path}, sha256:{digest}; dpcli certify --check {path} checks it")

@@ -134,23 +134,23 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
     base = flags["base_ref"] or flags["baseline"]
     if not base:
         raise InputError("needs --base-ref or --baseline, the base of the comparison")
-    document, news = _judged(files, name, base, flags)
+    document, has_news = _judged_document(files, name, base, flags)
     text = comment_text(document, mark)
     if dry_run:
         show(text)
-        if not news:
+        if not has_news:
             complain("nothing rises: without --dry-run, no new comment would be written")
         return document.exit_code
     try:
         target = forge()
-        show(f"comment on {target.place}: {update_comment(target, mark, text, news)}\n")
+        show(f"comment on {target.place}: {update_comment(target, mark, text, has_news)}\n")
     except InputError as error:
         complain(message_of(error))
         return max(document.exit_code, error.exit_code, key=PRECEDENCE.index)
     return document.exit_code
 
 
-def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
+def _judged_document(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
     """Return the comment, and whether it is news, for which a first comment is written.
 
     An error that prevents any verdict is news, as an earlier comment might still show a pass.
@@ -162,7 +162,7 @@ def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str
 
     try:
         result = gate(files, checked_terms(GateFlags(**flags)))
-    except InternalError:
+    except InternalError:  # a bug in dpcli, which main.py reports
         raise
     except DpcliError as error:
         complain(message_of(error))

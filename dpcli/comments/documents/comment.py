@@ -55,7 +55,8 @@ def _sort_files(files: Sequence[Judged]) -> tuple[Judged, ...]:
     turns: dict[str, tuple[int, int]] = {}  # path of a file -> its first turn: its position in a queue, and the number of the queue
     for number, queue in enumerate(queues):
         for position, file in enumerate(sorted(queue, key=_epsilon_rise, reverse=True)):
-            turns[file.path] = min((position, number), turns.get(file.path, (position, number)))
+            turn = (position, number)
+            turns[file.path] = min(turn, turns.get(file.path, turn))  # a file may be in the first two queues
     return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _has_news(file), turns[file.path])))
 
 
@@ -69,16 +70,18 @@ def _epsilon_rise(file: Judged) -> float:
     return math.inf if math.isnan(rise) else rise  # NaN if epsilon is infinite before and after
 
 
-def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Table, ...]:
+def _sums_first(tables: tuple[Table, ...], file_count: int, warned_count: int) -> tuple[Table, ...]:
     """Return the tables with the rows of sums that fail or warn before the rows of files in the first table.
 
-    The gate's table has `files` rows of files, then the sums, of which `warned` fail or warn and come first.
+    The gate's table has `file_count` rows of files, then the sums, of which `warned_count` fail or warn and come first.
     """
-    if not tables or len(tables[0].rows) < files:
+    if not tables or len(tables[0].rows) < file_count:
         return tables
-    rows = tables[0].rows
-    ordered = (*rows[files : files + warned], *rows[:files], *rows[files + warned :])
-    return (replace(tables[0], rows=ordered), *tables[1:])
+    verdicts, *other_tables = tables
+    first_of_sums, end_of_warned = file_count, file_count + warned_count
+    rows = verdicts.rows
+    ordered = (*rows[first_of_sums:end_of_warned], *rows[:first_of_sums], *rows[end_of_warned:])
+    return (replace(verdicts, rows=ordered), *other_tables)
 
 
 def error_document(error: DpcliError, name: str | None) -> Document:
@@ -88,6 +91,7 @@ def error_document(error: DpcliError, name: str | None) -> Document:
 
 
 def _named_headline(name: str | None, headline: str) -> str:
+    """Return the headline with the name of the comment, if it has one, in front."""
     return headline if name is None else f"{code(name)} {headline}"
 
 
@@ -116,6 +120,7 @@ def _is_sum_news(total: JudgedSum, unchanged: Set[str]) -> bool:
 
 
 def _has_warning(judged: Judged) -> bool:
+    """Return whether a condition of a file or sum has failed or given a warning."""
     return any(condition.verdict != "pass" for condition in judged.conditions)
 
 

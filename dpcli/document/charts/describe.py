@@ -49,6 +49,7 @@ def _grid(grid: Grid) -> Iterator[str]:
 
 
 def _line(chart: Chart, line: Line) -> str:
+    """Return a line in words, by its two ends."""
     (x0, y0), (x1, y1) = line.points[0], line.points[-1]
     start, end = chart.x.words(x0, ".4g"), chart.x.words(x1, ".4g")
     return f"{line.label}: from about ({start}, {y0:.3g}) to about ({end}, {y1:.3g})"

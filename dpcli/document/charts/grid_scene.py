@@ -88,6 +88,7 @@ def _mesh(grid: Grid, top: float) -> Mesh:
 
 
 def _headings(scene: Scene, grid: Grid, mesh: Mesh) -> None:
+    """Write the headings: of a row to the left of it, and of columns where the first of them begins."""
     for heading in grid.headings:
         box = mesh.box(max(heading.column, 0), heading.row)
         baseline = 0.5 * (box.top + box.bottom) + 0.36 * FINE
@@ -105,18 +106,18 @@ def _square(scene: Scene, grid: Grid, square: Square, box: Box, words: str) -> N
     wide, high = box.right - box.left, box.bottom - box.top
     if square.value is None:
         inset = 0.0 if grid.named else 0.28 * wide
-        scene.fills.append(Fill(corners(box.grown(-inset)), "empty", 0.35 if grid.named else 1.0, words))
+        scene.fills.append(Fill(corners(box.grown(-inset)), "empty", opacity=0.35 if grid.named else 1.0, title=words))
     else:
-        scene.fills.append(Fill(corners(box), STEPS[grid.step(square.value)], 1.0, words))
+        scene.fills.append(Fill(corners(box), STEPS[grid.step(square.value)], opacity=1.0, title=words))
     ink: Ink = "paper" if _dark(grid, square) else "quiet"
     if square.closed:
         room = Box(box.right - STRIP, box.top, box.right, box.bottom) if grid.named else box
-        scene.strokes += [Stroke(line, ink, 1.2) for line in _hatching(room)]
+        scene.strokes += [Stroke(line, ink, width=1.2) for line in _hatching(room)]
     if grid.marked(square):
         radius = 0.18 * min(wide, high, WIDEST)
         middle = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
         at = (box.left + 3.0 * radius, box.top + 26.0) if grid.named else middle
-        scene.dots.append(Dot(at, radius, "paper", 0.0))
+        scene.dots.append(Dot(at, radius, "paper", edge=0.0))
 
 
 def _hatching(box: Box) -> Iterator[tuple[Point, Point]]:
@@ -160,10 +161,11 @@ def _legend(scene: Scene, grid: Grid, top: float) -> float:
     side, x, y = 13.0, MARGIN, top
     for square, words in _kinds(grid):
         wide = side + 6.0 + text_width(words, SMALL) + 16.0
-        if x > MARGIN and x + wide > MARGIN + INNER:
+        if x > MARGIN and x + wide > MARGIN + INNER:  # a new line of the legend
             x, y = MARGIN, y + LEADING * SMALL + 4.0
-        plain = Grid(grid.what, (), (), grid.steps, grid.empty, grid.closed)
-        _square(scene, plain, square, Box(x, y, x + side, y + side), "")
+        # A grid whose squares have no names in them, even if those of the chart do: the samples are small.
+        grid_of_samples = Grid(grid.what, (), (), grid.steps, grid.empty, grid.closed)
+        _square(scene, grid_of_samples, square, Box(x, y, x + side, y + side), "")
         scene.words.append(Words((x + side + 6.0, y + side - 2.5), words, SMALL, "quiet"))
         x += wide
     return y + side
@@ -175,4 +177,5 @@ def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
         yield Square("", 0, 0, None, ""), grid.empty
     yield from ((Square("", 0, 0, least, ""), words) for least, words in grid.steps)
     if any(square.closed for square in grid.squares):
-        yield Square("", 0, 0, grid.steps[1][0], "", closed=True), grid.closed
+        value_of_second_step, _ = grid.steps[1]  # gives the colour of the sample
+        yield Square("", 0, 0, value_of_second_step, "", closed=True), grid.closed

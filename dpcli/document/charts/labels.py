@@ -16,7 +16,7 @@ from itertools import pairwise, product
 
 from dpcli.document.chart import Chart, Line
 
-Point = tuple[float, float]
+Point = tuple[float, float]  # (x, y), with y downwards
 
 NARROW, WIDE = frozenset("ijlft.,:;'|!()[] "), frozenset("mwMW@%")  # characters that are narrower or wider than others
 AIR = 3.0  # desired distance, in pixels, between a label and a line
@@ -142,11 +142,12 @@ def place(
         return box.grown(AIR).count(ink)
 
     def remoteness(box: Box, anchor: Point) -> float:
-        return box.distance(anchor) + 0.1 * abs(0.5 * (box.left + box.right) - anchor[0])
+        distance_of_middle = abs(0.5 * (box.left + box.right) - anchor[0])
+        return box.distance(anchor) + 0.1 * distance_of_middle
 
     choices = [(box, anchor) for anchor in anchors for box in _around(anchor, width, height)]
     costs: tuple[Callable[[Box, Point], float], ...] = (conflicts, is_nearer_to_other_ink, covered_ink, remoteness)
-    for cost in costs:
+    for cost in costs:  # each decides only among the choices that are equally good by those before
         choices = _least(choices, cost)
     return choices[0]
 
@@ -165,6 +166,7 @@ def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
     """Yield boxes on all sides of a point, at several distances."""
     x, y = anchor
     for distance in DISTANCES:
+        # To the right, to the left, or with the anchor at the middle, a quarter or three quarters of the width; above, below, or level.
         lefts = (x + distance, x - distance - width, x - 0.5 * width, x - 0.25 * width, x - 0.75 * width)
         tops = (y - distance - height, y + distance, y - 0.5 * height)
         for left, top in product(lefts, tops):
@@ -186,7 +188,7 @@ def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
 
 
 def along(points: Sequence[Point]) -> list[Point]:
-    """Return several points of a path near which its name may be placed, the best ones first."""
+    """Return several points of a path near which its name may be placed, the middle first and the ends not at all."""
     return [points[round(share * (len(points) - 1))] for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)]
 
 
@@ -244,7 +246,8 @@ def place_within(
     taken: boxes that the label must not cover.
     """
     edges = list(pairwise([*polygon, polygon[0]]))
-    air = 0.75 * step[0]
+    step_across, _ = step
+    air = 0.75 * step_across
     for block in _blocks(label):
         width, height = size(block)
         boxes = _boxes(polygon, width, height, step, frame)
@@ -271,13 +274,14 @@ def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, f
     xs, ys = zip(*polygon, strict=True)
     left, right = max(min(xs), frame.left), min(max(xs), frame.right) - width
     top, bottom = max(min(ys), frame.top), min(max(ys), frame.bottom) - height
-    corners = product(multiples(top, bottom, step[1]), multiples(left, right, step[0]))
+    step_across, step_down = step
+    corners = product(multiples(top, bottom, step_down), multiples(left, right, step_across))
     return [Box(x, y, x + width, y + height) for y, x in corners]
 
 
 def multiples(low: float, high: float, step: float) -> list[float]:
     """Return whole multiples of `step` in [low, high]. If there are more than about 2 TRIED of them, some are skipped."""
-    first, last = -int(-low // step), int(high // step)
+    first, last = -int(-low // step), int(high // step)  # rounded up, and down
     return [i * step for i in range(first, last + 1, max(1, (last - first) // TRIED))]
 
 
@@ -289,14 +293,14 @@ def _contains(polygon: Sequence[Point], edges: Sequence[tuple[Point, Point]], bo
 
 def _crosses(start: Point, end: Point, box: Box) -> bool:
     """Return whether a segment has a point in the interior of the box. Source: Liang and Barsky 1984."""
-    enters, leaves = 0.0, 1.0
-    sides = ((start[0], end[0] - start[0], box.left, box.right), (start[1], end[1] - start[1], box.top, box.bottom))
-    for at, along, low, high in sides:
-        if along == 0.0:
-            if not low < at < high:
+    (x0, y0), (x1, y1) = start, end
+    enters, leaves = 0.0, 1.0  # the part of the segment that is inside, as shares of its length
+    for coordinate, change, low, high in ((x0, x1 - x0, box.left, box.right), (y0, y1 - y0, box.top, box.bottom)):
+        if change == 0.0:
+            if not low < coordinate < high:
                 return False
             continue
-        first, last = sorted(((low - at) / along, (high - at) / along))
+        first, last = sorted(((low - coordinate) / change, (high - coordinate) / change))
         enters, leaves = max(enters, first), min(leaves, last)
     return enters < leaves
 

@@ -43,7 +43,10 @@ def render(chart: Chart, **_: object) -> bytes:
 
 
 def _paint(axes: Any, scene: Scene, halo: Callable[..., Any]) -> None:
-    """Paint a scene. `halo` makes an outline of text: matplotlib's withStroke."""
+    """Paint a scene. `halo` makes an outline of text: matplotlib's withStroke.
+
+    A shape with a larger `zorder` covers others, so that these numbers give the order of the fields of `Scene`.
+    """
     paper = LIGHT["paper"]
     for fill in scene.fills:
         axes.fill(*zip(*fill.points, strict=True), color=LIGHT[fill.tone], alpha=fill.opacity, linewidth=0.0, zorder=1)
@@ -74,6 +77,6 @@ def _paint(axes: Any, scene: Scene, halo: Callable[..., Any]) -> None:
             fontweight="bold" if words.bold else "normal",
             path_effects=[halo(linewidth=3.0, foreground=paper)] if words.halo else [],
             family="DejaVu Sans",
-            parse_math=False,
+            parse_math=False,  # a text may contain $
             zorder=5,
         )

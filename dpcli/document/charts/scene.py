@@ -66,7 +66,10 @@ class Frame:
     y: Axis
 
     def at(self, x: float, y: float) -> Point:
-        """Return the pixel of a point. A point far outside is moved to within one plot size of the plot area."""
+        """Return the pixel of a point. A point far outside is moved to within one plot size of the plot area.
+
+        The infinite share of a value that a log scale cannot show becomes a pixel, too.
+        """
         across, up = (min(max(share, -1.0), 2.0) for share in (self.x.share(x), self.y.share(y)))
         box = self.box
         return box.left + across * (box.right - box.left), box.bottom - up * (box.bottom - box.top)
@@ -83,10 +86,11 @@ def scene(chart: Chart) -> Scene:
     """
     if chart.grid is not None:
         return grid_scene(chart, chart.grid)
-    result = Scene(WIDTH, 0.0)
-    top = head(result, chart) + 48.0
+    result = Scene(WIDTH, 0.0)  # its height is known when the foot is laid out
+    top = head(result, chart) + 48.0  # room for the title of the y axis
     bottom = top + max(PLOT_HEIGHT, 30.0 * len(chart.bars))
-    result.height = foot(result, chart, bottom + 70.0) + (8.0 if chart.notes else 0.0)
+    notes_bottom = foot(result, chart, bottom + 70.0)  # 70: room for the ticks and the title of the x axis
+    result.height = notes_bottom + (8.0 if chart.notes else 0.0)
     box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), bottom)
     frame = Frame(box, chart.x, chart.y)
     _axes(result, frame)
@@ -124,15 +128,15 @@ def _axes(scene: Scene, frame: Frame) -> None:
     box = frame.box
     for value, words in ticks(frame.x, MOST_TICKS):
         x, _ = frame.at(value, frame.y.low)
-        scene.grid.append(Stroke(((x, box.top), (x, box.bottom)), "grid", 1.0))
+        scene.grid.append(Stroke(((x, box.top), (x, box.bottom)), "grid", width=1.0))
         scene.words.append(Words((x, box.bottom + 18.0), words, SMALL, "quiet", "middle"))
     for value, words in ticks(frame.y, MOST_TICKS):
         _, y = frame.at(frame.x.low, value)
         if not frame.y.categories:
-            scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", 1.0))
+            scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", width=1.0))
         ink: Ink = "text" if frame.y.categories else "quiet"
         scene.words.append(Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, ink, "end"))
-    scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", 1.2))
+    scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", width=1.2))
     scene.words.append(Words((MARGIN, box.top - 14.0), visible(frame.y.title), TEXT))
     scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), visible(frame.x.title), TEXT, anchor="middle"))
 
@@ -140,23 +144,23 @@ def _axes(scene: Scene, frame: Frame) -> None:
 def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
     """Draw bands, spans, clouds, lines, bars with their numbers, and markers. The first line is on top of the others."""
     for band in chart.bands:
-        scene.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, 0.13))
+        scene.fills.append(Fill((*frame.path(band.lower), *reversed(frame.path(band.upper))), band.tone, opacity=0.13))
     for span in chart.spans:
         (x, top), (_, bottom) = frame.at(span.x, span.high), frame.at(span.x, span.low)
         ends = ((x - CAP, top), (x + CAP, top), (x, top), (x, bottom), (x - CAP, bottom), (x + CAP, bottom))
-        scene.strokes.append(Stroke(ends, span.tone, 1.8))
-    scene.dots += [Dot(frame.at(*point), 3.0, cloud.tone, 0.0) for cloud in chart.clouds for point in cloud.points]
+        scene.strokes.append(Stroke(ends, span.tone, width=1.8))
+    scene.dots += [Dot(frame.at(*point), radius=3.0, tone=cloud.tone, edge=0.0) for cloud in chart.clouds for point in cloud.points]
     for line in reversed(chart.lines):
-        scene.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, dashed=line.dashed))
+        scene.strokes.append(Stroke(frame.path(line.points), line.tone, width=1.6 if line.dashed else 2.4, dashed=line.dashed))
     for bar in chart.bars:
         left, top = frame.at(frame.x.low, bar.position + BAR_HALF)
         right, bottom = frame.at(bar.value, bar.position - BAR_HALF)
         outline = corners(Box(left, top, right, bottom))
-        scene.fills.append(Fill(outline, "paper", 1.0))  # This covers the grid lines.
-        scene.fills.append(Fill(outline, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
+        scene.fills.append(Fill(outline, "paper", opacity=1.0))  # This covers the grid lines.
+        scene.fills.append(Fill(outline, bar.tone, opacity=0.55 if bar.tone is Tone.MUTED else 1.0))
         baseline = 0.5 * (top + bottom) + 0.35 * SMALL
         scene.words.append(Words((right + 6.0, baseline), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
-    scene.dots += [Dot(frame.at(marker.x, marker.y), 5.0, marker.tone) for marker in chart.markers]
+    scene.dots += [Dot(frame.at(marker.x, marker.y), radius=5.0, tone=marker.tone) for marker in chart.markers]
 
 
 def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
@@ -196,9 +200,11 @@ class Placement:
         box, anchor = place(anchors, width, height, self.frame.box, self.taken, self.ink, own)
         self.taken.append(box)
         is_left_of_anchor = box.right < anchor[0]
+        # A halo has the colour of the paper, and would stand out on a band.
         is_on_paper = not any(inside(anchor, fill.points) for fill in self.scene.fills)
         for i, part in enumerate(block):
             at = (box.right if is_left_of_anchor else box.left), box.top + LEADING * SMALL * (i + 0.75)
+            # The text ends or begins next to its anchor, as its true width may differ from the estimate.
             alignment: Literal["start", "end"] = "end" if is_left_of_anchor else "start"
             self.scene.words.append(Words(at, part, SMALL, tone, alignment, bold=bold, halo=is_on_paper))
 
@@ -219,13 +225,15 @@ class Placement:
 
 
 def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[Box]:
-    """Place the names of lines at their right ends, and yield their boxes."""
+    """Place the names of lines at their right ends, moved apart where they would touch, and yield their boxes."""
     blocks = [wrap(visible(line.label), SMALL, END_LABELS) for line in lines]
-    tall = LEADING * SMALL * max((len(block) for block in blocks), default=1)
-    ends = spread([frame.path(line.points)[-1][1] for line in lines], tall, frame.box.top, frame.box.bottom)
-    for line, block, y in zip(lines, blocks, ends, strict=True):
+    tallest = LEADING * SMALL * max((len(block) for block in blocks), default=1)
+    ends_of_lines = [frame.at(*line.points[-1]) for line in lines]
+    middles = spread([y for _, y in ends_of_lines], tallest, frame.box.top, frame.box.bottom)
+    for line, block, middle in zip(lines, blocks, middles, strict=True):
         left = frame.box.right + 8.0
         for i, part in enumerate(block):
+            # 0.35: from the middle of a text to its baseline
             offset = (i - 0.5 * (len(block) - 1)) * LEADING * SMALL + 0.35 * SMALL
-            scene.words.append(Words((left, y + offset), part, SMALL, line.tone, bold=not line.dashed))
-        yield Box(left, y - 0.5 * tall, WIDTH, y + 0.5 * tall)
+            scene.words.append(Words((left, middle + offset), part, SMALL, line.tone, bold=not line.dashed))
+        yield Box(left, middle - 0.5 * tallest, WIDTH, middle + 0.5 * tallest)

@@ -116,6 +116,7 @@ def foot(scene: Scene, chart: Chart, y: float) -> float:
 
 
 def corners(box: Box) -> tuple[Point, ...]:
+    """Return the corners of a box, clockwise from the upper left one."""
     return (box.left, box.top), (box.right, box.top), (box.right, box.bottom), (box.left, box.bottom)
 
 

@@ -55,6 +55,7 @@ def dark_rules() -> str:
 
 
 def _body(scene: Scene) -> Iterator[str]:
+    """Yield the elements of the shapes, in the order in which they are painted."""
     yield from map(_stroke, scene.grid)
     for fill in scene.fills:
         opacity = f' fill-opacity="{fill.opacity:g}"' if fill.opacity < 1.0 else ""
@@ -71,6 +72,7 @@ def _body(scene: Scene) -> Iterator[str]:
 
 
 def _stroke(stroke: Stroke) -> str:
+    """Return the element of a polyline."""
     dashes = ' stroke-dasharray="6 4"' if stroke.dashed else ""
     return (
         f'<path class="{name(stroke.tone)}-line" d="{_path(stroke.points)}" fill="none" stroke="{LIGHT[stroke.tone]}" '
@@ -79,6 +81,7 @@ def _stroke(stroke: Stroke) -> str:
 
 
 def _words(words: Words) -> Iterator[str]:
+    """Yield the element of a text and, before it, that of its halo, which screen readers skip."""
     place = f'x="{words.at[0]:.1f}" y="{words.at[1]:.1f}" font-size="{words.size:g}" text-anchor="{words.anchor}"'
     bold = ' font-weight="600"' if words.bold else ""
     if words.halo:

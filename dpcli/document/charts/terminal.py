@@ -41,7 +41,7 @@ def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = 
     elif chart.bars:
         body = _bars(chart, width, glyphs, color)
     else:
-        body = _plane(chart, width, glyphs, color)
+        body = _plot(chart, width, glyphs, color)
     head = [*_wrapped(chart.title, width), *_wrapped(chart.subtitle, width), ""]
     if color:
         head[0] = f"\x1b[1m{head[0]}\x1b[0m"
@@ -52,28 +52,31 @@ def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = 
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Return a text in lines of at most `width` characters, with an indent before all lines but the first."""
     return textwrap.wrap(visible(text), width, subsequent_indent=indent)
 
 
-def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
+def _plot(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     """Return a chart with two axes: the title of y, the plot with names on its right, and the x axis."""
-    marks = ticks(chart.y, Y_TICKS)
-    left = max((len(words) for _, words in marks), default=0) + 1
-    named = named_at_end(chart)
-    names = [_wrapped(line.label, min(NAMES, width // 4)) for line in named]
+    y_ticks = ticks(chart.y, Y_TICKS)
+    left = max((len(words) for _, words in y_ticks), default=0) + 1  # the column of the y axis, behind the widest number
+    lines_named_at_end = named_at_end(chart)
+    names = [_wrapped(line.label, min(NAMES, width // 4)) for line in lines_named_at_end]
     right = max((len(part) + 1 for block in names for part in block), default=0)
     columns = width - left - right - 1
     canvas = Canvas(width, ROWS, glyphs)
-    inside = Canvas(columns, ROWS, glyphs)
+    plot_canvas = Canvas(columns, ROWS, glyphs)  # a canvas of its own, so that nothing is drawn beyond the axes
 
     def at(x: float, y: float) -> Point:  # 0.01 keeps a point at the end of an axis in the last cell
         return chart.x.share(x) * (columns - 0.01), (1.0 - chart.y.share(y)) * (ROWS - 0.01)
 
-    _draw(inside, chart, at)
-    _write_labels(inside, chart, at, named)
-    _copy(inside, canvas, left + 1)
-    _write_y_axis(canvas, chart, marks, left, glyphs)
-    _end_names(canvas, named, names, [at(*line.points[-1])[1] for line in named], left + 1 + columns + 1)
+    first_column = left + 1
+    _draw(plot_canvas, chart, at)
+    _write_labels(plot_canvas, chart, at, lines_named_at_end)
+    _copy(plot_canvas, canvas, first_column)
+    _write_y_axis(canvas, chart, y_ticks, left, glyphs)
+    rows_of_ends = [row for _, row in (at(*line.points[-1]) for line in lines_named_at_end)]
+    _end_names(canvas, lines_named_at_end, names, rows_of_ends, first_column + columns + 1)
     return [visible(chart.y.title), *canvas.lines(color), *_foot(chart, left, columns, glyphs)]
 
 
@@ -90,7 +93,10 @@ def _draw(canvas: Canvas, chart: Chart, at: At) -> None:
 
 
 def _write_labels(canvas: Canvas, chart: Chart, at: At, named: tuple[Line, ...]) -> None:
-    """Write markers with their labels, and the names of bands and of lines that are not named at their ends."""
+    """Write markers with their labels, and the names of bands and of lines that are not named at their ends.
+
+    named: the lines that are named at their ends.
+    """
     paths = [_in_pixels(dense([at(*point) for point in line.points], 0.5)) for line in chart.lines]
     labels = _Labels(canvas, [point for path in paths for point in path])
     for marker in chart.markers:
@@ -128,7 +134,7 @@ class _Labels:
 
     def write_near(self, anchors: list[Point], label: str, tone: Tone, own: Sequence[Point] = ()) -> None:
         """Write a label near one of its anchors, over as few dots as possible. own: points of the line that is named."""
-        block = _wrapped(label, max(self.canvas.columns * 9 // 20, 12))
+        block = _wrapped(label, max(self.canvas.columns * 9 // 20, 12))  # up to nearly half of the plot
         # The box has an empty cell around the label.
         width, height = (max(map(len, block)) + 2) * ACROSS, (len(block) + 0.5) * DOWN
         box, _ = place(anchors, width, height, self.frame, self.taken, self.ink, own)
@@ -159,18 +165,23 @@ def _copy(source: Canvas, target: Canvas, column: int) -> None:
     target.tones = {(row, column + inner): tone for (row, inner), tone in source.tones.items()}
 
 
-def _write_y_axis(canvas: Canvas, chart: Chart, marks: Sequence[Tick], left: int, glyphs: Glyphs) -> None:
+def _write_y_axis(canvas: Canvas, chart: Chart, y_ticks: Sequence[Tick], left: int, glyphs: Glyphs) -> None:
+    """Write the y axis at the column `left`, with the numbers of its ticks to the left of it."""
     for row in range(ROWS):
         canvas.write(row, left, glyphs.upright)
-    for value, words in marks:
+    for value, words in y_ticks:
         row = min(int((1.0 - chart.y.share(value)) * (ROWS - 0.01)), ROWS - 1)
         canvas.write(row, left - 1 - len(words), words)
 
 
 def _end_names(canvas: Canvas, lines: tuple[Line, ...], names: list[list[str]], ends: list[float], column: int) -> None:
-    """Write the names of lines at a column, each at the row where its line ends, moved apart where they would touch."""
-    tall = max((len(block) for block in names), default=1)
-    rows = spread([end - 0.5 * (len(block) - 1) for end, block in zip(ends, names, strict=True)], tall, 0.0, ROWS - tall)
+    """Write the names of lines at a column, each at the row where its line ends, moved apart where they would touch.
+
+    names: the lines of each name. ends: the row of each end.
+    """
+    tallest = max((len(block) for block in names), default=1)
+    wanted_rows = [end - 0.5 * (len(block) - 1) for end, block in zip(ends, names, strict=True)]
+    rows = spread(wanted_rows, tallest, 0.0, ROWS - tallest)
     for line, block, row in zip(lines, names, rows, strict=True):
         for i, part in enumerate(block):
             canvas.write(int(row) + i, column, part, line.tone)
@@ -179,8 +190,8 @@ def _end_names(canvas: Canvas, lines: tuple[Line, ...], names: list[list[str]], 
 def _foot(chart: Chart, left: int, columns: int, glyphs: Glyphs) -> list[str]:
     """Return the lines of the horizontal axis: the line, the numbers that do not touch each other, and the title."""
     numbers = [" "] * (left + 1 + columns)
-    free = 0
-    for value, words in ticks(chart.x, max(3, columns // 9)):
+    free = 0  # the first column behind the last number
+    for value, words in ticks(chart.x, max(3, columns // 9)):  # about one number in nine columns
         start = max(left + 1 + round(chart.x.share(value) * (columns - 1)) - len(words) // 2, 0)
         start = min(start, len(numbers) - len(words))
         if start >= free:

@@ -68,9 +68,10 @@ class Canvas:
         """Draw a straight line between two points in units of cells. x increases to the right, and y downwards."""
         across, down = end[0] - start[0], end[1] - start[1]
         dots = max(abs(across) * self.glyphs.across, abs(down) * self.glyphs.down)
-        parts = 2 * max(1, round(dots))
+        parts = 2 * max(1, round(dots))  # two for each dot, so that no dot is missed
         for i in range(parts + 1):
             x, y = start[0] + across * i / parts, start[1] + down * i / parts
+            # Two dots, then a gap of two. The place of a point decides, so that the dashes go on from one segment of a curve to the next.
             is_gap = dashed and int(x * self.glyphs.across + y * self.glyphs.down) % 4 >= 2
             if not is_gap:
                 self.dot(x, y, tone)
@@ -98,6 +99,7 @@ class Canvas:
         return [self._row(row, color).rstrip() for row in range(self.rows)]
 
     def _row(self, row: int, color: bool) -> str:
+        """Return a row as text. A colour code is written only where the colour changes."""
         parts: list[str] = []
         current: Tone | None = None
         for column in range(self.columns):
@@ -110,6 +112,7 @@ class Canvas:
         return "".join((*parts, _switch(current, None)))
 
     def _character(self, row: int, column: int) -> str:
+        """Return the character of a cell: its text or, without text, its dots; a space if it has neither."""
         place = row, column
         if place in self.text:
             return self.text[place]

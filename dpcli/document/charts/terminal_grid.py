@@ -35,19 +35,20 @@ def mark(grid: Grid, square: Square) -> str:
 def _list(grid: Grid, width: int) -> list[str]:
     """Return a line for each square, for a grid whose squares have names."""
     labels = [visible(square.label) for square in grid.squares]
-    wide = min(max(map(len, labels), default=0), width // 2)
+    label_width = min(max(map(len, labels), default=0), width // 2)
     lines = []
     for square, label in zip(grid.squares, labels, strict=True):
-        line = f"{mark(grid, square)} {label[:wide]:{wide}}  {visible(square.printed)}"
+        line = f"{mark(grid, square)} {label[:label_width]:{label_width}}  {visible(square.printed)}"
         lines.append(line[:width])
     return lines
 
 
 def _rows(grid: Grid, width: int) -> list[str]:
     """Return the rows of a grid. A square takes two columns of the screen if there is room, otherwise one."""
+    # The room for the headings of rows, which have negative columns.
     left = max((len(visible(heading.text)) for heading in grid.headings if heading.column < 0), default=0) + 1
     apart = APART if left + APART * grid.columns <= width else 1
-    hidden = max(0, grid.columns - (width - left) // apart)
+    hidden = max(0, grid.columns - (width - left) // apart)  # number of columns on the left that do not fit
     lines = [[" "] * width for _ in range(grid.rows)]
     free = [left] * grid.rows  # for each row, the first column of the screen behind the last heading
     for heading in sorted(grid.headings, key=lambda heading: heading.column):
@@ -71,6 +72,7 @@ def _rows(grid: Grid, width: int) -> list[str]:
 
 
 def _legend(grid: Grid) -> str:
+    """Return the meaning of each character on one line."""
     marks = [*map(str, range(len(grid.steps) - 1)), LAST]
     steps = [f"{step_mark}: {words}" for step_mark, (_, words) in zip(marks, grid.steps, strict=True)]
     return ", ".join([f"{EMPTY}: {grid.empty}", *steps, f"{CLOSED}: {grid.closed}"])

@@ -15,6 +15,8 @@ from dpcli.document.charts.labels import multiples
 
 Tick = tuple[float, str]  # the value and its label
 MOST_TICKS = 9  # largest number of ticks of an axis in pixels; chosen by eye
+# Relative rounding error up to which a value counts as being at an end of the axis, or as a round number; layout alone.
+ROUNDING = 1e-9
 # Sets of round numbers of each decade, from many to few. The first set is used whose ticks fit.
 ROUND_MANTISSAS = ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
@@ -25,7 +27,7 @@ def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
         return tuple((float(i), name) for i, name in enumerate(axis.categories))
     if axis.scale == "log":
         return tuple((value, _log_words(value)) for value in _log(axis, most))
-    if axis.scale == "utc":
+    if axis.scale == "utc":  # dates are about twice as wide as numbers
         return _dates(axis, max((most + 1) // 2, 5))
     values = _linear(axis, most)
     if max(map(abs, values), default=1.0) < 1e-6:  # such numbers would need many decimals
@@ -36,16 +38,16 @@ def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
 
 def _linear(axis: Axis, most: int) -> list[float]:
     """Return multiples of 1, 2 or 5 times a power of ten."""
-    least = (axis.high - axis.low) / max(most - 1, 1)
-    power = 10.0 ** math.floor(math.log10(least))
-    step = next(power * factor for factor in (1.0, 2.0, 5.0, 10.0) if power * factor >= least * (1.0 - 1e-9))
-    first, last = math.ceil(axis.low / step - 1e-9), math.floor(axis.high / step + 1e-9)
-    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+    least_step = (axis.high - axis.low) / max(most - 1, 1)
+    power = 10.0 ** math.floor(math.log10(least_step))
+    step = next(power * factor for factor in (1.0, 2.0, 5.0, 10.0) if power * factor >= least_step * (1.0 - ROUNDING))
+    first, last = math.ceil(axis.low / step - ROUNDING), math.floor(axis.high / step + ROUNDING)
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]  # without the last digits, which are rounding errors
 
 
 def _log(axis: Axis, most: int) -> list[float]:
     """Return round numbers of each decade, as many as `most` allows. If it allows fewer than one, return powers of ten."""
-    first, last = math.floor(math.log10(axis.low) + 1e-9), math.ceil(math.log10(axis.high) - 1e-9)
+    first, last = math.floor(math.log10(axis.low) + ROUNDING), math.ceil(math.log10(axis.high) - ROUNDING)
     exponents = range(first, last + 1)
     for mantissas in ROUND_MANTISSAS:
         numbers = [float(f"{mantissa}e{exponent}") for exponent in exponents for mantissa in mantissas]
@@ -66,12 +68,17 @@ def _dates(axis: Axis, most: int) -> tuple[Tick, ...]:
     for step in SECONDS:
         times = [date_of(value) for value in multiples(axis.low, axis.high, 1e3 * step)]
         if len(times) <= most:
-            form = "%Y-%m-%d" if step >= DAY else "%H:%M" if step >= 60 else "%H:%M:%S"
-            dated = {time for time in times if step < DAY and (time == times[0] or time == datetime(*time.timetuple()[:3]))}
-            return tuple((moment(time), f"{time:%Y-%m-%d }" * (time in dated) + time.strftime(form)) for time in times)
+            if step >= DAY:
+                return tuple((moment(time), f"{time:%Y-%m-%d}") for time in times)
+            form = "%H:%M" if step >= 60 else "%H:%M:%S"
+            with_date = {time for time in times if time == times[0] or time == datetime(time.year, time.month, time.day)}
+            dates = (f"{time:%Y-%m-%d} " if time in with_date else "" for time in times)
+            return tuple((moment(time), date + time.strftime(form)) for time, date in zip(times, dates, strict=True))
     first, last = date_of(axis.low), date_of(axis.high)
     for step in MONTHS:
-        numbers = range(-(-(12 * first.year + first.month - 1) // step) * step, 12 * last.year + last.month, step)
+        # Months are numbered from the year 0. The first number is rounded up to a multiple of the step, so that a year begins in January.
+        first_number = -(-(12 * first.year + first.month - 1) // step) * step
+        numbers = range(first_number, 12 * last.year + last.month, step)
         starts = [datetime(number // 12, number % 12 + 1, 1) for number in numbers]
         starts = [start for start in starts if first <= start]
         if len(starts) <= most:
@@ -80,7 +87,8 @@ def _dates(axis: Axis, most: int) -> tuple[Tick, ...]:
 
 
 def _within_axis(axis: Axis, values: list[float]) -> list[float]:
-    return [value for value in values if axis.low * (1.0 - 1e-9) <= value <= axis.high * (1.0 + 1e-9)]
+    """Return the values that are on a logarithmic axis."""
+    return [value for value in values if axis.low * (1.0 - ROUNDING) <= value <= axis.high * (1.0 + ROUNDING)]
 
 
 def _places(value: float) -> int:
@@ -90,6 +98,7 @@ def _places(value: float) -> int:
 
 
 def _words(value: float, places: int) -> str:
+    """Return a number with this number of decimals, or in scientific notation if it is large."""
     return f"{value:,.{min(places, 12)}f}" if abs(value) < 1e7 else f"{value:g}"
 
 

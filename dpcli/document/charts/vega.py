@@ -67,6 +67,7 @@ def _channel(axis: Axis, field: str) -> Layer:
 
 
 def _point_encoding(chart: Chart) -> Layer:
+    """Return the encoding of the fields x and y of the data as positions."""
     return {"x": _channel(chart.x, "x"), "y": _channel(chart.y, "y")}
 
 
@@ -95,6 +96,7 @@ def _bands(chart: Chart) -> list[Layer]:
 
 
 def _lines(chart: Chart) -> list[Layer]:
+    """Return a layer for each line."""
     return [
         {
             "name": f"line{i}",
@@ -126,6 +128,7 @@ def _spans(chart: Chart) -> list[Layer]:
 
 
 def _dots(chart: Chart, label: str, points: Points, tone: Tone, area: int) -> Layer:
+    """Return a layer of filled circles of this area, in square pixels."""
     return {
         "description": visible(label),
         "data": _values(points),
@@ -197,8 +200,10 @@ def _grid_layers(grid: Grid) -> list[Layer]:
 
 
 def _square_data(square: Square, grid: Grid) -> dict[str, Any]:
-    """Return the row of data of a square. `step` is the description of its step, by which it is coloured."""
-    step = grid.empty if square.value is None else grid.steps[grid.step(square.value)][1]
+    """Return the row of data of a square. `step` is the description of its step, by which it is coloured. "said" has its value in words."""
+    step = grid.empty
+    if square.value is not None:
+        _least_value, step = grid.steps[grid.step(square.value)]
     return {
         grid.what: visible(square.label),
         "column": square.column,

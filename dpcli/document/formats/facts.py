@@ -34,7 +34,7 @@ def renderable(fields: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in FORMATS if renders(name, fields))
 
 
-def judges(name: str) -> bool:
+def ci_reads_verdict(name: str) -> bool:
     """Return whether CI systems would read an empty report in this format as a pass. An error is then written into it as a failure."""
     return bool(_module(name).CI_READS_VERDICT)
 
@@ -52,21 +52,22 @@ def shows(name: str) -> tuple[str, ...]:
     return tuple(_module(name).COMPLETE_FIELDS)
 
 
-def for_screen(name: str) -> bool:
+def is_for_screen(name: str) -> bool:
     """Return whether the `render` of a format takes a width and a switch for colours."""
     return bool(getattr(_module(name), "TAKES_WIDTH_AND_COLOR", False))
 
 
-def streams(name: str) -> Callable[..., Iterator[str]] | None:
+def stream_function(name: str) -> Callable[..., Iterator[str]] | None:
     """Return the function that yields the text of a format in pieces; None if the format has no such function."""
     result: Callable[..., Iterator[str]] | None = getattr(_module(name), "stream", None)
     return result
 
 
-def appended(name: str) -> bool:
+def is_appended(name: str) -> bool:
     """Return whether the text of a format is appended to its file, and does not replace the content."""
     return bool(getattr(_module(name), "IS_APPENDED", False))
 
 
 def _module(name: str) -> ModuleType:
+    """Return the module of a format, which FORMATS names in front of the colon."""
     return import_module(FORMATS[name].partition(":")[0])

@@ -27,6 +27,7 @@ def render(document: Document) -> str:
 
 
 def _issue(finding: Finding, fingerprint: str) -> dict[str, Any]:
+    """Return a finding as an issue. GitLab needs a line, so that a finding without a place is shown at the first one."""
     return {
         "description": visible(finding.message),
         "check_name": finding.rule,

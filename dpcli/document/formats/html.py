@@ -143,12 +143,14 @@ def render(document: Document) -> str:
 
 def fragment(document: Document) -> str:
     """Return only the body of the page, for a notebook. It uses the style of the notebook, and its ids are unique to the document."""
+    # The ids begin with a digest of the content, as a notebook shows several documents on one page.
     body = "\n".join(_body(document))
     name = hashlib.sha256(body.encode()).hexdigest()[:8]
     return '<div class="dpcli">\n' + "\n".join(_body(document, f"{name}-")) + "\n</div>\n"
 
 
 def _policy(sheet: str) -> str:
+    """Return the content security policy of a page: nothing may be loaded or run, and only this style sheet applies."""
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
@@ -177,6 +179,7 @@ def _body(document: Document, prefix: str = "", level: int = 1) -> Iterator[str]
 
 
 def _passage(passage: Passage) -> Iterator[str]:
+    """Yield the lines of a passage: its heading, its paragraphs and its list."""
     yield f"<section>\n<h2>{_text(passage.title)}</h2>"
     yield from (f"<p>{_text(words)}</p>" for words in passage.paragraphs)
     if passage.points:

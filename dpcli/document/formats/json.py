@@ -24,19 +24,21 @@ def render(document: Document) -> str:
 
 def stream(document: Document) -> Iterator[str]:
     """Yield the pieces of `render`, for data that are not empty. A list at the top level is written item by item, as it may be long."""
-    mark = "{"
+    separator = "{"
     for name, value in document.data.items():
-        yield f"{mark}\n  {json_text(str(name))}: "
-        yield from _items(value) if value and isinstance(value, Sequence) and not isinstance(value, str) else (_inside(value, 1),)
-        mark = ","
+        yield f"{separator}\n  {json_text(str(name))}: "
+        is_list = isinstance(value, Sequence) and not isinstance(value, str)
+        yield from _items(value) if is_list and value else (_inside(value, depth=1),)
+        separator = ","
     yield "\n}\n"
 
 
 def _items(values: Sequence[Any]) -> Iterator[str]:
-    mark = "["
+    """Yield a list that is not empty, in pieces."""
+    separator = "["
     for value in values:
-        yield f"{mark}\n    {_inside(value, 2)}"
-        mark = ","
+        yield f"{separator}\n    {_inside(value, depth=2)}"
+        separator = ","
     yield "\n  ]"
 
 

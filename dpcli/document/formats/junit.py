@@ -37,6 +37,7 @@ def _kind(check: Check) -> str:
 
 
 def _case(check: Check) -> str:
+    """Return the test case of a check. A waived check has no text in it, only the message."""
     start = f'  <testcase classname="dpcli" name={quoteattr(visible(check.name))}'
     message, kind = visible(check.message), _kind(check)
     if not kind:

@@ -50,6 +50,7 @@ def table(table: Table) -> str:
 
 
 def _table(table: Table) -> Iterator[str]:
+    """Yield the pieces of `table`."""
     rules = ["---:" if i in table.numeric else "---" for i in range(len(table.columns))]
     yield f"<details><summary>{escape(table.title)}</summary>\n\n" if table.folded else f"### {escape(table.title)}\n\n"
     yield f"{_row(table.columns)}\n| {' | '.join(rules)} |"

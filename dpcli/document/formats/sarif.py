@@ -37,6 +37,7 @@ def render(document: Document) -> str:
 
 
 def _rule(finding: Finding) -> dict[str, Any]:
+    """Return the description of the rule of a finding."""
     paragraphs = "\n\n".join(map(visible, finding.help.split("\n\n")))
     return {
         "id": finding.rule,
@@ -47,8 +48,10 @@ def _rule(finding: Finding) -> dict[str, Any]:
 
 
 def _result(finding: Finding, fingerprint: str) -> dict[str, Any]:
+    """Return a finding as a result, with its place, its fingerprint and, if it is suppressed, the justification."""
     place = uri(finding.path)
-    root = {} if place.startswith("/") else {"uriBaseId": "%SRCROOT%"}  # paths count from the root of the repository
+    # A path counts from the root of the repository, unless it is absolute, as that of a file outside of it.
+    root = {} if place.startswith("/") else {"uriBaseId": "%SRCROOT%"}
     location: dict[str, Any] = {"artifactLocation": {"uri": place, **root}}
     if finding.line:
         location["region"] = {"startLine": finding.line, "startColumn": max(finding.column, 1)}

@@ -3,6 +3,7 @@
 The library rich lays out the tables, as a *grid* of columns under a *head* of column names. It is slow for many rows, so a long table is
 laid out once for its *widest* cells, and further rows are written in the places that rich gave to the columns (`_spans`, `_lines_of_rows`).
 A column of numbers is never cut or wrapped, even on a screen that is too narrow, as a number that loses its last digits is another number.
+The settings of a column, as rich takes them, are a dict such as {"header": "epsilon", "justify": "right", ...} (`_columns`).
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def _take_text(console: Console) -> str:
 def _table_text(table: Table, console: Console, width: int) -> Iterator[str]:
     """Yield the text of a table, in one piece or in parts."""
     widest = _widest(table)
-    columns, needed = _columns(table, list(map(cell_width, widest[0])), width)
+    widest_cells, _widest_words = widest
+    columns, needed = _columns(table, list(map(cell_width, widest_cells)), width)
     console.width = max(width, needed)  # wider than a screen that is too narrow for its numbers
     if len(table.rows) <= PART:
         yield _grid_text(columns, table.rows, table.flagged, console)
@@ -134,11 +136,12 @@ def _parts_of_grid(
 
 def _spans(columns: Sequence[dict[str, Any]], widest: list[tuple[str, ...]], console: Console) -> list[tuple[int, int]]:
     """Return the first cell and the width of each column, as rich lays out a grid with the rows `widest`."""
-    # One marker character per column; where rich prints it shows where the column starts or, aligned to the right, ends.
+    # One marker character per column, a digit in a circle; where rich prints it, the column starts or, aligned to the right, ends.
     marks = tuple(chr(0x2460 + i % 20) for i in range(len(columns)))
     lines, _ = _split_last_line(_grid_text(columns, [marks, *widest], frozenset(), console, head=False))
+    widest_cells, _widest_words = widest
     line, spans, position = lines.splitlines()[0], [], -1
-    for column, mark, cell in zip(columns, marks, widest[0], strict=True):
+    for column, mark, cell in zip(columns, marks, widest_cells, strict=True):
         position = line.index(mark, position + 1)
         width = cell_width(cell)
         spans.append((position - width + 1 if column["justify"] == "right" else position, width))
@@ -156,10 +159,11 @@ def _lines_of_rows(
         for (start, width), column, cell in zip(spans, columns, map(visible, row), strict=True):
             is_right = column["justify"] == "right"
             text = cell.rstrip() if is_right else cell
-            blank = width - cell_width(text)
-            if blank < 0:
+            padding = width - cell_width(text)
+            if padding < 0:
                 return None
-            line += " " * (start - end + blank * is_right) + text + " " * (blank * (not is_right))
+            padded_text = " " * padding + text if is_right else text + " " * padding
+            line += " " * (start - end) + padded_text
             end = start + width
         lines.append(f"{line.rstrip()}\n")
     return "".join(lines)
@@ -230,6 +234,7 @@ def _widest(table: Table) -> list[tuple[str, ...]]:
             width = cell_width(cell)
             if width > widths[column]:
                 cells[column], widths[column] = cell, width
+            # The words of a cell that is narrower than the widest word so far need not be measured.
             word_width = max(map(cell_width, cell.split()), default=0) if width > word_widths[column] else 0
             if word_width > word_widths[column]:
                 cells_of_words[column], word_widths[column] = cell, word_width

@@ -57,10 +57,11 @@ def literal_text(paragraph: str) -> str | None:
 
 
 def _text(text: str) -> str:
+    """Return a paragraph as source: a block that `literal` marked with its line breaks, and any other text on one line, with bold words."""
     body = literal_text(text)
     if body is not None:
-        lines = "\n".join(_line(line) or "\\&" for line in body.rstrip("\n").split("\n"))
-        return f".nf\n{lines}\n.fi"
+        lines = "\n".join(_line(line) or "\\&" for line in body.rstrip("\n").split("\n"))  # \& stands for an empty line
+        return f".nf\n{lines}\n.fi"  # requests that switch the filling of lines off and on
     return BOLD.sub(r"\\fB\1\2\\fP", _line(" ".join(text.split())))
 
 

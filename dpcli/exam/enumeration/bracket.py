@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dpcli.accountants.base import Bound
-from dpcli.analysis.account import attained, sound_profiles
+from dpcli.analysis.account import attains_pairs, sound_profiles
 from dpcli.base import registry
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.base.lazy import load
@@ -160,7 +160,7 @@ def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
         if bounds:
             upper = min(bound.upper for bound in bounds)
             lowers = [bound.lower for bound in bounds if bound.lower is not None]
-            return Bound(upper, max(lowers, default=None) if attained(pipeline, group) else None)
+            return Bound(upper, max(lowers, default=None) if attains_pairs(pipeline, group) else None)
     return Bound(1.0)
 
 

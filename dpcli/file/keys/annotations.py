@@ -35,12 +35,13 @@ def members_of(cls: type) -> Members:
 
 
 def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
-    kind, *notes = typing.get_args(hint)
-    key = next(note for note in notes if isinstance(note, Key))
+    """Return the key that a field declares by its type hint `Annotated[TYPE, Key(...)]`."""
+    value_type, *annotations = typing.get_args(hint)
+    key = next(annotation for annotation in annotations if isinstance(annotation, Key))
     required = field.default is dataclasses.MISSING
     return Member(
         field.name,
-        kind_of(kind),
+        kind_of(value_type),
         key.rule,
         key.doc,
         required,
@@ -68,11 +69,13 @@ def kind_of(hint: Any) -> Kind:
 
 
 def _union(arms: tuple[Any, ...]) -> Kind:
+    """Return the kind of a union of these types. Besides None, it has one type, or a text and then a table or list (`Either`)."""
     kinds = [kind_of(arm) for arm in arms if arm is not types.NoneType]
     return kinds[0] if len(kinds) == 1 else Either(*kinds)
 
 
-# Kinds of hints without parameters, and of generic hints as a function of their parameters.
+# Kinds of hints without parameters, and of generic hints as a function of their parameters: tuple[ITEM, ...] and Mapping[str, ITEM], for
+# example.
 _PLAIN: Mapping[Any, Kind] = {
     float: Number(),
     int: WholeNumber(),
@@ -145,6 +148,7 @@ def keys_without_effect(table: Any) -> Iterator[Problem]:
 
 
 def _shown(value: Any) -> str:
+    """Return a value that was read as the text after "found" in a message. `shown` takes values as TOML has them, such as lists."""
     if dataclasses.is_dataclass(value):
         return "a table"
     return shown(list(value) if type(value) is tuple else value)

@@ -1,10 +1,17 @@
 """The kinds of values that keys may have. Each is a class that reads a value, describes it, and gives its JSON Schema.
 
 tables.py calls `read` with a value from a TOML file and its *place* (`KeyPlace`). The result is the value as Python uses it; otherwise a
-*finding* with the path of the key is added, and Refused is raised, so that a file with ten mistakes gets ten findings. A *rule*
-(`Constraint` in base/fields.py) narrows a kind, such as "a number in (0, 1]". The word "calibrate" in place of a number asks dpcli to solve
-for it; it may have a *weight*, by which several such numbers share the cost. `Number` and `WholeNumber` refuse NaN and infinity, which only
-an `Opaque` table may contain.
+*finding* with the path of the key is added, and Refused is raised, so that a file with ten mistakes gets ten findings. The code of a
+finding is DP002 for an unknown key, DP003 for a wrong type, DP004 for a value that is not allowed, and DP005 for a missing key. A *rule*
+(`Constraint` in base/fields.py) narrows a kind, such as "a number in (0, 1]". `Number` and `WholeNumber` refuse NaN and infinity, which
+only an `Opaque` table may contain.
+
+In a [[mechanism]] table, the word "calibrate" in place of a number asks dpcli to solve for it; it may have a *weight*, by which several
+such numbers share the cost. A list in place of a number abbreviates several tables. pipeline/read.py expands the lists before it reads the
+values, and puts numbers in place of "calibrate" for the commands that allow it. So `Number` and `WholeNumber` meet neither where it is
+allowed, and refuse both with advice.
+
+Types are compared exactly, as bool is a subclass of int, and datetime one of date.
 """
 
 from __future__ import annotations
@@ -25,7 +32,7 @@ from dpcli.file.toml.shown import escaped, shown
 
 CALIBRATE = "calibrate"  # the value in place of a number that dpcli is to solve for
 LONGEST_NUMBER = 40  # number of characters from which on a number in quotes is not repeated in a message; arbitrary
-LISTS = "a list makes one entry for each value, if all lists of the table have the same length; at most 100,000 entries in all"
+LIST_HINT = "a list makes one entry for each value, if all lists of the table have the same length; at most 100,000 entries in all"
 # The range of weights is arbitrary, and wide enough for any use.
 WEIGHT = Constraint("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6, (("minimum", 1e-6), ("maximum", 1e6)))
 WEIGHTED = {  # JSON Schema of the table { calibrate = { weight = NUMBER } }, which may also stand for such a number
@@ -41,6 +48,7 @@ WEIGHTED = {  # JSON Schema of the table { calibrate = { weight = NUMBER } }, wh
         }
     },
 }
+# The largest numbers of digits are arbitrary, and keep the advice short.
 _PERCENT = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z")
 
 
@@ -56,6 +64,11 @@ class KeyPlace:
     findings: Findings
     rule: Constraint | None = None
 
+    @property
+    def is_in_mechanism(self) -> bool:
+        """True in a [[mechanism]] table: only there may "calibrate" or a list replace a number."""
+        return self.path[:1] == ("mechanism",)
+
     def wrong_type(self, expected: str, value: Any, hint: str = "") -> NoReturn:
         """Add a finding about the type of the value, and raise Refused. The arguments are those of `out_of_range`."""
         self.findings.add("DP003", self.path, expected, shown(value), hint)
@@ -65,7 +78,9 @@ class KeyPlace:
         """Add a finding about the value, and raise Refused.
 
         Args:
-            expected, hint, among: As in `KeyFinding`.
+            expected: Text of the message after "expected".
+            hint: Advice at the end of the message, or "".
+            among: The allowed words, if the value must be one of a list of words.
         """
         self.findings.add("DP004", self.path, expected, shown(value), hint, among)
         raise Refused
@@ -107,7 +122,7 @@ class Number:
     def read(self, value: Any, place: KeyPlace) -> float:
         if type(value) not in (int, float):
             _check_weight(value, place)
-            place.wrong_type(expected(self, place.rule), _unweighted(value), _number_hint(value, place))
+            place.wrong_type(expected(self, place.rule), _without_weight(value), _number_hint(value, place))
         number = _as_float(value)
         if not math.isfinite(number) or (place.rule and not place.rule.holds(number)):
             place.out_of_range(expected(self, place.rule), value, place.rule.hint(number) if place.rule else "")
@@ -129,7 +144,7 @@ class WholeNumber:
             place.out_of_range(expected(self, place.rule), value)
         if type(value) is not int:
             _check_weight(value, place)
-            place.wrong_type(expected(self, place.rule), _unweighted(value), _whole_hint(value, place))
+            place.wrong_type(expected(self, place.rule), _without_weight(value), _whole_number_hint(value, place))
         if place.rule and not place.rule.holds(value):
             place.out_of_range(expected(self, place.rule), value)
         return value
@@ -188,8 +203,8 @@ def calibration_weight(value: Any) -> float | None:
     return float(weight) if type(weight) in (int, float) and WEIGHT.holds(weight) else None
 
 
-def _unweighted(value: Any) -> Any:
-    """Return "calibrate" for a value that is to be solved for. Other values are returned unchanged."""
+def _without_weight(value: Any) -> Any:
+    """Return "calibrate" for a value that is to be solved for, and any other value unchanged. Messages show it in place of "a table"."""
     return value if calibration_weight(value) is None else CALIBRATE
 
 
@@ -198,7 +213,7 @@ def _check_weight(value: Any, place: KeyPlace) -> None:
 
     Other values are left to the caller, which reports their type.
     """
-    is_calibration = type(value) is dict and CALIBRATE in value and place.path[:1] == ("mechanism",)
+    is_calibration = type(value) is dict and CALIBRATE in value and place.is_in_mechanism
     if not is_calibration or calibration_weight(value):
         return
     table = value[CALIBRATE]
@@ -210,7 +225,7 @@ def _check_weight(value: Any, place: KeyPlace) -> None:
     weight_place = replace(table_place, path=(*table_place.path, "weight"), rule=WEIGHT)
     if "weight" in table:
         Number().read(table["weight"], weight_place)
-    elif not table:
+    elif not table:  # a table with other keys has findings already, about a key that may be a mistyped `weight`
         place.findings.add("DP005", weight_place.path, WEIGHT.text, "nothing")
     raise Refused
 
@@ -225,8 +240,8 @@ def _report_other_keys(table: dict[str, Any], known: str, place: KeyPlace) -> No
 def _number_hint(value: Any, place: KeyPlace) -> str:
     """Return advice about a value that is no number, such as a list, a percentage or a quoted number; "" if there is none."""
     if type(value) is list:
-        return LISTS if place.path[:1] == ("mechanism",) else ""
-    if type(value) is dict and value.keys() == {"weight"} and place.path[:1] == ("mechanism",):
+        return LIST_HINT if place.is_in_mechanism else ""
+    if type(value) is dict and value.keys() == {"weight"} and place.is_in_mechanism:
         return "write { calibrate = { weight = NUMBER } }"
     if calibration_weight(value) is not None:
         return "run dpcli calibrate-sigma, or state a number"
@@ -247,10 +262,11 @@ def _quoted_number_hint(text: str, rule: Constraint | None) -> str:
     return f"write {text.strip()} without quotes" if is_finite and is_short else ""
 
 
-def _whole_hint(value: Any, place: KeyPlace) -> str:
+def _whole_number_hint(value: Any, place: KeyPlace) -> str:
     """Return advice about a value that is no whole number; "" if there is none."""
     if type(value) is float:
-        return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""  # a count is at most 10^18
+        # A count is at most 10^18, so that the digits of a much larger number are no advice.
+        return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""
     return _number_hint(value, place)
 
 
@@ -272,11 +288,11 @@ class Listed:
         if type(value) is not list:
             hint = "write [[...]], with two brackets" if type(value) is dict else ""
             place.wrong_type(f"a list, each {expected(self.item, place.rule)}", value, hint)
-        before = len(place.findings)
-        read = tuple(self.items(value, place))
-        if len(place.findings) > before:
+        findings_before = len(place.findings)
+        items = tuple(self.items(value, place))
+        if len(place.findings) > findings_before:
             raise Refused
-        return read
+        return items
 
     def items(self, values: list[Any], place: KeyPlace) -> Iterator[Any]:
         """Yield the values that can be read. The others add findings."""
@@ -292,7 +308,12 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """A scalar, or a table or list. The type of the value decides which of the two kinds reads it."""
+    """A text, or a table or list. The type of the value decides which of the two kinds reads it.
+
+    Attributes:
+        scalar: The kind of a text. All unions in the hints of today's keys begin with `str`.
+        several: The kind of a table or list.
+    """
 
     scalar: Kind
     several: Kind
@@ -333,13 +354,13 @@ class Named:
     def read(self, value: Any, place: KeyPlace) -> dict[str, Any]:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
-        before, read = len(place.findings), {}
+        findings_before, items = len(place.findings), {}
         for name, content in value.items():
             with suppress(Refused):
-                read[name] = self.item.read(content, KeyPlace((*place.path, name), place.findings, place.rule))
-        if len(place.findings) > before:
+                items[name] = self.item.read(content, KeyPlace((*place.path, name), place.findings, place.rule))
+        if len(place.findings) > findings_before:
             raise Refused
-        return read
+        return items
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": self.item.schema(rule)}

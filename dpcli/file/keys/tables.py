@@ -5,8 +5,9 @@ commands (`Key` in base/fields.py). annotations.py makes the members of a datacl
 dataclass (`KeyTable`) or one of several, which the value of a key selects (`SelectedTable`). This key is the *selector*: in { scheme =
 "poisson", rate = 0.1 } it is `scheme`, and the *name* "poisson" stands for a class of the registry.
 
-The reader of the whole file and the sections call `read` with a value and its place; it returns the dataclass, or adds a finding for each
-mistake and raises Refused. An unknown key is a finding and is never ignored, since a mistyped key would silently leave a default in force.
+The reader of the whole file and the sections call `read` with a value and its place (`KeyPlace`: the path of its key, its rule, and the
+list to which findings are added). It returns the dataclass, or adds a *finding* for each mistake and raises Refused. An unknown key is a
+finding (DP002) and is never ignored, since a mistyped key would silently leave a default in force. A missing key is DP005.
 """
 
 from __future__ import annotations
@@ -31,12 +32,22 @@ from dpcli.file.toml.suggest import closest, closest_short
 NEAR = 0.8
 
 # The keys that only other classes of a table have, each with the setting that selects such a class, such as `task = "custom"`.
-OtherKeys = Mapping[str, str]
+KeysOfOtherClasses = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A key of a table. The attributes that are not self-explanatory are described in `dpcli.base.fields.Key`."""
+    """A key of a table.
+
+    Attributes:
+        doc: Meaning of the key in one sentence.
+        safer: Changes of the key that cannot weaken the file: a smaller value, a value where there was none, or (None) no change.
+        claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
+        needs: Setting of the table without which the key has no effect.
+        default: Value of an absent key that is not required; None if it has no default.
+        varies: Whether the runs of a sweep may differ in the key.
+        names_data: Whether the key names the data that a command reads.
+    """
 
     name: str
     kind: Kind
@@ -59,14 +70,15 @@ Members = Mapping[str, Member]
 
 
 def read_members(
-    known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], OtherKeys] = dict
+    known: Members, table: Mapping[str, Any], place: KeyPlace, keys_of_others: Callable[[], KeysOfOtherClasses] = dict
 ) -> dict[str, Any]:
     """Return the value of every key that can be read, and add a finding for every key that is unknown, missing or invalid.
 
     Args:
-        others: Function that returns the keys of other classes of the table. It is called only if a key is unknown.
+        keys_of_others: Function that returns the keys of other classes of the table. It is called only if a key is unknown, because it
+            imports these classes.
     """
-    mistyped = {_report_unknown(key, known, place, others()) for key in table if key not in known}
+    mistyped = {_report_unknown(key, known, place, keys_of_others()) for key in table if key not in known}
     values = {}
     for name, member in known.items():
         key_place = replace(place, path=(*place.path, name), rule=member.rule)
@@ -82,24 +94,27 @@ def nearest(key: str, known: Iterable[str]) -> Advice:
     """Return the known key that is most similar to a mistyped one as advice."""
     keys = list(known)
     meant = closest(key, keys) or closest_short(key, keys)
-    return Advice(meant, f"did you mean '{meant}'" if meant else "")
+    return Advice(meant, words=f"did you mean '{meant}'" if meant else "")
 
 
-def _report_unknown(key: str, known: Members, place: KeyPlace, others: OtherKeys) -> str | None:
+def _report_unknown(key: str, known: Members, place: KeyPlace, keys_of_others: KeysOfOtherClasses) -> str | None:
     """Add a finding for an unknown key. Return the key that was probably meant, so that its absence is not reported too."""
-    advice = _advice(key, known, place, others)
+    advice = _advice(key, known, place, keys_of_others)
     expected = "a known key" if advice.words else "one of " + ", ".join(known)
     place.findings.add("DP002", (*place.path, key), expected, quoted(key), advice.words, known)
     return advice.meant
 
 
-def _advice(key: str, known: Members, place: KeyPlace, others: OtherKeys) -> Advice:
-    """Return advice about an unknown key: the class of the table to which it belongs or, otherwise, the advice of the file's reader."""
-    if key in others:
-        return Advice(None, f"it belongs to {others[key]}")
+def _advice(key: str, known: Members, place: KeyPlace, keys_of_others: KeysOfOtherClasses) -> Advice:
+    """Return advice about an unknown key: the class of the table to which it belongs or, otherwise, the key that was probably meant.
+
+    The reader of a pipeline file knows which keys the other tables of the file have, and gives its own advice (`findings.advice`).
+    """
+    if key in keys_of_others:
+        return Advice(meant=None, words=f"it belongs to {keys_of_others[key]}")
     advice = (place.findings.advice or nearest)(key, known)
-    if not advice.meant and (near := closest(key, others, cutoff=NEAR)):
-        return Advice(None, f"did you mean '{near}', which belongs to {others[near]}")
+    if not advice.meant and (near := closest(key, keys_of_others, cutoff=NEAR)):
+        return Advice(meant=None, words=f"did you mean '{near}', which belongs to {keys_of_others[near]}")
     return advice
 
 
@@ -121,15 +136,16 @@ class KeyTable:
 
     @property
     def text(self) -> str:
-        stated = [name for name, member in self.members.items() if member.required] or list(self.members)[:2]
-        return "a table { " + ", ".join(f"{name} = ..." for name in stated) + " }"
+        required = [name for name, member in self.members.items() if member.required]
+        examples = required or list(self.members)[:2]  # two keys show the form well enough
+        return "a table { " + ", ".join(f"{name} = ..." for name in examples) + " }"
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
-        before = len(place.findings)
+        findings_before = len(place.findings)
         values = read_members(self.members, value, place)
-        if len(place.findings) > before:
+        if len(place.findings) > findings_before:
             raise Refused
         return self.cls(**values)
 
@@ -175,16 +191,16 @@ class SelectedTable:
 
     def common_members(self) -> Members:
         """Return the members that all classes share: with one meaning, rule and default. The selector is left out."""
-        first, *rest = [self.class_members(name) for name in self.registry]
-        shared = {key: member for key, member in first.items() if all(other.get(key) == member for other in rest)}
+        first, *others = [self.class_members(name) for name in self.registry]
+        shared = {key: member for key, member in first.items() if all(other.get(key) == member for other in others)}
         return {key: member for key, member in shared.items() if key != self.selector}
 
     def all_members(self) -> Members:
         """Return the members of all classes, for a table whose selector is invalid. A key that differs between classes takes any value."""
-        unjudged = {key: Member(key, Unjudged()) for name in self.registry for key in self.class_members(name)}
-        return {**unjudged, **self.common_members()}
+        unchecked = {key: Member(key, Unchecked()) for name in self.registry for key in self.class_members(name)}
+        return {**unchecked, **self.common_members()}
 
-    def other_keys(self, name: str) -> OtherKeys:
+    def keys_of_other_classes(self, name: str) -> KeysOfOtherClasses:
         """Return the keys that the class of `name` lacks and other classes have, each with the setting that selects these classes."""
         result: dict[str, list[str]] = {}
         for other in self.registry:
@@ -198,7 +214,7 @@ class SelectedTable:
         return name if type(name) is str and name in self.registry else None
 
     def members(self, name: str | None) -> Members:
-        """Return the members of the class `name`, with the selector; those of all classes if `name` is None, for an invalid one."""
+        """Return the members of the class `name` and the selector. `name` is None for an invalid selector: all keys are then members."""
         keys = self.all_members() if name is None else self.class_members(name)
         return {**keys, self.selector: self.selector_member(name or next(iter(self.registry)))}
 
@@ -212,7 +228,7 @@ class SelectedTable:
         return {self.selector: self.selector_member(next(iter(self.registry))), **self.common_members()}
 
     def further_members(self, name: str) -> Members:
-        """Return the members that the class `name` adds to the shared ones."""
+        """Return the members that the class `name` has in addition to the shared ones."""
         shared = self.shared_members()
         return {key: member for key, member in self.class_members(name).items() if key not in shared}
 
@@ -220,10 +236,10 @@ class SelectedTable:
         if type(value) is not dict:
             is_word = type(value) is str and value in self.registry
             place.wrong_type(self.text, value, f'write {{ {self.selector} = "{value}", ... }}' if is_word else "")
-        before = len(place.findings)
+        findings_before = len(place.findings)
         name = self.selected(value)
-        values = read_members(self.members(name), value, place, lambda: {} if name is None else self.other_keys(name))
-        if name is None or len(place.findings) > before:
+        values = read_members(self.members(name), value, place, lambda: {} if name is None else self.keys_of_other_classes(name))
+        if name is None or len(place.findings) > findings_before:  # without a name, there is a finding about the selector
             raise Refused
         return load(self.registry[name])(**{**values, self.selector: name})
 
@@ -232,7 +248,7 @@ class SelectedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Unjudged:
+class Unchecked:
     """A value that is not checked. It is the kind of a key whose real kind depends on an invalid selector."""
 
     text: str = "a value"
@@ -246,7 +262,11 @@ class Unjudged:
 
 
 def plain_table(value: Any) -> dict[str, Any]:
-    """Return a dataclass as a table of plain data. Fields that are None, at their default, or excluded from comparison are left out."""
+    """Return a dataclass as a table of plain data.
+
+    Fields that are None or at their default are left out. So are fields excluded from comparison, which are no keys of a file, such as
+    `uncounted` of an entry.
+    """
     result = {}
     for field in fields(value):
         content = getattr(value, field.name)
@@ -270,13 +290,13 @@ def plain(value: Any) -> Any:
 def table_schema(known: Members) -> dict[str, Any]:
     """Return the JSON Schema of a table with exactly these keys."""
     schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
-    schema["properties"] = {name: described(member) for name, member in known.items()}
+    schema["properties"] = {name: member_schema(member) for name, member in known.items()}
     if required := [name for name, member in known.items() if member.required]:
         schema["required"] = required
     return schema
 
 
-def described(member: Member) -> dict[str, Any]:
+def member_schema(member: Member) -> dict[str, Any]:
     """Return the JSON Schema of one key, with its meaning and its default."""
     schema = member.kind.schema(member.rule)
     if member.default is not None:

@@ -48,7 +48,8 @@ class Text:
         longest: Largest number of characters; None if there is no limit.
         answers: Whether a report prints the text as an answer. Such a text must have a visible letter or digit, and must not begin with
             NOT STATED. Otherwise a report would count a question as answered that is not.
-        text, takes: As in `Kind`.
+        text: The text after "expected" in messages about the type of the value.
+        takes: The kind in one word, for the manual.
     """
 
     several_lines: bool = False
@@ -108,7 +109,8 @@ class OneOf:
             from dpcli.file.toml.suggest import did_you_mean
 
             hint = did_you_mean(value, self.values)
-            text = f"a known {place.path[-1]}" if hint and len(self.values) > LONGEST_LIST else self.text
+            key = place.path[-1]
+            text = f"a known {key}" if hint and len(self.values) > LONGEST_LIST else self.text
             place.out_of_range(text, value, hint, self.values)
         return self.values[value]
 

@@ -25,7 +25,7 @@ from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import kind_of, members_of
 from dpcli.file.keys.kinds import KeyPlace, Kind, Listed, Refused
-from dpcli.file.keys.tables import Member, Members, plain_table, read_members
+from dpcli.file.keys.tables import Member, Members, plain_table, read_members, selected_schema
 from dpcli.file.pipeline.model import Budget, Disclosure, Entry, Gate, Pipeline, Privacy
 from dpcli.file.pipeline.section import MECHANISM_TYPES, DefaultsTable, SectionTable
 from dpcli.file.toml.findings import Advice, Findings, TooMany
@@ -38,13 +38,17 @@ PIPELINE_TABLES = frozenset({"privacy", "mechanism", "query"})  # tables that di
 
 @dataclass(frozen=True, slots=True)
 class MechanismTable:
-    """A [[mechanism]] table. Its keys are those that every entry has and those of its type."""
+    """A [[mechanism]] table. Its keys are those that every entry has and those of its type.
+
+    It is no `SelectedTable`, as its value is not an instance of the selected class: the keys of the type become the `spec` of an `Entry`.
+    """
 
     text: str = "a table { name = ..., type = ..., ... }"
     takes: str = "table"
 
     def members(self, name: str | None) -> Members:
-        """Return the keys of an entry of type `name`; those of all types if `name` is None."""
+        """Return the keys of an entry of type `name`; those of all types if `name` is None, for a table with an invalid type."""
+        # `Entry` declares `type` as any text; here it is a choice among the registered types.
         selector = Member("type", MECHANISM_TYPES.choice, doc=members_of(Entry)["type"].doc, required=True)
         keys_of_type = MECHANISM_TYPES.all_members() if name is None else MECHANISM_TYPES.class_members(name)
         return {**members_of(Entry), "type": selector, **keys_of_type}
@@ -52,16 +56,14 @@ class MechanismTable:
     def read(self, value: Any, place: KeyPlace) -> Entry:
         if type(value) is not dict:
             place.wrong_type(self.text, value)
-        before = len(place.findings)
+        findings_before = len(place.findings)
         name = MECHANISM_TYPES.selected(value)
         values = read_members(self.members(name), value, place)
-        if name is None or len(place.findings) > before:
+        if name is None or len(place.findings) > findings_before:
             raise Refused
         return _entry(name, values)
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        from dpcli.file.keys.tables import selected_schema
-
         return selected_schema("type", {name: self.members(name) for name in MECHANISM_TYPES.registry})
 
 
@@ -103,6 +105,7 @@ def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
     return Member(name, kind, doc=doc, required=required)
 
 
+# The tables of `dpcli release`. Files have them only if the plugin of the command is installed (RELEASED is not empty).
 RELEASE: Members = {
     "source": _table("source", SectionTable("source"), "the table of data that dpcli release queries"),
     "query": _table(
@@ -148,13 +151,17 @@ def is_pipeline(tables: Mapping[str, Any]) -> bool:
 
 
 def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """Return the top-level values that can be read, by key, and add a finding for every other one."""
+    """Return the top-level values that can be read, by key, and add a finding for every other one.
+
+    The tables are expanded: no entry has a list in place of a number, and [defaults] has only the keys that no entry takes.
+    """
     findings.advice = findings.advice or key_advice
-    stated = tables.get("format")
-    if type(stated) is int and stated != 1:
+    format_number = tables.get("format")
+    if type(format_number) is int and format_number != 1:
         # In another version of the format the other keys may have other meanings.
-        tables = {"format": stated}
+        tables = {"format": format_number}
         return read_members({"format": TOP["format"]}, tables, KeyPlace((), findings))
+    # The mechanisms of a file may come from its queries alone; otherwise [[mechanism]] is required.
     known = TOP if tables.get("query", []) != [] else {**TOP, "mechanism": replace(TOP["mechanism"], required=True)}
     return read_members(known, tables, KeyPlace((), findings))
 
@@ -185,7 +192,7 @@ def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
     """Return the pipeline whose tables `tables_of` returned. Raises InputError if this version cannot read them."""
     findings = Findings()
     document = {"format": 1, **tables}
-    with suppress(TooMany):
+    with suppress(TooMany):  # then there are findings, the first of which is reported
         values = read_document(document, findings)
     if findings.items:
         first = findings.items[0]
@@ -194,6 +201,7 @@ def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
 
 
 def _entry_table(entry: Entry) -> dict[str, Any]:
+    """Return an entry as a table of a file has it: with the keys of its spec among the others."""
     table = plain_table(entry)
     keys_of_type = table.pop("spec", {})
     return {**table, **keys_of_type}

@@ -29,7 +29,7 @@ LIKELY = 0.8
 
 
 def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """Return the top-level values that can be read, and add a finding for every problem.
+    """Return the top-level values that can be read, by key, and add a finding for every problem.
 
     The mechanisms of queries come after the mechanisms of the file. The value `queries` has the index of the query for each of them.
 
@@ -48,29 +48,35 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
     """Add a finding for every inconsistency among the top-level values that can be read."""
     privacy = values.get("privacy")
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
-    mechanisms: list[Mapping[str, Any]] = []
+    # All [[mechanism]] tables, also those that could not be read. So a name of such a table is known, and is not reported as missing.
+    entry_tables: list[Mapping[str, Any]] = []
     if "mechanism" in values:
-        mechanisms = [table if type(table) is dict else {} for table in tables["mechanism"]]
-    names = [table["name"] for table in mechanisms if type(table.get("name")) is str]
+        entry_tables = [table if type(table) is dict else {} for table in tables["mechanism"]]
+    names = [table["name"] for table in entry_tables if type(table.get("name")) is str]
     has_only_queries = bool(tables.get("query")) and not tables.get("mechanism")
     problems = chain(
         _privacy_problems(privacy, has_only_queries),
         _budget_problems(values.get("budget")),
-        _table_problems(mechanisms),
+        _table_problems(entry_tables),
         _entry_problems(entries, privacy),
-        part_problems(entries, mechanisms),
-        sample_problems(entries, mechanisms),
+        part_problems(entries, entry_tables),
+        sample_problems(entries, entry_tables),
         gate_problems(values.get("gate", NO_GATE), names),
         section_problems(values),
     )
     for key, expected, actual in problems:
         findings.add("DP005", key, expected, actual)
-    if not findings.items:
+    if not findings.items:  # a section is compared with the rest of the file only if the rest is valid
         judge_sections(values, tables, findings)
 
 
 def _privacy_problems(privacy: Privacy | None, has_only_queries: bool) -> Iterator[Problem]:
-    """Yield the problems of [privacy]. Queries bound the contributions of a unit by their own keys, so `has_only_queries` spares some."""
+    """Yield the problems of [privacy].
+
+    Args:
+        has_only_queries: Whether the file has queries of a release and no [[mechanism]] table. Queries bound the records of a unit by keys
+            of their own, so that max_contributions may be absent.
+    """
     if privacy is None:
         return
     if privacy.dataset is not None:
@@ -100,6 +106,7 @@ def _unit_problems(unit: str, max_contributions: int | None, has_only_queries: b
 
 
 def _budget_problems(budget: Budget | None) -> Iterator[Problem]:
+    """Yield a problem if a [budget] states no cap."""
     if budget is not None and budget.epsilon is None and budget.rho is None:
         yield ("budget",), "a cap on epsilon, on rho or on both", "none"
 
@@ -116,10 +123,12 @@ def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
+    """Yield the contradictions within each entry, and of an entry with [privacy]."""
     for index, entry in entries.items():
         path: Path = ("mechanism", index)
         for key, expected, actual in entry.spec.problems():
             yield (*path, key), expected, actual
+        # `final_only`: the cost of this type holds only if no model but the last one is released.
         if entry.spec.final_only and privacy is not None and privacy.releases == "all-checkpoints":
             yield (*path, "type"), 'releases = "final-model": this type covers the last model alone', 'releases = "all-checkpoints"'
         if entry.sampling is not None and privacy is not None:

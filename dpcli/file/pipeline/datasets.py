@@ -9,34 +9,31 @@ window is not empty; that all records of a run lie in it is a premise (UNCHECKED
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.model import Pipeline, Privacy
 from dpcli.file.toml.confusables import mixed_scripts, skeleton, unusual_characters
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import quoted
-
-if TYPE_CHECKING:
-    from dpcli.file.pipeline.model import Privacy
-
 
 # Both limits are arbitrary, and affect no number.
 LONGEST_NAME = 100  # largest number of characters of a dataset's name
 MOST_SHOWN = 8  # largest number of blocks that a sentence names
 # Start and end of a ledger's message about blocks, which refer to the flag --window.
 WINDOW_FLAG, FLAG_HINT = "--window: ", ", or by this flag of a command that charges a run"
-UNCHECKED = "dpcli did not check that all records lie in the window"
+UNCHECKED = "dpcli did not check that all records lie in the window"  # printed where a window narrows what is charged
 
 
 def dataset_problems(name: str) -> Iterator[Problem]:
     """Yield the problems of a dataset's name.
 
-    Names that look alike must not differ: the costs of the same data under two names would be added up separately.
+    Names that look alike must not differ: the costs of the same data under two names would be added up separately. So a name has one
+    script and usual letters, and `by_dataset` and the gate compare names by their `skeleton`, which is equal for names that look alike.
     """
     key = ("privacy", "dataset")
     is_spaced_well = name == " ".join(name.split())
-    if len(name) > LONGEST_NAME or not name.isprintable() or not is_spaced_well or not skeleton(name):
+    if len(name) > LONGEST_NAME or not name.isprintable() or not is_spaced_well or not skeleton(name):  # "": nothing visible
         expected = f"a name of at most {LONGEST_NAME} visible characters, without spaces at its ends or two in a row"
         yield key, expected, quoted(name[:LONGEST_NAME])
     elif scripts := mixed_scripts(name):
@@ -88,6 +85,7 @@ def _require_same_guarantee(dataset: str, first: Pipeline, other: Pipeline) -> N
 
 
 def _word(value: str | None) -> str:
+    """Return a value for a message; "none" if the file does not state it."""
     return "none" if value is None else quoted(value)
 
 

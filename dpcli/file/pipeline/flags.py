@@ -17,13 +17,13 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
-from dpcli.file.toml.write import commented, toml_text, value_text
+from dpcli.file.toml.write import lines_with_comments, toml_text, value_text
 
 PLACE = "the command line"  # path of the pipeline in messages
-FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # names of flags by the key of the file, where they differ
-# The part of a file to change in place of giving a flag together with FILE, by the name of the flag, where it is not the key of
-# that name; "" for none.
-KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}
+FLAG_OF_KEY = {"rate": "sampling_rate", "epsilon": "pure"}  # names of flags by the key of the file, where they differ
+# What to change in FILE in place of giving a flag together with it, by the name of the flag; "" for nothing. For a flag that is not listed,
+# it is the key of that name.
+KEY_OF_FLAG = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}
 # Comments that `text_of_flags` adds to lines, by key.
 COMMENTS = {
     "unit": "one individual; any other unit needs max_contributions",
@@ -66,7 +66,7 @@ class Stated:
     def given(self) -> dict[str, Any]:
         """The flags that were given, by name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value not in (None, False)}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
     @property
     def sampled(self) -> bool:
@@ -76,6 +76,10 @@ class Stated:
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
         """Return the equivalent file as plain tables.
 
+        Args:
+            delta: Delta at which epsilon is reported; None if none is stated.
+            target: Epsilon for which the noise was solved, as the cap of [budget]; None for a file without [budget].
+
         Raises InputError if the flags describe no mechanism or two, or they contradict each other.
         """
         sampling = {"rate": self.sampling_rate, "batch_size": self.batch_size}
@@ -84,6 +88,7 @@ class Stated:
             "adjacency": self.adjacency or "add-remove",
             "dataset_size": self.dataset_size,
             "delta": delta,
+            # Sampled steps stand for a training run, and the bound on its epsilon holds for the release of every checkpoint.
             "releases": "all-checkpoints" if self.sampled else "outputs",
         }
         name = "dp-sgd" if self.sampled and self.pure is None and not self.laplace else "releases"
@@ -117,7 +122,10 @@ class Stated:
 
 
 def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pipeline:
-    """Return the pipeline of `Stated.tables`, read from the text of its file, which is written from the tables if it is None.
+    """Return the pipeline of `Stated.tables`.
+
+    Args:
+        text: The text of the file with these tables, which is read; None to write it here.
 
     Raises InputError if the reader refuses a value. The message names the flag in place of the key.
     """
@@ -130,9 +138,9 @@ def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pip
 
 
 def _as_flag(key: str, message: str) -> str:
-    """Return a message of the reader in which the flag replaces the key."""
+    """Return a message of the reader in which the flag replaces the key, such as `mechanism[1].sampling.rate`."""
     last = key.rpartition(".")[2]
-    flag = FLAGS.get(last, last)
+    flag = FLAG_OF_KEY.get(last, last)
     flags = {field.name for field in fields(Stated)} | {"delta"}
     name = f"--{flag.replace('_', '-')}" if flag in flags else key
     return f"{name}: {message.replace('privacy.dataset_size', '--dataset-size').replace('batch_size', '--batch-size')}"
@@ -145,7 +153,7 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
         given: The flags by name. The first line of the text quotes them.
     """
     first_line = f"# As dpcli {command} {shlex.join(words_of_flags(given))}"
-    return "\n".join((first_line, *commented(tables, COMMENTS, COLUMN))) + "\n"
+    return "\n".join((first_line, *lines_with_comments(tables, COMMENTS, COLUMN))) + "\n"
 
 
 def words_of_flags(given: Mapping[str, Any]) -> list[str]:
@@ -154,6 +162,7 @@ def words_of_flags(given: Mapping[str, Any]) -> list[str]:
 
 
 def _flag(name: str, value: Any) -> Iterator[str]:
+    """Yield a flag and, unless it is a switch that is on (True), its value."""
     yield "--" + name.replace("_", "-")
     if value is not True:
         yield value if type(value) is str else value_text(_as_count(value))
@@ -165,4 +174,5 @@ def _as_count(value: Any) -> Any:
 
 
 def _present(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table without the keys whose value is None."""
     return {key: value for key, value in table.items() if value is not None}

@@ -5,6 +5,10 @@ adds to those of each file. Of several caps the smallest holds, and a file can m
 looser. A *horizon* is a schedule of runs on the same data that was fixed in advance. A *waiver* excuses one broken rule or condition: it
 names the rule, its approver, a last day and, for a condition on epsilon, the largest epsilon that it allows. The checks yield *problems*:
 triples of the path of a key, the text after "expected", and the text after "found".
+
+A *condition* is what the gate requires of the whole file: epsilon within its cap (budget), its increase over the base version (increase),
+the cap on all planned runs (horizon), an unchanged meaning of epsilon (statement), and that no cost which followed from noise at the base
+version is only stated now (restatement).
 """
 
 from __future__ import annotations
@@ -68,14 +72,14 @@ class Horizon:
 
     def problems(self) -> Iterator[Problem]:
         """Yield the contradictions among the keys."""
-        paced = self.every is not None or self.years is not None
-        if self.runs is not None and paced:
+        has_interval = self.every is not None or self.years is not None
+        if self.runs is not None and has_interval:
             yield ("runs",), "either runs, or every and years", "both"
         elif self.runs is None and self.every is None:
             yield ("every",), "every and years, or runs", "nothing"
         elif self.runs is None and self.years is None:
             yield ("years",), "a number of years with every", "nothing"
-        elif self.count > 10**18:
+        elif self.count > 10**18:  # the largest number of runs of a mechanism; the key `runs` has this limit, too (COUNT)
             yield ("years",), "at most 10^18 runs", "more"
 
 

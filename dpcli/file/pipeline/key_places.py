@@ -45,23 +45,24 @@ def places_of(key: str, path: str | None = None) -> list[str]:
 
 @cache
 def every_table() -> tuple[TablePlace, ...]:
-    """Return all tables of the pipeline file."""
+    """Return all tables of the pipeline file. They are kept, since their classes are imported to list them."""
     return tuple(tables())
 
 
 def tables(top: Members = TOP) -> Iterator[TablePlace]:
-    """Yield every table of a file, each before its inner tables."""
+    """Yield every table of a file with these top-level keys, each before its inner tables. The manual also passes those of other files."""
     yield TablePlace(TOP_LEVEL, "format = 1 comes first in every file.", top)
     for name, member in top.items():
         if isinstance(member.kind, Mechanisms):
-            yield from _mechanisms()
+            yield from _mechanism_tables()
         else:
             yield from places_in(member.kind, name, f"[{name}]")
 
 
-def _mechanisms() -> Iterator[TablePlace]:
+def _mechanism_tables() -> Iterator[TablePlace]:
     """Yield the tables of [[mechanism]]: the keys of all types, then those of each type."""
     path, title, selector = "mechanism", "[[mechanism]]", MECHANISM_TYPES.selector
+    # `Entry` declares `type` as any text; here its kind is a choice among the registered types.
     shared = {**members_of(Entry), selector: MechanismTable().members(None)[selector]}
     yield TablePlace(title, Entry.__doc__ or "", shared, path)
     yield from inner_tables(shared, path, title)
@@ -80,6 +81,7 @@ def json_schema() -> dict[str, object]:
     """
     schema = table_schema(TOP)
     schema["properties"]["budget"] |= CAPPED
+    # [defaults] may state a key that every mechanism needs. So the required keys of mechanisms apply only to files without it.
     mechanisms = schema["properties"]["mechanism"]
     allowed_keys, required_keys = _allowed_and_required(_calibratable(mechanisms["items"]))
     schema["properties"]["mechanism"] = {**mechanisms, "items": allowed_keys}
@@ -92,20 +94,22 @@ def json_schema() -> dict[str, object]:
 
 def policy_schema() -> dict[str, object]:
     """Return the policy file of the gate, format 1, as JSON Schema."""
-    schema = table_schema(load(FILES["policy"][0]))
+    keys, _reader = FILES["policy"]
+    schema = table_schema(load(keys))
     schema["properties"]["together"]["items"] |= CAPPED
     return {"$schema": DIALECT, "title": "dpcli policy, format 1", **schema}
 
 
 def schedule_schema() -> dict[str, object]:
     """Return the schedule of planned runs, format 1, as JSON Schema."""
-    return {"$schema": DIALECT, "title": "dpcli schedule, format 1", **table_schema(load(FILES["schedule"][0]))}
+    keys, _reader = FILES["schedule"]
+    return {"$schema": DIALECT, "title": "dpcli schedule, format 1", **table_schema(load(keys))}
 
 
 def _calibratable(schema: Any, takes_lists: bool = True) -> Any:
     """Return a schema in which "calibrate" may replace each number and, if `takes_lists`, a list of values may.
 
-    In a list, no further list may replace a number.
+    A number in an array that the key takes in any case, such as `orders`, is not replaced by a list.
     """
     if isinstance(schema, list):
         return [_calibratable(item, takes_lists) for item in schema]
@@ -124,9 +128,9 @@ def _calibratable(schema: Any, takes_lists: bool = True) -> Any:
 def _allowed_and_required(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the schema of a mechanism into that of its allowed keys and that of its required keys, which [defaults] may state instead."""
     allowed, required = [], []
-    for case in item["allOf"]:
+    for case in item["allOf"]:  # one case for each mechanism type: if the type is this one, then these keys
         keys = dict(case["then"])
         required.append({"if": case["if"], "then": {"required": keys.pop("required", [])}})
         allowed.append({**case, "then": keys})
-    rest = {key: value for key, value in item.items() if key not in ("required", "allOf")}
-    return {**rest, "allOf": allowed}, {"required": item.get("required", []), "allOf": required}
+    common = {key: value for key, value in item.items() if key not in ("required", "allOf")}
+    return {**common, "allOf": allowed}, {"required": item.get("required", []), "allOf": required}

@@ -3,7 +3,8 @@
 An unknown key always refuses the file, and the advice only helps to correct it. So the limits here affect messages, and what `dpcli lint
 --fix` may repair. The reader calls `advice` (through canonical.py) with the key and the keys of its table. The advice is sought in this
 order: a stated reason (such as NO_NORM), a nearly equal key of the same table, the same key in another table, the word of another tool
-(SYNONYMS), and less similar keys last.
+(SYNONYMS), and less similar keys last. An `Advice` has the key of the same table that was probably meant, if any, and the words for the
+end of the message; the reader does not report as well that the meant key is missing.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MOST_TYPES = 3  # largest number of mechanism types that the advice names
 
 
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> Advice:
-    """Return advice about an unknown key.
+    """Return advice about an unknown key; with the words "" if there is none.
 
     Args:
         known: The keys that are allowed in its place.
@@ -52,27 +53,30 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> Advice:
     keys = list(known)
     reason = _why_absent(key.replace("-", "_"), set(keys))
     if reason:
-        return Advice(None, reason)
+        return Advice(meant=None, words=reason)
     meant = USUAL_NAMES[key] if USUAL_NAMES.get(key) in keys else closest(key, keys, cutoff=NEARLY_EQUAL)
     places = "" if meant else _places(key, top)
     if places:
-        return Advice(None, f"it belongs in {places}")
-    meant = meant or closest(key, keys)
+        return Advice(meant=None, words=f"it belongs in {places}")
+    meant = meant or closest(key, keys)  # `closest` knows synonyms, too, but only those that are keys of this table
     for synonym in SYNONYMS.get(key, ()):
         if synonym not in keys:
-            return Advice(None, f"did you mean '{synonym}' in {_places(synonym, top)}")
+            return Advice(meant=None, words=f"did you mean '{synonym}' in {_places(synonym, top)}")
     meant = meant or closest_short(key, keys)
     if meant:
-        return Advice(meant, f"did you mean '{meant}'")
-    far = closest(key, [name for names in keys_by_table(top).values() for name in names])
-    return Advice(None, f"did you mean '{far}' in {_places(far, top)}" if far else "")
+        return Advice(meant, words=f"did you mean '{meant}'")
+    key_elsewhere = closest(key, [name for names in keys_by_table(top).values() for name in names])
+    return Advice(meant=None, words=f"did you mean '{key_elsewhere}' in {_places(key_elsewhere, top)}" if key_elsewhere else "")
 
 
 def _why_absent(key: str, keys: set[str]) -> str:
-    """Return the reason why a table with these keys has no key that other programs have; "" for other keys."""
-    if key in DECODING_OPTIONS and {"temperature", "projection"} <= keys:
+    """Return the reason why a table with these keys has no key that other programs have; "" for other keys.
+
+    The table is recognised by some of its keys, since the caller knows nothing else of it.
+    """
+    if key in DECODING_OPTIONS and {"temperature", "projection"} <= keys:  # the section [pmixed]
         return NONE_IN_PMIXED
-    if key in DECODING_OPTIONS and {"method", "tokens"} <= keys:
+    if key in DECODING_OPTIONS and {"method", "tokens"} <= keys:  # the section [generate]
         return NONE_IN_PRIVATE_DECODING
     if key.lower() in CLIPPING - keys and "noise_multiplier" in keys:
         return NO_NORM
@@ -80,7 +84,10 @@ def _why_absent(key: str, keys: set[str]) -> str:
 
 
 def _places(key: str, top: frozenset[str]) -> str:
-    """Return the tables and mechanism types that have a key, such as "[budget] or a mechanism of type zcdp"."""
+    """Return the tables and mechanism types that have a key, such as "[budget] or a mechanism of type zcdp"; "" if none has it.
+
+    Sections are searched last, since that imports the classes of all sections.
+    """
     types = [name for name in MECHANISM_TYPES.registry if key in MECHANISM_TYPES.class_members(name)]
     places = [title for title, keys in keys_by_table(top).items() if key in keys and title != ANY_TYPE]
     if not places and not types:

@@ -173,7 +173,8 @@ class Entry:
         ),
     ] = None
     description: Annotated[Note | None, Key("free text")] = None
-    uncounted: bool = field(default=False, kw_only=True, compare=False)  # True if the file states neither steps nor epochs
+    # True if the file states neither steps nor epochs, for a warning of lint. An entry with an explicit steps = 1 is equal to one without.
+    uncounted: bool = field(default=False, kw_only=True, compare=False)
 
     def runs(self, dataset_size: int | None) -> Runs:
         """Return the number of runs of the entry, stated by steps or by epochs."""
@@ -201,9 +202,10 @@ class Pipeline(Displayed):
     path: str | None = None
     sha256: str | None = None
 
-    __repr__ = Displayed.__repr__
+    __repr__ = Displayed.__repr__  # stated here, because the dataclass would make a `__repr__` with all fields
 
     def _line(self) -> str:
+        """Return the text of the `repr`."""
         more = ", ..." if len(self.mechanisms) > MOST_NAMED else ""
         names = ", ".join(entry.name for entry in self.mechanisms[:MOST_NAMED]) + more
         privacy = self.privacy
@@ -216,8 +218,9 @@ class Pipeline(Displayed):
         return self.privacy.delta if stated is None else stated
 
     def stated_at(self, key: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        """Return the place of a key in the file. A key of a mechanism that comes from a query is in the table of the query."""
+        """Return the place of a key in the file. The place of a mechanism that comes from a query is the table of the query."""
         if key[0:1] != ("mechanism",) or len(key) < 2 or not isinstance(key[1], int):
             return key
+        position = key[1]
         first_of_queries = len(self.mechanisms) - len(self.queries)
-        return key if key[1] < first_of_queries else ("query", self.queries[key[1] - first_of_queries])
+        return key if position < first_of_queries else ("query", self.queries[position - first_of_queries])

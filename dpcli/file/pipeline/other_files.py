@@ -31,9 +31,13 @@ CSV_HEADER = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # the first line of a csv f
 READ_BYTES = 4096  # number of bytes at the start of a text that are examined; arbitrary, but enough for a few lines
 
 
-def _policies() -> Mapping[str, Any]:
-    """Return the keys of a policy; an empty table if the gate is not installed."""
-    return load(FILES["policy"][0]) if "policy" in FILES else {}
+def _policy_keys() -> Mapping[str, Any]:
+    """Return the top-level keys of a policy; an empty table if the gate is not installed."""
+    if "policy" not in FILES:
+        return {}
+    target, _reader = FILES["policy"]
+    keys: Mapping[str, Any] = load(target)
+    return keys
 
 
 def _keys(tables: Mapping[str, Any]) -> list[str]:
@@ -44,7 +48,7 @@ def _keys(tables: Mapping[str, Any]) -> list[str]:
 def is_policy(tables: Mapping[str, Any]) -> bool:
     """Return whether a file is a policy of the gate: it has a key similar to one of policies, and no top-level key of pipelines."""
     keys = _keys(tables)
-    return TOP.keys().isdisjoint(keys) and any(closest(key, _policies()) for key in keys)
+    return TOP.keys().isdisjoint(keys) and any(closest(key, _policy_keys()) for key in keys)
 
 
 def is_schedule(tables: Mapping[str, Any]) -> bool:
@@ -58,26 +62,29 @@ def other_file(tables: Mapping[str, Any]) -> str | None:
     A file with a key that is similar to one of pipelines may be a mistyped pipeline, so that the result is None. A file without `format`
     may be of another program. It counts only if all of its keys are keys of a policy, or of a schedule.
     """
-    policies, keys = _policies(), _keys(tables)
-    if any(key not in policies and key != "run" and closest(key, TOP) for key in keys):
+    policy_keys, keys = _policy_keys(), _keys(tables)
+    if any(key not in policy_keys and key != "run" and closest(key, TOP) for key in keys):
         return None  # a pipeline with mistyped keys
     has_only_runs = keys == ["run"] and type(tables["run"]) is list
     if is_schedule(tables) and ("format" in tables or has_only_runs):
         return SCHEDULE
-    if is_policy(tables) and ("format" in tables or policies.keys() >= {*keys}):
+    if is_policy(tables) and ("format" in tables or policy_keys.keys() >= {*keys}):
         return POLICY
     return None
 
 
 def misspelt_pipeline(tables: Mapping[str, Any]) -> bool:
     """Return whether a file has the key `format` and can only be a pipeline in which all names of tables are mistyped."""
-    near = type(tables.get("format")) is int and any(closest(key, PIPELINE_TABLES) for key in tables)
-    return near and not is_pipeline(tables) and other_file(tables) is None
+    has_similar_table = type(tables.get("format")) is int and any(closest(key, PIPELINE_TABLES) for key in tables)
+    return has_similar_table and not is_pipeline(tables) and other_file(tables) is None
 
 
 def instead_of_policy(tables: Mapping[str, Any]) -> str | None:
-    """Return the kind of a file that was given as a policy and is a pipeline or a schedule; None for any other file."""
-    if any(key in _policies() for key in _keys(tables)):
+    """Return the kind of a file that was given as a policy and is a pipeline or a schedule; None for any other file.
+
+    A file with a key of a policy is taken for a policy with mistakes, which its own reader reports.
+    """
+    if any(key in _policy_keys() for key in _keys(tables)):
         return None
     if is_pipeline(tables):
         return "a pipeline"
@@ -85,7 +92,12 @@ def instead_of_policy(tables: Mapping[str, Any]) -> str | None:
 
 
 class FileKind(NamedTuple):
-    """A kind of file of another program, and the command that reads it: its words after dpcli, with {} for the path, or ""."""
+    """A kind of file that is not TOML, mostly of another program.
+
+    Attributes:
+        name: The kind as it stands in a message.
+        command: The command that reads such files: its words after dpcli, with {} for the path; "" if none does.
+    """
 
     name: str
     command: str = ""
@@ -123,7 +135,7 @@ def looks_like(data: bytes, path: str) -> str | None:
 
 def _binary(data: bytes) -> FileKind | None:
     """Return the kind of a file by its first bytes; None if they are unknown."""
-    if data.startswith(b"PK\x03\x04"):
+    if data.startswith(b"PK\x03\x04"):  # a zip; torch.save writes one with a member data.pkl
         return FileKind("a file of torch.save", IMPORT_OPACUS) if b"data.pkl" in data else FileKind("a zip")
     if data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):  # the protocol versions 2 to 5
         return FileKind("a pickle, as older versions of torch.save wrote it", IMPORT_OPACUS)
@@ -140,10 +152,11 @@ def _json(data: bytes) -> FileKind | None:
         return None
     if isinstance(value, list):
         return EVENT if value[:1] == ["dp_accounting.dp_event"] else FileKind("JSON")
-    return _json_table(value)
+    return _json_object(value)
 
 
-def _json_table(table: Mapping[str, Any]) -> FileKind:
+def _json_object(table: Mapping[str, Any]) -> FileKind:
+    """Return the kind of a file with a JSON object, by its keys and by the name of its class or schema."""
     name = table.get("type", table.get("class_name"))
     if (type(name) is str and name.endswith("DpEvent")) or table.get("schema") == "dpcli/dp-event/v1":
         return EVENT
@@ -156,7 +169,10 @@ def _json_table(table: Mapping[str, Any]) -> FileKind:
 
 
 def _text(head: bytes) -> FileKind | None:
-    """Return the kind of a text file that begins with `head`: flags or a csv; None for other files."""
+    """Return the kind of a text file that begins with `head`: flags or a csv; None for other files.
+
+    Up to three lines are examined. A csv has equally many commas in all of them, and none of the "=" that lines of a TOML file have.
+    """
     first, *others = [line for line in head.splitlines() if line.strip()][:3] or [b""]
     if first.lstrip().startswith(b"-") and FLAGS.search(head):
         return FileKind("flags of compute_dp_sgd_privacy", "import tf-privacy {}" + SAMPLING_FLAG)

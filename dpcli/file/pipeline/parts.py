@@ -26,24 +26,30 @@ SAMPLING_KEYS = ("sampling", "steps", "epochs", "partition")  # keys in which en
 
 def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield a problem for each name of a part that does not exist or cannot be a part, and for each cycle of parts."""
+    # `tables` has every entry, and `entries` those that can be read. A name stays known if its entry has some other mistake.
     index_of = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
     edges: dict[str, list[str]] = {}  # the parts of each entry, by name
     for index, entry in entries.items():
         for position, name in enumerate(part_names(entry.spec)):
-            problem = _part_problem(entry, name, entries.get(index_of.get(name, -1)), index_of)
-            if problem:
-                yield ("mechanism", index, *entry.spec.part_path(position)), "the name of another mechanism", problem
+            part = entries.get(index_of[name]) if name in index_of else None
+            actual = _why_no_part(entry, name, part, index_of)
+            if actual:
+                yield ("mechanism", index, *entry.spec.part_path(position)), "the name of another mechanism", actual
             else:
                 edges.setdefault(entry.name, []).append(name)
-    for cycle in _cycles(edges):
+    for cycle in _cycles(edges):  # reported once, at the entry of the cycle that comes first in the file
         first = min(index_of[name] for name in cycle)
         first_entry = next(entry for entry in entries.values() if index_of[entry.name] == first)
-        key = first_entry.spec.part_path(0)[0]
+        key = first_entry.spec.part_path(0)[0]  # the key with the list of parts, not the element of the list
         yield ("mechanism", first, key), "parts that do not contain this mechanism", " -> ".join(map(quoted, cycle))
 
 
 def part_names(spec: Spec) -> list[str]:
-    """Return the names of the entries that are parts of this mechanism."""
+    """Return the names of the entries that are parts of this mechanism.
+
+    Each mechanism type has its own keys for them. `Spec.bind`, which looks up the spec and the steps of each part, is the one way to list
+    them for all types; its result is not used here.
+    """
     names: list[str] = []
 
     def record_name(name: str) -> tuple[Spec, int]:
@@ -54,12 +60,12 @@ def part_names(spec: Spec) -> list[str]:
     return names
 
 
-def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
+def entry_that_shows_blanks(entries: Sequence[Entry]) -> str | None:
     """Return the name of the first entry whose release may reveal whether a blank record is in its data; None if there is none.
 
-    Under zero-out a record is replaced by a blank, which contributes nothing. A blank adds 0 to a sum with noise per contribution, and
-    therefore to entries that run such sums, so these reveal nothing. The exception is a batch of limited size, in which a blank takes a
-    place.
+    Under zero-out a record is replaced by a blank, which contributes nothing. If the noise is stated relative to the bound on one record's
+    contribution (`contribution_form`), the release is a sum to which a blank adds 0. So such an entry, and an entry that runs such entries,
+    reveals nothing. The exception is a batch of limited size, in which a blank takes a place.
     """
     for entry in entries:
         sums_contributions = entry.spec.contribution_form or part_names(entry.spec)
@@ -74,11 +80,12 @@ def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
 
     The account may then charge less for the entry than it would cost alone.
     """
-    shared = entry.partition is not None or len(sample_readers(entry, pipeline.mechanisms)) > 1
-    return shared or any(entry.name in part_names(mechanism.spec) for mechanism in pipeline.mechanisms)
+    if entry.partition is not None or len(sample_readers(entry, pipeline.mechanisms)) > 1:
+        return True
+    return any(entry.name in part_names(mechanism.spec) for mechanism in pipeline.mechanisms)
 
 
-def schemes(pipeline: Pipeline) -> str:
+def scheme_names(pipeline: Pipeline) -> str:
     """Return the names of the sampling schemes of the entries that read data, joined by "and"; "none" without sampling.
 
     An entry that only runs other entries is left out, because they state the schemes.
@@ -89,18 +96,22 @@ def schemes(pipeline: Pipeline) -> str:
 
 
 def _runs_others(entry: Entry) -> bool:
+    """Return whether an entry has no sampling of its own and names others that it runs, by the keys `mechanisms` or `mechanism`."""
     return entry.sampling is None and (hasattr(entry.spec, "mechanisms") or hasattr(entry.spec, "mechanism"))
 
 
-def _part_problem(owner: Entry, name: str, part: Entry | None, names: Collection[str]) -> str | None:
-    """Return the reason why the entry with this name cannot be a part of `owner`; None if it can. `part` is None if it cannot be read."""
+def _why_no_part(owner: Entry, name: str, part: Entry | None, names: Collection[str]) -> str | None:
+    """Return the reason why the entry with this name cannot be a part of `owner`, as the text after "found"; None if it can.
+
+    `names` are those of all entries. `part` is None if the entry does not exist, or has mistakes, which are reported there.
+    """
     if name == owner.name:
         return "its own name"
     if name not in names:
         return f"{quoted(name)}, which no mechanism has{_hint(name, names)}"
     if part is None:
         return None
-    if part.sampling is not None and not owner.spec.whole_runs:
+    if part.sampling is not None and not owner.spec.whole_runs:  # `whole_runs`: each part runs with its own sampling and steps
         return f"{quoted(name)}, which has sampling of its own; state it on the composed entry"
     if part.sample not in (None, OWN):
         return f"{quoted(name)}, which shares a sample; a part runs without the others"
@@ -153,10 +164,10 @@ def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, 
     """Yield the problems of named samples.
 
     An entry with a sample must have sampling. A sample needs at least two entries, which must agree in `SAMPLING_KEYS`. Names of samples
-    must not look alike.
+    must not look alike, since people who read the file would take two draws for one; names that look alike have the same `skeleton`.
     """
     uses = Counter(table["sample"] for table in tables if type(table.get("sample")) is str)
-    by_skeleton = {skeleton(OWN): OWN}
+    by_skeleton = {skeleton(OWN): OWN}  # the first name of each look; "own" is reserved for a sample that no other entry reads
     first_reader: dict[str, Entry] = {}
     for index, entry in entries.items():
         sample = entry.sample
@@ -193,6 +204,7 @@ def _stated(entry: Entry, key: str) -> Any:
 
 
 def _shown(entry: Entry, key: str) -> str:
+    """Return the effective value of a key as a file writes it; "none" if there is none."""
     from dpcli.file.keys.tables import plain
     from dpcli.file.toml.write import value_text
 

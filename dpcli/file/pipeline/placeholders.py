@@ -1,7 +1,7 @@
 """The word "calibrate" in place of a number in a pipeline file, and the numbers that replace it.
 
 A file says "calibrate", or { calibrate = { weight = 2.0 } }, where dpcli is to compute the number from the budget. read.py replaces it
-before it checks a file: by a number that the caller of `load` gives (`substituted`), or by a placeholder, with which the file can be
+before it checks a file: by a number that the caller of `load` gives (`with_number`), or by a placeholder, with which the file can be
 checked before the number is known (`with_placeholders`). A calibration then replaces the placeholder by the numbers that it tries.
 """
 
@@ -15,8 +15,10 @@ from dpcli.file.pipeline.series import numbers_in, with_value
 from dpcli.file.toml.findings import Path
 
 COUNT_KEYS = frozenset({"steps", "batch_size"})  # keys whose value must be an int, although the number that replaces it is a float
-NOISE_KEYS = frozenset({"sigma", "scale"})  # keys of noise that is stated in units of the query
-SENSITIVITY_KEYS = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity to which such noise is compared
+# Keys of noise that is stated in units of the query, and keys of its sensitivity. Some mechanism types refuse noise that is much smaller
+# than the sensitivity, and would refuse a placeholder of 1.
+NOISE_KEYS = frozenset({"sigma", "scale"})
+SENSITIVITY_KEYS = ("sensitivity", "l2_sensitivity", "max_rows")
 
 
 def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
@@ -27,7 +29,7 @@ def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
     return tuple((index, ".".join(map(str, path))) for index, path in _calibrated_keys(tables))
 
 
-def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
+def with_number(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
     """Return a copy of the tables with `value` in place of "calibrate"."""
     return _with_numbers(tables, lambda table, key: value)
 
@@ -50,7 +52,7 @@ def _calibrated_keys(tables: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
 
 def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any], str], float]) -> Mapping[str, Any]:
     """Return a copy of the tables with a number in place of each "calibrate". `number` takes the table of the entry and the key."""
-    mechanisms = None
+    mechanisms = None  # copied at the first "calibrate" only
     for index, path in _calibrated_keys(tables):
         mechanisms = mechanisms or list(tables["mechanism"])
         value = number(mechanisms[index], str(path[-1]))
@@ -61,6 +63,9 @@ def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any]
 
 
 def _largest_sensitivity(table: Mapping[str, Any]) -> float:
-    """Return the largest sensitivity that the table states, at least 1. Infinite and absurdly large ones are left out."""
+    """Return the largest sensitivity that the table states, at least 1. Infinite and absurdly large ones are left out.
+
+    The limit is arbitrary. It keeps out integers that no float can hold.
+    """
     stated: list[float] = [table[key] for key in SENSITIVITY_KEYS if type(table.get(key)) in (int, float)]
     return max((float(value) for value in stated if 1.0 < value < 1e100), default=1.0)

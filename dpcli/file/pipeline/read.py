@@ -5,8 +5,9 @@ values and findings for each key (consistency.py); and the `Pipeline`, if nothin
 becomes a `Diagnostic` with line and column. A number may be "calibrate", which asks dpcli to solve for it; the value is replaced by a
 number here (placeholders.py).
 
-`load` and `parse` are strict: commands that charge or price use them. `examine` returns a pipeline in spite of wrong sections such as
-[train], for lint. Nothing is guessed: a key that is unknown or wrong refuses the file. `path` is always the name of the file in messages.
+`load` and `parse` are strict: commands that charge or price use them. `examine` returns a pipeline in spite of wrong *sections*, which are
+tables such as [train] that one command reads and that do not affect the price; lint uses it. Nothing is guessed: a key that is unknown or
+wrong refuses the file. `path` is always the name of the file in messages, and "-" stands for standard input.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dpcli.file.keys.kinds import calibration_weight
 from dpcli.file.pipeline.canonical import is_pipeline, pipeline_of
 from dpcli.file.pipeline.consistency import values_of
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.placeholders import find_calibrate, substituted, with_placeholders
+from dpcli.file.pipeline.placeholders import find_calibrate, with_number, with_placeholders
 from dpcli.file.pipeline.section import in_section
 from dpcli.file.toml import syntax
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, Path, TooMany
@@ -75,7 +76,7 @@ def parse(data: bytes, path: str, substitute: float | None = None) -> Pipeline:
     """Return the pipeline in the bytes of a file. Raises InvalidFile, with at most 100 problems, if it has problems."""
     document = _pipeline_document(data, path)
     if substitute is not None:
-        document = document._replace(tables=substituted(document.tables, substitute))
+        document = document._replace(tables=with_number(document.tables, substitute))
     checked = _checked(document)
     refuse(checked.findings, document.tables, document.text, path)
     return _pipeline(checked, data, path)
@@ -90,6 +91,7 @@ def examine(data: bytes, path: str) -> Examined:
     """
     checked = checked_document(data, path)
     findings, document = checked.findings, checked.document
+    # If there are more findings than are listed, one of the others may be outside of sections.
     is_readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
     pipeline = _pipeline(checked, data, path) if is_readable else None
     return Examined(pipeline, _all_diagnostics(findings, document.tables, document.text, path))
@@ -115,7 +117,10 @@ def section(data: bytes, path: str, name: str) -> Any:
 
 
 def _pipeline_document(data: bytes, path: str) -> TomlDocument:
-    """Return the document in the bytes of a file. Raises InvalidFile if the file is blank, or of another known kind."""
+    """Return the document in the bytes of a file. Raises InvalidFile if the file is blank, not TOML, or of another known kind.
+
+    A TOML file of an unknown kind is returned: its findings say which keys a pipeline needs.
+    """
     if not data.strip():
         raise InvalidFile((_no_pipeline("empty standard input" if path == "-" else "an empty file", path),))
     document = toml_document(data, path)
@@ -136,21 +141,24 @@ def _pipeline(checked: CheckedDocument, data: bytes, path: str) -> Pipeline:
 def targets(data: bytes, path: str) -> tuple[tuple[str, str], ...]:
     """Return the keys whose value is "calibrate", as (name of the mechanism, key). Raises InvalidFile if the file is not TOML."""
     tables = toml_document(data, path).tables
-    return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
+    return tuple((_name_or_number(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 
 
 def weights(data: bytes, path: str) -> dict[str, float]:
-    """Return the calibration weight of each mechanism with "calibrate", by name. The weight is 1 if the file states none."""
+    """Return the calibration weight of each mechanism with "calibrate", by name. The weight is 1 if the file states none.
+
+    Raises InvalidFile if the file is not TOML.
+    """
     tables = toml_document(data, path).tables
     result = {}
     for index, key in find_calibrate(tables):
         table = tables["mechanism"][index]
-        if key in table:  # the weights of keys of the sampling table are not read
-            result[_name(table, index)] = calibration_weight(table[key]) or 1.0
+        if key in table:  # False for "sampling.KEY": a weight in the sampling table is not read
+            result[_name_or_number(table, index)] = calibration_weight(table[key]) or 1.0
     return result
 
 
-def _name(table: Mapping[str, Any], index: int) -> str:
+def _name_or_number(table: Mapping[str, Any], index: int) -> str:
     """Return the name of a mechanism, or its number from 1 if it has no name."""
     return table["name"] if type(table.get("name")) is str else f"mechanism[{index + 1}]"
 
@@ -171,17 +179,22 @@ def toml_document(data: bytes, path: str) -> TomlDocument:
         raise InvalidFile((diagnostic,)) from None
 
 
-def _no_pipeline(text: str, path: str) -> Diagnostic:
-    return Diagnostic("DP001", "error", f"expected a pipeline file, found {text}", _title(path))
+def _no_pipeline(actual: str, path: str) -> Diagnostic:
+    """Return the problem (rule DP001) that a file is no pipeline but `actual`, such as "an empty file"."""
+    return Diagnostic("DP001", "error", f"expected a pipeline file, found {actual}", _title(path))
 
 
 @lru_cache(maxsize=1)
 def _written_tables(text: str) -> Mapping[str, Any]:
-    """Return the tables of a text without expansion. Those of the last text are cached, so the caller must not change them."""
+    """Return the tables of a text without expansion. Those of the last text are cached, so the caller must not change them.
+
+    A file is parsed once for its values and once more for the places of its findings (`located`), which the cache spares.
+    """
     return syntax.tables_of(text)
 
 
 def _expanded(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tables with one entry for each value of a list, and with the defaults in the entries."""
     if not _has_abbreviations(tables):
         return tables
     from dpcli.file.pipeline.series import plain_entries
@@ -200,18 +213,21 @@ def _has_abbreviations(tables: Mapping[str, Any]) -> bool:
 
 
 def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Return the line and column of each key in a text. The paths are those in the expanded tables."""
+    """Return the line and column of each key in a text. The paths are those in the expanded tables.
+
+    Keys of several entries may have one place: a key of [defaults], or of a table with lists.
+    """
     from dpcli.file.toml.positions import locate
 
-    stated = _written_tables(text)
-    if not _has_abbreviations(stated):
+    written = _written_tables(text)
+    if not _has_abbreviations(written):
         return locate(text, paths)
     from dpcli.file.pipeline.series import written_paths
 
     paths = tuple(paths)
-    places = dict(zip(paths, written_paths(stated, paths), strict=True))
-    result = locate(text, places.values())
-    return {path: result[place] for path, place in places.items()}
+    written_path = dict(zip(paths, written_paths(written, paths), strict=True))
+    places = locate(text, written_path.values())
+    return {path: places[written_path[path]] for path in paths}
 
 
 def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
@@ -235,7 +251,7 @@ def _all_diagnostics(findings: Findings, tables: Mapping[str, Any], text: str, p
     if not findings.items:
         return ()
     places = located(text, [finding.key for finding in findings.items])
-    names, lines = _names(tables), text.split("\n")
+    names, lines = _names_by_position(tables), text.split("\n")
     result = []
     for finding in sorted(findings.items, key=lambda finding: places[finding.key]):
         line, column = places[finding.key]
@@ -247,8 +263,8 @@ def _all_diagnostics(findings: Findings, tables: Mapping[str, Any], text: str, p
     return tuple(result)
 
 
-def _names(tables: Mapping[str, Any]) -> dict[int, str]:
-    """Return the names of mechanisms by their position."""
+def _names_by_position(tables: Mapping[str, Any]) -> dict[int, str]:
+    """Return the names of mechanisms by their 0-based position. A mechanism without a valid name is left out."""
     mechanisms = tables.get("mechanism")
     result = {}
     for index, table in enumerate(mechanisms if type(mechanisms) is list else ()):
@@ -264,28 +280,31 @@ def _line(text: str, line: int) -> str:
 
 
 def _title(path: str) -> str:
+    """Return the name of a file for a `Diagnostic`, which escapes it when it is printed."""
     return "<stdin>" if path == "-" else path
 
 
-def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
+def expand_folders(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
     """Return the paths with each folder replaced by the *.toml files in it whose tables satisfy `wanted`, in order, without duplicates.
 
     Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, because it may be a damaged
     pipeline. A folder without such files stays in the list, so that reading it reports an error. Raises InputError if a folder cannot be
     listed.
     """
-    by_place: dict[str, str] = {}
+    first_spelling: dict[str, str] = {}  # the path as it was given or found first, by the absolute path
     for path in paths:
         files = list(_wanted_files(path, wanted)) if os.path.isdir(path) else []
         for name in files or [path]:
-            by_place.setdefault(name if name == "-" else os.path.abspath(name), name)
-    return tuple(by_place.values())
+            first_spelling.setdefault(name if name == "-" else os.path.abspath(name), name)
+    return tuple(first_spelling.values())
 
 
 def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
     """Return whether a file is a pipeline, or a pipeline with mistyped names of tables."""
-    if is_pipeline(tables) or "format" not in tables:
-        return is_pipeline(tables)
+    if is_pipeline(tables):
+        return True
+    if "format" not in tables:
+        return False
     from dpcli.file.pipeline.other_files import misspelt_pipeline
 
     return misspelt_pipeline(tables)
@@ -298,8 +317,8 @@ def toml_name(name: str) -> bool:
 
 def is_in_folder(path: str, folder: str) -> bool:
     """Return whether a path is a folder or is in it, after links are followed. Neither needs to exist."""
-    inside, around = os.path.realpath(path), os.path.realpath(folder)
-    return os.path.commonpath((inside, around)) == around
+    real_path, real_folder = os.path.realpath(path), os.path.realpath(folder)
+    return os.path.commonpath((real_path, real_folder)) == real_folder
 
 
 def _wanted_files(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> Iterator[str]:
@@ -322,11 +341,11 @@ def _toml_files(folder: str) -> Iterator[str]:
         raise InputError(f"{escaped_path(os.fsdecode(error.filename))}: expected a folder that can be listed; {error.strerror}")
 
     for place, folders, files in os.walk(folder, onerror=refuse_folder, followlinks=True):
-        unsearched = []
+        to_search = []
         for name in sorted(set(folders) - UNSEARCHED):
             real_path = os.path.realpath(os.path.join(place, name))
             if real_path not in searched:
                 searched.add(real_path)
-                unsearched.append(name)
-        folders[:] = unsearched  # os.walk continues with these
+                to_search.append(name)
+        folders[:] = to_search  # os.walk continues with these
         yield from (os.path.join(place, name) for name in sorted(files) if toml_name(name))

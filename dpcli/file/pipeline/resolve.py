@@ -23,7 +23,7 @@ from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.file.pipeline.parts import entries_by_sample, part_names, sampling_differences
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
-from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
+from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled, WholeRun
 from dpcli.mechanisms.spec import Spec
 
 # Limits on time that no sensible file reaches: a short file whose groups name each other several times would otherwise take unlimited time.
@@ -60,7 +60,7 @@ def steps_of(charges: Iterable[BillLine]) -> tuple[tuple[Mechanism, int], ...]:
 
 
 def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
-    """Return the charges of a pipeline in the order of the file. The charges of partitions come last.
+    """Return the charges of a pipeline in the order of the file. Charges of entries on one part of the data come last, by partition.
 
     Args:
         group_size: Number of units of privacy that change together.
@@ -75,14 +75,17 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
         raise InputError(
             "expected mechanisms of different names, found two of the same name: a group that names it would leave one of them uncharged"
         )
+    # parts.py calls the members of a group its parts.
     members = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
     samples = entries_by_sample(pipeline.mechanisms)
     charges: list[BillLine] = []
+    # By the attribute that divides the data, and by the part of the data.
     charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
         # The entries that read one sample; the entry alone if it names no sample.
         sample_entries = samples.get(entry.sample, (entry,))
-        # The first entry of a sample is charged for all of them. A part is charged with the entry that names it.
+        # The first entry of a sample is charged for all of them. A member is charged with the entry that names it; one that shares a
+        # sample goes on, as `_require_one_draw` refuses it.
         is_charged_with_another = entry is not sample_entries[0] or (entry.name in members and len(sample_entries) == 1)
         if is_charged_with_another:
             continue
@@ -98,12 +101,13 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
         else:
             charges.append(charge)
     partitions = [_parallel(attribute, parts) for attribute, parts in charges_of_parts.items()]
+    # A partition has a case for each part that the changed record may be in; equal parts share one. Each choice of cases is priced.
     if math.prod(len(line.mechanism.cases()) for line in partitions) > MAX_CASES:
         partitions = [replace(line, mechanism=Dominated(line.mechanism)) for line in partitions]
     return (*charges, *partitions)
 
 
-def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
+def charges_of_runs(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
     """Return the charges of `runs` runs of the whole pipeline on the same data.
 
     Raises InputError if there is no run, or a count exceeds MAX_COUNT.
@@ -145,37 +149,40 @@ def _counted_mechanism(
 ) -> tuple[Mechanism, int]:
     """Return the mechanism and the count of an entry or, if several entries read one sample, of their composition on this sample."""
     entry, dataset_size = sample_entries[0], pipeline.privacy.dataset_size
-    specs = [_bound(entry_of_sample, entries, dataset_size) for entry_of_sample in sample_entries]
+    specs = [_bound_spec(entry_of_sample, entries, dataset_size) for entry_of_sample in sample_entries]
     spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
     _check_sampling(entry, spec)
-    parts = _partition_factor(entry, spec, neighbours)
+    factor = _partition_factor(entry, spec, neighbours)
     runs = entry.runs(dataset_size)
     if entry.sampling is None:
         mechanism, count = spec.resolve(neighbours), runs.steps_at(None)
     else:
         mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
     # The records of a unit may lie in fewer parts, so that the bound need not be attained.
-    return mechanism if parts == 1 else mechanism.unclaimed(), parts * count
+    return mechanism if factor == 1 else mechanism.unclaimed(), factor * count
 
 
 def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
-    """Return the factor by which a partition multiplies the runs of a mechanism for one unit.
+    """Return the factor by which a partition multiplies the runs of a mechanism: 1, or the largest number of records of a unit.
 
     The records of a unit may lie in as many parts as the unit has records. A bare sensitivity or epsilon bounds the release of one part
-    only, so that each part counts as a run. If the noise is stated per contribution C, all parts together count as one run, and `resolve`
-    prices it with all records of the unit in one part. This is the worst case:
+    only, so that each part counts as a run. If the noise is stated relative to C, the bound on the contribution of one record to a sum
+    (`contribution_form`), all parts together count as one run, and `Spec.resolve` prices it with all records of the unit in one part. This
+    is the worst case:
 
     * The sums of all parts are a vector with one coordinate for each part. The L1 norm of its change is the change of the single sum if all
       records of the unit lie in one part.
-    * Laplace noise: the path argument of `Laplace` applies to this vector. The sampled records are any subset of the unit's records, and
-      H, the hockey-stick divergence, is convex.
+    * Laplace noise: the path argument in the docstring of `Laplace` (mechanisms/noise) applies to this vector. The sampled records are any
+      subset of the unit's records, and the hockey-stick divergence is convex.
     * Gaussian noise: the L2 norm of the change is no larger than its L1 norm. Mixtures of Gaussians are dominated by those of their norms
       (Choquette-Choo et al. 2023, arXiv:2310.15526).
 
     Under zero-out, a blank may lack the column that assigns the record to a part, so that it enters another part. If the noise is stated
     per contribution, this costs no more than a blank in place: the sum of the old part moves by C, and the blank adds 0 to the sum of the
-    new part. A bare statement does not cover a record that leaves its part. A batch of limited size does not cover a blank that takes a
-    place in it.
+    new part. A bare statement does not cover a record that leaves its part. In a batch of limited size, a blank takes the place of another
+    record, which the price does not cover.
+
+    Raises InputError for a partition whose cost no such argument bounds.
     """
     if entry.partition is None:
         return 1
@@ -196,14 +203,14 @@ def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
     return 1 if spec.contribution_form else neighbours.contributions
 
 
-def _bound(
+def _bound_spec(
     entry: Entry,
     entries: dict[str, Entry],
     dataset_size: int | None,
     depth: int = 0,
     member_numbers: Iterator[int] | None = None,
 ) -> Spec:
-    """Return the spec of an entry, with the entries that it names inserted.
+    """Return the spec of an entry, in which the specs of the entries that it names replace their names (`Spec.bind`).
 
     `depth` is the number of groups around the entry, and `member_numbers` counts the members that were inserted so far (None if the entry
     is no member). Raises InputError if there are more groups or members than the limits allow, or the entry is sampled although its type
@@ -214,9 +221,11 @@ def _bound(
         raise InputError(f"expected groups at most {MAX_DEPTH} deep with at most {MAX_MEMBERS} members in all, found more")
 
     def lookup(name: str) -> tuple[Spec, int]:
-        part = entries[name]
-        spec = _bound(part, entries, dataset_size, depth + 1, counter)
-        return (_whole_run(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
+        """Return the spec and the number of steps of a member."""
+        member = entries[name]
+        spec = _bound_spec(member, entries, dataset_size, depth + 1, counter)
+        # A search over whole training runs repeats the member with its sampling and its steps, as one unit.
+        return (_whole_run(spec, member, dataset_size), 1) if entry.spec.whole_runs else (spec, member.steps)
 
     bound = entry.spec.bind(lookup)
     _check_sampling(entry, bound)
@@ -228,18 +237,19 @@ def _check_sampling(entry: Entry, spec: Spec) -> None:
     scheme = entry.sampling
     if not spec.sampling_refusal or isinstance(scheme, Unsampled | None):
         return
+    # A type that takes turns draws Poisson samples from groups of the records, one group after the other, a stated number of times.
     has_turns = spec.takes_turns and isinstance(scheme, Poisson) and scheme.max_batch_size is None and entry.epochs is None
     if not has_turns:
         raise InputError(f"expected no sampling with {entry.type}, {spec.sampling_refusal}")
 
 
-def _whole_run(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
-    from dpcli.mechanisms.sampling.schemes import WholeRun
-
-    return WholeRun(spec, part.sampling, part.runs(dataset_size))
+def _whole_run(spec: Spec, member: Entry, dataset_size: int | None) -> Spec:
+    """Return one run of an entry with all of its sampled steps as the spec of one mechanism."""
+    return WholeRun(spec, member.sampling, member.runs(dataset_size))
 
 
 def _on_one_sample(specs: list[Spec]) -> Spec:
+    """Return the spec of a group that runs each of these specs once, on the same sample."""
     from dpcli.mechanisms.combined.composed import BoundGroup
 
     return BoundGroup(tuple((spec, 1) for spec in specs))

@@ -61,7 +61,10 @@ class SectionTable:
 
 @dataclass(frozen=True, slots=True)
 class DefaultsTable:
-    """The rest of [defaults] after its keys were added to the mechanisms that take them. Every key in it is reported as unknown."""
+    """The rest of [defaults] after its keys were added to the mechanisms that take them. Every key in it is reported as unknown.
+
+    The expansion of a file (series.py), which comes before the reading of values, removes the keys that some mechanism takes.
+    """
 
     text: str = "a table"
     takes: str = "table"
@@ -74,7 +77,7 @@ class DefaultsTable:
 
         known = {**members_of(Entry), **MECHANISM_TYPES.all_members()}.keys() - {"name"}
         for key in value:
-            others = sorted(known - {key})
+            others = sorted(known - {key})  # the key may be one of a mechanism type that this file does not use
             hint = did_you_mean(key, others)
             expected = "a key that a [[mechanism]] of this file takes"
             place.findings.add("DP002", (*place.path, key), expected, quoted(key), hint, others)
@@ -84,15 +87,18 @@ class DefaultsTable:
 
 
 def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems within each section: keys without effect, and contradictions."""
+    """Yield the problems within each section and each table of a release: keys without effect, and contradictions among the keys.
+
+    Every registered dataclass has a method `problems`, which yields the contradictions.
+    """
     for name in (*SECTIONS, *RELEASED):
-        for place, value in _stated(name, values):
-            yield from under(place, keys_without_effect(value))
-            yield from under(place, value.problems())
+        for path, value in _tables_of_name(name, values):
+            yield from under(path, keys_without_effect(value))
+            yield from under(path, value.problems())
 
 
-def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Yield each table of this name with its path: one for a section, several for an array of tables such as [[query]]."""
+def _tables_of_name(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """Yield each table of this name with its path: none or one for a section, several for an array of tables such as [[query]]."""
     value = values.get(name, ())
     if type(value) is tuple:
         yield from (((name, position), item) for position, item in enumerate(value))

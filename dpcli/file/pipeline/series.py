@@ -4,7 +4,10 @@ A [[mechanism]] table named train with `steps = [100, 200]` makes the entries tr
 each list. A *plain* entry is such a table without lists that already contains its defaults. read.py expands a file to plain entries
 (`plain_entries`) before it reads any value. Positions in the text refer to the tables as they are written (`written_paths`), and a
 comparison of two files folds entries into a list again if the other file has one entry of that name (`comparable_tables`, for
-analysis/difference.py).
+analysis/difference.py). The gate compares entries of two versions of a file by their names (`counterparts`, `by_name`, `written_name`).
+
+The *path* of a key is a tuple such as ("mechanism", 0, "sampling", "rate"), with 0-based positions. Within an entry it is the rest:
+("sampling", "rate"). Tables may be invalid here, since no value has been read; what cannot be expanded is left for the reader to report.
 """
 
 from __future__ import annotations
@@ -72,6 +75,7 @@ def plain_entries(tables: Tables) -> Tables:
         return tables
     names = _names_of_entries(tables, expansion.entries)
     result = {key: value for key, value in tables.items() if key != "defaults"}
+    # A composed entry names its members by the key `mechanisms`, and [train] the entries that it performs by `mechanism`.
     result["mechanism"] = [_with_entry_names(table, "mechanisms", names) for table, _ in expansion.entries]
     if "train" in tables:
         result["train"] = _with_entry_names(tables["train"], "mechanism", names)
@@ -108,11 +112,11 @@ def _with_entry_names(table: Any, key: str, names: Mapping[str, list[str]]) -> A
         names: Names of entries by the name of the table with lists, as `_names_of_entries` returns them.
     """
     value = table.get(key) if type(table) is dict else None
-    stated = [value] if key == "mechanism" and type(value) is str else value
-    if type(stated) is not list or not any(type(name) is str and name in names for name in stated):
+    written_names = [value] if key == "mechanism" and type(value) is str else value
+    if type(written_names) is not list or not any(type(name) is str and name in names for name in written_names):
         return table
     entry_names: list[Any] = []
-    for name in stated:
+    for name in written_names:
         entry_names += names.get(name, [name]) if type(name) is str else [name]
     return {**table, key: entry_names}
 
@@ -124,7 +128,7 @@ def written_name(name: str) -> str:
 
 
 def by_name(entries: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a copy of the mapping, with the first entry of each table with lists under the name of the table as well."""
+    """Return a copy of the mapping, in which train[1] is under the name train as well, unless there is an entry of this name."""
     result = dict(entries)
     for name, entry in entries.items():
         result.setdefault(written_name(name), entry)
@@ -134,7 +138,7 @@ def by_name(entries: Mapping[str, Value]) -> dict[str, Value]:
 def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
     """Return the name of the counterpart in another file for each entry that has one.
 
-    If only one of the files has a list, train is the counterpart of train[1], train[2], and so on.
+    If only one of the files has a list, train is the counterpart of train[1], train[2], and so on, and train[1] is that of train.
     """
     first_entry = by_name({other: other for other in others})
     result = {}
@@ -159,11 +163,12 @@ def comparable_tables(old: Tables, new: Tables) -> tuple[Tables, Tables]:
 
 
 def _named_in(tables: Tables) -> set[str]:
+    """Return the names of the entries in the tables of a valid file."""
     return {table["name"] for table in tables.get("mechanism", ())}
 
 
 def _folded(tables: Tables, names: Collection[str]) -> Tables:
-    """Return the tables with the entries of each of these names folded into one table."""
+    """Return the tables with the entries of each of these names folded into one table, in the place of the first of them."""
     series: dict[str, list[Tables]] = {}
     for table in tables.get("mechanism", ()):
         name = written_name(table["name"])
@@ -202,6 +207,7 @@ def _table_of_series(name: str, entries: Sequence[Tables]) -> Tables | None:
         varying = dict(list(lists.items())[:1])
     for path, values in varying.items():
         table = with_value(table, path, values)
+    # The entries may also differ in something that is no number. Then the table does not expand to them.
     expanded = list(plain_entries({"mechanism": [table]})["mechanism"])
     return table if expanded == list(entries) else None
 
@@ -229,21 +235,21 @@ class Expansion(NamedTuple):
 
 def _expansion(tables: Tables) -> Expansion | None:
     """Return the plain entries and the unused defaults; None if the tables have no abbreviations."""
-    stated, defaults = tables.get("mechanism"), tables.get("defaults", {})
-    if type(stated) is not list or type(defaults) is not dict:
+    written, defaults = tables.get("mechanism"), tables.get("defaults", {})
+    if type(written) is not list or type(defaults) is not dict:
         return None  # The reader reports the error.
-    lists_of_tables = [_lists(_filled(table, defaults)) if type(table) is dict else {} for table in stated]
+    lists_of_tables = [_lists(_with_defaults(table, defaults)) if type(table) is dict else {} for table in written]
     if not defaults and not any(lists_of_tables):
         return None
     if sum(map(_length, lists_of_tables)) > MAX_ENTRIES:
-        lists_of_tables = [{} for _ in stated]
+        lists_of_tables = [{} for _ in written]
     entries: list[PlainEntry] = []
-    taken: set[str] = set()
-    for index, (table, lists) in enumerate(zip(stated, lists_of_tables, strict=True)):
+    used_keys: set[str] = set()  # keys that some entry of the file may have; a default of another key is probably mistyped
+    for index, (table, lists) in enumerate(zip(written, lists_of_tables, strict=True)):
         entries += _entries_of_table(index, table, defaults, lists)
         if type(table) is dict:
-            taken |= _known(_filled(table, defaults)).keys() - {"name"}
-    return Expansion(entries, {key: value for key, value in defaults.items() if key not in taken})
+            used_keys |= _known_keys(_with_defaults(table, defaults)).keys() - {"name"}
+    return Expansion(entries, {key: value for key, value in defaults.items() if key not in used_keys})
 
 
 def _length(lists: Mapping[Path, list[Any]]) -> int:
@@ -254,27 +260,27 @@ def _length(lists: Mapping[Path, list[Any]]) -> int:
 def _entries_of_table(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[PlainEntry]:
     """Yield the entries that a table makes, with their origins."""
     if type(table) is not dict:
-        yield PlainEntry(table, EntryOrigin(index, None, (), frozenset()))
+        yield PlainEntry(table, EntryOrigin(index, position=None, lists=(), defaults=frozenset()))
         return
-    filled = _filled(table, defaults)
-    added = frozenset(filled.keys() - table.keys())
+    full_table = _with_defaults(table, defaults)
+    default_keys = frozenset(full_table.keys() - table.keys())
     if not lists:
-        yield PlainEntry(filled, EntryOrigin(index, None, (), added))
+        yield PlainEntry(full_table, EntryOrigin(index, position=None, lists=(), defaults=default_keys))
         return
     for position in range(_length(lists)):
-        entry = dict(filled)
-        if type(filled.get("name")) is str:
-            entry["name"] = f"{filled['name']}[{position + 1}]"
+        entry = dict(full_table)
+        if type(full_table.get("name")) is str:
+            entry["name"] = f"{full_table['name']}[{position + 1}]"
         for path, values in lists.items():
             entry = with_value(entry, path, values[position])
-        yield PlainEntry(entry, EntryOrigin(index, position, tuple(lists), added))
+        yield PlainEntry(entry, EntryOrigin(index, position, tuple(lists), default_keys))
 
 
-def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
-    """Return the table with the defaults that its type takes and that it does not state."""
+def _with_defaults(table: Tables, defaults: Tables) -> dict[str, Any]:
+    """Return the table with the defaults that its type takes and that it does not state. A name is never a default."""
     if not defaults:
         return dict(table)
-    known = _known({**defaults, **table})
+    known = _known_keys({**defaults, **table})  # the type itself may be a default
     taken = {key: value for key, value in defaults.items() if key in known and key != "name"}
     return {**taken, **table}
 
@@ -290,32 +296,33 @@ def numbers_in(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[P
     """Yield (path, value) of each numeric key with a wanted value, in an entry and in its sampling table."""
     sampling = table.get("sampling")
     if any(map(wanted, table.values())):  # otherwise the module of the mechanism type need not be imported
-        numeric_keys = _numeric(_known(table))
+        numeric_keys = _numeric_keys(_known_keys(table))
         yield from (((key,), value) for key, value in table.items() if key in numeric_keys and wanted(value))
     if type(sampling) is dict and any(map(wanted, sampling.values())):
         scheme = SAMPLING_SCHEMES.selected(sampling)
-        numeric_keys = _numeric(SAMPLING_SCHEMES.class_members(scheme)) if scheme else frozenset()
+        numeric_keys = _numeric_keys(SAMPLING_SCHEMES.class_members(scheme)) if scheme else frozenset()
         yield from ((("sampling", key), value) for key, value in sampling.items() if key in numeric_keys and wanted(value))
 
 
-def _numeric(members: Members) -> frozenset[str]:
+def _numeric_keys(members: Members) -> frozenset[str]:
     return frozenset(key for key, member in members.items() if isinstance(member.kind, Number | WholeNumber))
 
 
-def _known(table: Tables) -> Members:
-    """Return the keys that an entry of this type may have."""
+def _known_keys(table: Tables) -> Members:
+    """Return the keys that an entry may have: those of all types and, if its type is known, those of the type."""
     name = MECHANISM_TYPES.selected(table)
     return {**members_of(Entry), **(MECHANISM_TYPES.class_members(name) if name else {})}
 
 
 def value_at(tables: Any, path: Path) -> Any:
     """Return the value at a path; None if there is none."""
+    value = tables
     for part in path:
         try:
-            tables = tables[part]
+            value = value[part]
         except (KeyError, IndexError, TypeError):
             return None
-    return tables
+    return value
 
 
 def with_value(table: Tables, path: Path, value: Any) -> dict[str, Any]:

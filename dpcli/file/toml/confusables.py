@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-# Last code point in the tables of `letters`. Beyond it are CJK ideographs, for which there is no rule here, and characters that are no
-# letters.
+# Last code point in the tables of `letters`. Soundness: PostgreSQL would not see that names look alike if a rule were missing there. Beyond
+# it are CJK ideographs, for which there is no rule here, and characters that are no letters.
 LAST_LETTER = 0x1FFFF
 _BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # Unicode calls them letters or symbols, but they are invisible
 _UNSEEN_CATEGORIES = ("Mn", "Me", "Cf", "Cc")  # accents, enclosing marks, and characters for formats and for control
@@ -46,6 +46,7 @@ _SCRIPTS = (
     "IDEOGRAPHIC KANNADA KATAKANA KATAKANA-HIRAGANA KHMER LAO LATIN MALAYALAM MYANMAR ORIYA SINHALA TAMIL TELUGU THAANA THAI TIBETAN"
 )
 _RECOMMENDED = frozenset(_SCRIPTS.split())
+# East Asian scripts, and the first word of the Unicode name of the micro sign, by which `_script` takes it for a script of its own.
 _USUAL_WITH_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
 # The Unicode name of a small capital, or of a letter with a stroke or a hook, contains its base letter.
 _VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |INSULAR |LONG )?([A-Z])(?: WITH .*)?")
@@ -62,7 +63,7 @@ def skeleton(name: str) -> str:
     base = unicodedata.normalize("NFKD", "".join(map(_base_letter, plain)))
     words = " ".join(base.split())
     shaped = words.translate(_CONFUSABLES).translate(_CONFUSABLES)  # twice: a letter may resemble an i, which resembles an l
-    return shaped.replace("rn", "m").replace("vv", "w")
+    return shaped.replace("rn", "m").replace("vv", "w")  # two letters that together look like another one
 
 
 @cache
@@ -75,9 +76,9 @@ def letters() -> dict[str, list[tuple[int, int]]]:
     """
     replacements = [(ord(" "), ord(skeleton("_")))]  # a space between words; outer spaces are removed
     removed: list[tuple[int, int]] = []
-    for code in (*range(0x21, 0xD800), *range(0xE000, LAST_LETTER + 1)):
-        folded = skeleton(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)
-        if not folded and removed and removed[-1][1] == code - 1:
+    for code in (*range(0x21, 0xD800), *range(0xE000, LAST_LETTER + 1)):  # without surrogates, which are no characters
+        folded = skeleton(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)  # others do not occur in NFKD
+        if not folded and removed and removed[-1][1] == code - 1:  # the character after the last range extends it
             removed[-1] = (removed[-1][0], code)
         elif not folded and not chr(code).isspace():
             removed.append((code, code))
@@ -110,12 +111,14 @@ def unusual_characters(name: str) -> tuple[str, ...]:
 
 
 def _is_usual(c: str) -> bool:
+    """Return whether a character is a letter of a modern script, or a mark on one."""
     category, script = unicodedata.category(c), _script(c)
-    # A Latin letter without case is a phonetic sign, such as a click.
+    # Lu and Ll are letters with case; a Latin letter without case is a phonetic sign, such as a click. L are all letters, and M marks.
     is_letter = category in ("Lu", "Ll") if script == "LATIN" else category[0] in "LM"
     return script in _RECOMMENDED and is_letter
 
 
 def _base_letter(c: str) -> str:
+    """Return the letter that a small capital, or a letter with a stroke or hook, varies; any other character unchanged."""
     match = None if c.isascii() else _VARIANT.fullmatch(unicodedata.name(c, ""))
     return c if match is None else match[1].lower()

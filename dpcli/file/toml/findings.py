@@ -126,7 +126,10 @@ def render(diagnostic: Diagnostic) -> str:
 
 
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return all diagnostics as text. A message that several keys in one place share is printed once, with their number."""
+    """Return all diagnostics as text. A message that several keys in one place share is printed once, with their number.
+
+    Keys share a place if they come from one line of the file: a value in [defaults], or a table with a list that makes several entries.
+    """
     groups: dict[Diagnostic, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         groups.setdefault(replace(diagnostic, key="", source=""), []).append(diagnostic)
@@ -147,11 +150,11 @@ def _excerpt(source: str, column: int) -> tuple[str, ...]:
         return ()
     length = public_length(source)
     source = source[:length] + "*" * (len(source) - length)  # the length stays, so that the caret stays in its place
-    start = max(0, column - 1 - WIDTH // 2) if len(source) > WIDTH else 0
-    cut = source[start : start + WIDTH]
+    start = max(0, column - 1 - WIDTH // 2) if len(source) > WIDTH else 0  # the column is in the middle of a long line's excerpt
+    excerpt = source[start : start + WIDTH]
     before, after = ("..." if start else ""), ("..." if start + WIDTH < len(source) else "")
-    caret = " " * len(before) + "".join(map(_blank, cut[: column - 1 - start]))
-    line = _INDENT + before + "".join(map(_visible, cut)) + after
+    caret = " " * len(before) + "".join(map(_blank, excerpt[: column - 1 - start]))
+    line = _INDENT + before + "".join(map(_visible, excerpt)) + after
     return line.rstrip(), f"{_INDENT}{caret}^"
 
 

@@ -90,7 +90,7 @@ def _regular_file(name: str, most: int) -> bytes:
 
 
 def _standard_input(most: int) -> bytes:
-    """Return at most `most` + 1 bytes of standard input. It is read only once. Raises _Unreadable."""
+    """Return at most `most` + 1 bytes of standard input. Later calls return what the first call read. Raises _Unreadable."""
     if sys.stdin is None:
         raise _Unreadable("<stdin>", "standard input closed")
     try:
@@ -104,7 +104,7 @@ def _standard_input(most: int) -> bytes:
 
 
 def escaped_path(name: str) -> str:
-    """Return a path for a message. A path with unprintable characters, or of 400 characters or more, is escaped and cut."""
+    """Return a path for a message. A path with unprintable characters, or of 400 characters or more (arbitrary), is escaped and cut."""
     return name if name.isprintable() and len(name) < 400 else escaped(name)
 
 

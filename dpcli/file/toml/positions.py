@@ -1,9 +1,9 @@
 """Positions of keys in the text of a TOML document, and two checks of the text. The parser, tomli, does not report positions.
 
 read.py and write.py, among others, call `locate` with the paths of keys, and syntax.py calls the checks. No input, valid or not, may take
-more than linear time. Therefore the patterns repeat characters possessively, alternatives inside a repetition begin with different
-characters, and every string pattern accepts the end of the file as its end. Possessive groups are avoided, because CPython before 3.11.5
-mismatches them.
+more than linear time, so no pattern may try several ways to match the same text. Therefore characters are repeated possessively (`++` and
+`*+` give nothing back once they have matched), alternatives inside a repetition begin with different characters, and every string pattern
+accepts the end of the file as its end. Possessive groups are avoided, because CPython before 3.11.5 mismatches them.
 """
 
 from __future__ import annotations
@@ -39,18 +39,21 @@ def too_deep(text: str, limit: int) -> int | None:
 
     Call it before tomli, which recurses without a limit and takes quadratic time in the number of parts of a dotted key.
     """
+    # The last alternative is a dotted key with more than `limit` parts. Strings and comments are matched to skip the brackets in them.
     tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}]|(?:\.[ \t]*+{KEY_PART}[ \t]*+){{{limit},}}", re.DOTALL)
     depth = 0
     for token in tokens.finditer(text):
         first = text[token.start()]
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1, ".": limit + 1}.get(first, 0)
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1, ".": limit + 1}.get(
+            first, 0
+        )  # a dotted key of this length is too deep by itself
         if depth > limit:
             return token.start()
     return None
 
 
 class NewerToml(NamedTuple):
-    """A use of a feature of TOML 1.1: the message of a tomli before 2.4 about it, and its offset in the text."""
+    """A use of a feature of TOML 1.1: the message of a tomli before 2.4 about it, and the offset that this message names."""
 
     message: str
     offset: int
@@ -62,18 +65,21 @@ def first_toml_1_1_use(text: str) -> NewerToml | None:
     tomli 2.4 reads TOML 1.1, and earlier versions do not. Without this check a file would be valid on some machines only. Line ends must
     be "\\n".
     """
+    # The last two alternatives are a comma before the end of an inline table, and a time without seconds.
     tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}\n]|,[ \t]*+(?=\}})|(?<![\d:+-])\d\d:\d\d(?!:)", re.DOTALL)
-    inside: list[str] = []
+    open_brackets: list[str] = []
     for token in tokens.finditer(text):
         first = text[token.start()]
         match first:
             case "[" | "{":
-                inside.append(first)
+                open_brackets.append(first)
             case "]" | "}":
-                inside.pop()
-            case "\n" if inside and inside[-1] == "{":
-                opened = text[: token.start()].rstrip(" \t")[-1] in "{,"
-                return NewerToml("Invalid initial character for a key part" if opened else "Unclosed inline table", token.start())
+                open_brackets.pop()
+            case "\n" if open_brackets and open_brackets[-1] == "{":  # a line end in an inline table
+                needs_key = text[: token.start()].rstrip(" \t")[-1] in "{,"
+                return NewerToml(
+                    "Invalid initial character for a key part" if needs_key else "Unclosed inline table", token.start()
+                )
             case ",":
                 return NewerToml("Invalid initial character for a key part", token.end())
             case '"':
@@ -81,7 +87,8 @@ def first_toml_1_1_use(text: str) -> NewerToml | None:
                     if escape[0] in (r"\e", r"\x"):
                         return NewerToml("Unescaped '\\' in a string", token.start() + escape.end())
             case _ if first.isdigit():
-                return NewerToml("Expected newline or end of document after a statement", token.start() + 2)
+                colon = token.start() + 2
+                return NewerToml("Expected newline or end of document after a statement", colon)
     return None
 
 
@@ -113,13 +120,13 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 class _Scanner:
     """A scanner of the text. It records the offsets of wanted keys and of the tables around them.
 
-    Each method reads one syntactic element at the offset `at`, and moves `at` behind it.
+    The methods that are named after a syntactic element read one such element at the offset `at`, and move `at` behind it.
     """
 
     def __init__(self, text: str, wanted: Iterable[Path]) -> None:
         self.text = text
-        self.prefixes = {path[:depth] for path in wanted for depth in range(len(path) + 1)}
-        self.offsets: dict[Path, int] = {(): 0}
+        self.useful_paths = {path[:depth] for path in wanted for depth in range(len(path) + 1)}
+        self.offsets: dict[Path, int] = {(): 0}  # by the useful paths that were met; () is the document
         self.lengths: dict[Path, int] = {}  # numbers of tables so far, by path of the array of tables
         self.at = 0
 
@@ -131,7 +138,7 @@ class _Scanner:
 
     def record(self, path: Path, offset: int, explicit: bool = True) -> None:
         """Record an offset, if it is of use. The header of a table (`explicit`) outranks its mention in the name of another table."""
-        if path in self.prefixes and (explicit or path not in self.offsets):
+        if path in self.useful_paths and (explicit or path not in self.offsets):
             self.offsets[path] = offset
 
     def document(self) -> None:
@@ -156,7 +163,7 @@ class _Scanner:
             self.record(path, offset, explicit=False)
         last, offset = parts[-1]
         path = (*path, last)
-        self.record(path, offset, explicit=not is_array)
+        self.record(path, offset, explicit=not is_array)  # the place of an array is its first header
         if is_array:
             self.lengths[path] = self.lengths.get(path, 0) + 1
             path = self.last(path)
@@ -179,7 +186,7 @@ class _Scanner:
         self.value(path)
 
     def value(self, path: Path) -> None:
-        """Read a value."""
+        """Read the value of the key or list item at `path`."""
         self.skip(BLANK)
         first = self.text[self.at : self.at + 1]
         if first == "[":

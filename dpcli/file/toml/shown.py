@@ -14,8 +14,9 @@ from typing import Any
 LONGEST_VALUE = 60  # largest number of characters of a value that are shown
 NAMED = 8  # largest number of names that a message lists
 MOST_BITS = 128  # largest number of bits of a whole number that is shown in digits
-ADDRESS = "://"  # the sign of an address, which may contain a password if one of the _SECRET characters follows
-_SECRET = frozenset("@?#=")
+ADDRESS = "://"  # the sign of an address, which may contain a password if one of the _BEFORE_SECRETS characters follows
+_BEFORE_SECRETS = frozenset("@?#=")
+# A password after a user's name in an address, or in a connection string. The limits keep the search of a long line fast.
 _PASSWORD = re.compile(r"""(://[^\s"'@/:]{0,500}:)[^\s"']{1,500}(?=@)|(password\s?=\s?)[^\s"'&]{1,500}""")
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
 
@@ -30,8 +31,8 @@ def escaped(text: str) -> str:
 
 def public_length(text: str) -> int:
     """Return the number of leading characters that may be shown. An address that may contain a password is cut after its "://"."""
-    before, mark, rest = text.partition(ADDRESS)
-    if not mark or _SECRET.isdisjoint(rest):
+    before, mark, after = text.partition(ADDRESS)
+    if not mark or _BEFORE_SECRETS.isdisjoint(after):
         return len(text)
     return len(before) + len(mark)
 

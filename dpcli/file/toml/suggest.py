@@ -70,11 +70,14 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "double": ("decimal",),
 }
 
+# Removed before two names are compared. The last character is the byte order mark that some programs put before the first column.
 SEPARATORS = str.maketrans("", "", "-_ /.\"'\t\N{ZERO WIDTH NO-BREAK SPACE}")
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     """Return the known word that `word` most likely stands for; None if none is likely, or there are too many to compare.
+
+    A word that differs only in case and separators is preferred to a synonym, and that to a similar spelling.
 
     Args:
         cutoff: Smallest similarity of a suggestion, as difflib measures it: 1 for equal words.
@@ -89,18 +92,19 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
         if plain_word and _plain(choice) == plain_word:
             return choice
     folded = word.casefold()[:LONGEST_WORD]
+    # SYNONYMS has keys of files, with "_", and values of keys, with "-".
     synonyms = (*SYNONYMS.get(folded.replace("_", "-"), ()), *SYNONYMS.get(folded.replace("-", "_"), ()))
     for synonym in synonyms:
         if synonym in choices:
             return synonym
-    close = difflib.get_close_matches(folded, choices, n=1, cutoff=cutoff)
-    return close[0] if close else _completion(folded, choices)
+    similar = difflib.get_close_matches(folded, choices, n=1, cutoff=cutoff)
+    return similar[0] if similar else _completion(folded, choices)
 
 
 def _completion(word: str, choices: list[str]) -> str | None:
     """Return the choice whose first part is this word, such as final-model for final; None unless there is exactly one."""
-    begun = [choice for choice in choices if choice.startswith((f"{word}-", f"{word}_"))]
-    return begun[0] if len(begun) == 1 else None
+    completions = [choice for choice in choices if choice.startswith((f"{word}-", f"{word}_"))]
+    return completions[0] if len(completions) == 1 else None
 
 
 def closest_short(word: str, known: Iterable[str]) -> str | None:
@@ -110,12 +114,12 @@ def closest_short(word: str, known: Iterable[str]) -> str | None:
     """
     import difflib
 
-    short = [choice for choice in known if len(choice) in SHORT_CUTOFFS]
+    short_words = [choice for choice in known if len(choice) in SHORT_CUTOFFS]
     for length, cutoff in SHORT_CUTOFFS.items():
-        choices = [choice for choice in short if len(choice) == length and abs(len(word) - length) <= 1]
-        close = difflib.get_close_matches(word.casefold(), choices, n=1, cutoff=cutoff)
-        if close:
-            return close[0]
+        choices = [choice for choice in short_words if len(choice) == length and abs(len(word) - length) <= 1]
+        similar = difflib.get_close_matches(word.casefold(), choices, n=1, cutoff=cutoff)
+        if similar:
+            return similar[0]
     return None
 
 
@@ -136,18 +140,21 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
         known: All expected names. A line that contains at least half of the others is a header.
         schema: Whether the names come from a schema, which cannot be a record.
     """
-    near = next((column for column in names if same_word(column, name)), None)
+    meant = next((column for column in names if same_word(column, name)), None)
     others = {*known} - {name}
     is_header = schema or 0 < len(others) <= 2 * len(others & {*names})
-    if near is None and is_header:
-        near = closest(name, names)
-        if near is None:
+    if meant is None and is_header:
+        meant = closest(name, names)
+        if meant is None:
             return f"none: {_column_list(names)}"
-    return "none" if near is None else f"none: did you mean {quoted(near)}?"
+    return "none" if meant is None else f"none: did you mean {quoted(meant)}?"
 
 
 def meant_in(row: object, names: Iterable[str]) -> str:
-    """Return a suggestion for a row that lacks a key: the key of the row that spells one of the names differently; "" if none does."""
+    """Return a suggestion for a row, such as a JSON object, that lacks one of the names as a key; "" if there is none.
+
+    It suggests the key of the row that is equal up to case and separators, and no other.
+    """
     keys = [key for key in row if isinstance(key, str)] if isinstance(row, Mapping) else []
     missing = [name for name in names if name not in keys]
     meant = next((key for name in missing for key in keys if same_word(key, name)), None)
@@ -165,6 +172,7 @@ def _plain(name: str) -> str:
 
 
 def _column_list(names: Sequence[str]) -> str:
+    """Return the end of a message that lists the columns of a table."""
     if not names:
         return "there are no columns"
     return f"the {'only column is' if len(names) == 1 else 'columns are'} {first_names(map(quoted, names))}"

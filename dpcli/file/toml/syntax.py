@@ -1,8 +1,8 @@
 """Reading TOML: bytes to text, text to tables, and syntax errors as messages of the form "expected X, found Y".
 
 tomli parses; this module rewords its messages (`_REWORDED`), whose spelling differs between its versions. An unknown message is quoted. A
-file is refused before parsing if it is too large, not UTF-8, or has a byte order mark or NUL byte, so that a file from elsewhere can
-neither exhaust memory nor be read in two ways.
+file is refused before parsing if it is too large, nested too deeply, not UTF-8, or has a byte order mark or NUL byte, so that a file from
+elsewhere can neither exhaust memory nor be read in two ways.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dpcli.file.toml.shown import escaped
 
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")  # Python refuses to read a number of more than 4300 digits
+# Python refuses to read a number of more than 4300 digits. The pattern finds the number to blame, so that a somewhat lower limit will do.
+_LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")
 
 _WORD = re.compile(r"""[^\s,\]}#='"]+""")
 
@@ -91,19 +92,19 @@ def _syntax_error(text: str, message: str) -> NotToml:
     words = message[: position.start()] if position else message
     if position and position[1]:
         line, column = int(position[1]), int(position[2])
-    else:
+    else:  # at the end of the document: the end of its last line that is not empty
         line, column = line_and_column(text, len(text.rstrip("\n")))
     return _error_at(text, words, line, column)
 
 
 def _error_at(text: str, words: str, line: int, column: int) -> NotToml:
-    """Return the error for a message of tomli without its position."""
+    """Return the error for a message of tomli (`words`), whose position was taken off."""
     source = text.split("\n")[line - 1]
-    before, rest = source[: column - 1], source[column - 1 :]
-    message = reworded(words, rest)
+    line_before, line_after = source[: column - 1], source[column - 1 :]
+    message = reworded(words, line_after)
     if message.at_line_start:
         column = len(source) - len(source.lstrip()) + 1
-    return NotToml(message.expected, f"{message.actual}{digits_hint(before, rest)}", line, column)
+    return NotToml(message.expected, f"{message.actual}{digits_hint(line_before, line_after)}", line, column)
 
 
 def _unhandled_error(text: str, error: Exception) -> NotToml:
@@ -120,6 +121,7 @@ def _place(data: bytes, offset: int) -> tuple[int, int]:
     return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode(errors="replace")) + 1
 
 
+# Words of other languages that TOML does not know, each with what to do instead.
 _LITERALS = {
     "True": "write true",
     "False": "write false",
@@ -137,7 +139,7 @@ class Rewording(NamedTuple):
     Attributes:
         expected: Text of the message after "expected".
         actual: Text of the message after "found"; None for the next word of the file.
-        at_line_start: Whether to report the start of the line, because the position of tomli is behind the error.
+        at_line_start: Whether to report the start of the line, because tomli names a position after the key or table at fault.
     """
 
     expected: str
@@ -173,29 +175,32 @@ _REWORDED: dict[str, Rewording] = {
 }
 
 
-def reworded(words: str, rest: str) -> Rewording:
+def reworded(words: str, line_after: str) -> Rewording:
     """Return the message for a syntax error, always with the text after "found".
 
     Args:
         words: Message of tomli, without the position.
-        rest: The line from the position of the error on.
+        line_after: The line from the position of the error on.
     """
-    if rest and not rest[0].isascii():
+    if line_after and not line_after[0].isascii():
         # The author may be unable to see this error: a letter that looks like an ASCII letter.
-        letter = f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})"
+        letter = f"{escaped(line_after[0])} ({unicodedata.name(line_after[0], 'no name').lower()})"
         return Rewording("ASCII outside quotes and comments", letter)
     if words.startswith("Invalid value"):
-        return Rewording("a value", _invalid_value(rest))
+        return Rewording("a value", _invalid_value(line_after))
     for beginning, rewording in _REWORDED.items():
         if _normalized(words).startswith(_normalized(beginning)):
-            return rewording._replace(actual=rewording.actual or _text_at(rest))
+            return rewording._replace(actual=rewording.actual or _next_word(line_after))
     return Rewording("valid TOML", escaped(words[:1].lower() + words[1:]))
 
 
-def digits_hint(before: str, rest: str) -> str:
-    """Return a hint for a number whose digits are grouped by commas; "" for other text. The line is split at its first comma."""
-    first_group = re.search(r"[1-9]\d{0,2}\Z", before)
-    other_groups = re.match(r"(?:,\d{3})+(?![\d.,])", rest)
+def digits_hint(line_before: str, line_after: str) -> str:
+    """Return a hint for a number such as 1,000,000, whose digits are grouped by commas; "" for other text.
+
+    The arguments are the parts of the line before and after the position of the error, which for such a number is its first comma.
+    """
+    first_group = re.search(r"[1-9]\d{0,2}\Z", line_before)
+    other_groups = re.match(r"(?:,\d{3})+(?![\d.,])", line_after)
     if first_group is None or other_groups is None:
         return ""
     return f"; write {first_group[0]}{other_groups[0].replace(',', '_')}"
@@ -206,16 +211,16 @@ def _normalized(words: str) -> str:
     return words.replace("Can not", "Cannot").replace('"', "'")
 
 
-def _text_at(rest: str) -> str:
+def _next_word(line_after: str) -> str:
     """Return the next word of the line; the escaped character if the line begins with an unprintable one."""
-    if not rest.strip():
+    if not line_after.strip():
         return "the end of the line"
-    return escaped(rest.split()[0] if rest[0].isprintable() else rest[0])
+    return escaped(line_after.split()[0] if line_after[0].isprintable() else line_after[0])
 
 
-def _invalid_value(rest: str) -> str:
+def _invalid_value(line_after: str) -> str:
     """Return an invalid value, with advice about words such as True or null."""
-    match = _WORD.match(rest)
+    match = _WORD.match(line_after)
     if match is None:
         return "none"
     word = escaped(match[0])

@@ -34,7 +34,7 @@ def toml_text(tables: Mapping[str, Any]) -> str:
     return "\n".join(_lines(tables)) + "\n"
 
 
-def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
+def lines_with_comments(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
     """Yield the lines of the document, with a comment from `comments` on each key that has one. Comments begin at the given column."""
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])
@@ -43,6 +43,7 @@ def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: in
 
 # Types are compared exactly in this file, as bool is a subclass of int, and datetime one of date.
 def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the document. In TOML, a key after the header of a table would belong to that table, so values come first."""
     plain = {key: value for key, value in tables.items() if type(value) is not dict and not _is_array(value)}
     yield from _pairs(plain)
     for key, value in tables.items():
@@ -72,6 +73,7 @@ def value_text(value: Any) -> str:
 
 
 def _string(value: str) -> str:
+    """Return a text in quotes. TOML knows the escapes of JSON, and also needs one for DEL, which JSON leaves as it is."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -103,18 +105,18 @@ def edited(text: str, values: Mapping[Path, Any]) -> str:
 
     Raises InputError if a key is absent, or its value cannot be replaced.
     """
-    wanted = tables_of(text)
+    wanted_tables = tables_of(text)
     line_starts = _line_starts(text)
     places = locate(text, values)
     result = text
     for path in sorted(values, key=lambda path: places[path], reverse=True):  # from the end, so that the offsets stay valid
         line, column = places[path]
         pair = VALUE.match(text, line_starts[line - 1] + column - 1)
-        if pair is None or not _change(wanted, path, values[path]):
+        if pair is None or not _change(wanted_tables, path, values[path]):
             raise _absent(path)
         result = result[: pair.start("value")] + value_text(values[path]) + result[pair.end("value") :]
-    if not _contains_exactly(result, wanted):
-        raise _absent(next(iter(values)))
+    if not _contains_exactly(result, wanted_tables):
+        raise _absent(next(iter(values)))  # one of the keys is at fault; the first one is named
     return result
 
 
@@ -161,12 +163,17 @@ def _absent(path: Path) -> InputError:
 def renamed(text: str, names: Mapping[Path, str]) -> str:
     """Return the document with new names for some keys. A top-level name is changed in the headers of all its tables.
 
-    The arguments and the check of the result are as in `edited`; names are bare keys. Raises InputError if a key is absent, a new name
-    exists already, or a key is mentioned in a place that is not searched.
+    The result is parsed again: it must have the old tables with the new names only.
+
+    Args:
+        text: A document that tomli has accepted, with "\\n" as line ends.
+        names: New names, which need no quotes, by path of the key under its old name.
+
+    Raises InputError if a key is absent, a new name exists already, or a key is mentioned in a place that is not searched.
     """
-    wanted: Any = tables_of(text)
+    wanted_tables: Any = tables_of(text)
     for path in sorted(names, key=len, reverse=True):  # inner keys first, while the paths to their tables are still valid
-        if not _rename(wanted, path, names[path]):
+        if not _rename(wanted_tables, path, names[path]):
             raise _not_renamable(path)
     new_names: dict[tuple[int, int], str] = {}  # by the first offset and the end of the old name
     line_starts = _line_starts(text)
@@ -179,7 +186,7 @@ def renamed(text: str, names: Mapping[Path, str]) -> str:
             new_names |= {match.span(1): names[path] for match in header.finditer(text)}
     for start, end in sorted(new_names, reverse=True):  # from the end, so that the offsets stay valid
         text = text[:start] + new_names[start, end] + text[end:]
-    if not _contains_exactly(text, wanted):
+    if not _contains_exactly(text, wanted_tables):
         raise _not_renamable(next(iter(names)))
     return text
 

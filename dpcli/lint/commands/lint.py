@@ -65,7 +65,7 @@ def command(
 
     Exit code 0: no errors. 1: an error. 2: a file cannot be read or repaired. 4: --ledger cannot be read.
     """
-    from dpcli.file.pipeline.read import unfolded
+    from dpcli.file.pipeline.read import expand_folders
     from dpcli.lint.documents.lint import document, exit_code, first_error, render
     from dpcli.lint.rule_scope import scope_of
     from dpcli.lint.run import is_lintable
@@ -73,7 +73,7 @@ def command(
     if not files and ledger is None:
         raise click.UsageError("expected FILES or --ledger, found neither")
     scope = scope_of(select, ignore)
-    given, files = files, unfolded(files, is_lintable)
+    given, files = files, expand_folders(files, is_lintable)
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
     refused = [file for file in files if not _mend(file, given)] if fix else []

@@ -69,12 +69,12 @@ def command(
     checked_kind(kind)
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
-    places = [destination(output, format_)[1] for output in outputs]
+    paths = [destination(output, format_).path for output in outputs]  # before the work, as it refuses unknown formats
     pipeline, diagnostics = checked_load(file, delta)
     with progress() as report:
         chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, cap, report), diagnostics)
     show(chart, format_, outputs)
-    for path in () if click.get_current_context().obj.quiet else places:  # With PATHs, nothing is written to standard output.
+    for path in () if click.get_current_context().obj.quiet else paths:  # With PATHs, nothing is written to standard output.
         with standard_error():
             click.echo(f"wrote {path}", err=True)
     if any(result.severity == "error" for result in diagnostics):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value
-from dpcli.file.pipeline.parts import schemes
+from dpcli.file.pipeline.parts import scheme_names
 from dpcli.plots.drawing import setting as conditions_of
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 from dpcli.sweep.sweep_plan import MeasuredSweep, MeasuredVariant, PrivateSelection, SweepPlan, Variant
@@ -138,7 +138,7 @@ def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
 def _title(plan: SweepPlan) -> str:
     """Return the name of the sweep with delta and the unit of protection."""
     privacy, account = plan.pipeline.privacy, plan.first.account
-    protection = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
+    protection = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {scheme_names(account.pipeline)}"
     return f"{plan.name} at delta = {account.delta!r} ({protection})"
 
 

@@ -18,7 +18,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli.main import cli
-from dpcli.document.formats.facts import format_of_path, judges
+from dpcli.document.formats.facts import ci_reads_verdict, format_of_path
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats, words_of
 from tests.command import ROOT, dpcli
@@ -63,7 +63,7 @@ def test_plot_takes_the_same_formats_with_both(name: str, tmp_path: Path) -> Non
     asked = dpcli("plot", "accountants", "examples/gate.toml", "-f", name)
     written = dpcli("plot", "accountants", "examples/gate.toml", "-o", f"{name}={path}")
     assert asked.code == written.code == (0 if name in DRAWN else 2)
-    assert path.exists() == (name in DRAWN or judges(name))  # a report that CI systems judge holds the error
+    assert path.exists() == (name in DRAWN or ci_reads_verdict(name))  # a report that CI systems judge holds the error
     assert ("expected FORMAT=PATH" in written.err) == (name not in CHART_FORMATS)
 
 
@@ -161,7 +161,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_command_that_is_judged_is_seen_to_fail() -> None:
-    judged = {words for words in COMMANDS if any(judges(name) for name in own_formats(words) if name in FORMATS)}
+    judged = {words for words in COMMANDS if any(ci_reads_verdict(name) for name in own_formats(words) if name in FORMATS)}
     assert judged
     for words, code in product(judged, (1, 2)):
         assert any(words_of(line) == words and found == code for line, found in CASES.items()), (words, code)
@@ -180,7 +180,7 @@ def test_no_failure_is_silent_in_any_format(line: str, folder: Path, tmp_path: P
         written = tmp_path / name
         again = dpcli(*shlex.split(line), "-o", f"{name}={written}", folder=folder)
         assert again.code == CASES[line]
-        if name in FORMATS and judges(name):
+        if name in FORMATS and ci_reads_verdict(name):
             assert_says_error(name, result.out)
             assert_says_error(name, written.read_text())
 
@@ -192,7 +192,7 @@ def test_what_passes_was_checked(line: str, folder: Path) -> None:
     assert root.get("failures") == root.get("errors") == "0"
 
 
-@of_each("name", [name for name in own_formats(("account",)) if judges(name)])
+@of_each("name", [name for name in own_formats(("account",)) if ci_reads_verdict(name)])
 def test_what_checks_nothing_is_no_pass(name: str, folder: Path, tmp_path: Path) -> None:
     """A file without a budget: a report to be judged is refused, whichever way it is asked for, and what is written is an error."""
     path = tmp_path / "report"

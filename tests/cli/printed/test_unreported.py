@@ -12,13 +12,13 @@ import pytest
 from dpcli.base.registry import FORMATS
 from dpcli.cli.error_reports import REPORTED
 from dpcli.cli.printing import Settings
-from dpcli.document.formats.facts import judges
+from dpcli.document.formats.facts import ci_reads_verdict
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats
 from tests.command import dpcli
 
 REPORTING = [words for words in COMMANDS if words != ("plot",)]  # a picture is no report
-JUDGED = [name for name in FORMATS if judges(name)]
+JUDGED = [name for name in FORMATS if ci_reads_verdict(name)]
 SPELLED = ("-o|{}", "-o{}", "-o={}", "--output|{}", "--output={}", "-qo|{}", "-vqo{}")
 UNREADABLE = ("--nope", "-X", "-f|nonsense", "-o|nonsense=x")
 # A published statement, and copies of what a damaged ledger may lose.
@@ -48,7 +48,7 @@ def test_a_command_that_fails_leaves_no_earlier_report_in_any_format(words: tupl
     assert REPORTED in raised.value.__notes__
     for name in names:
         left = (tmp_path / name).read_text() == "earlier pass"
-        assert left == (words in KEPT and not judges(name)), name
+        assert left == (words in KEPT and not ci_reads_verdict(name)), name
 
 
 @of_each("name", ["junit", "sarif"])
