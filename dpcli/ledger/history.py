@@ -46,7 +46,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
 
 
 def _with_own_key(ledger: Ledger, run: PastRun) -> PastRun:
-    """Return the run under the key that this login charges it. A login cannot take the keys of another login's history."""
+    """Return the run under the key that this login charges it. In a database each login has keys of its own, which no other can take."""
     try:
         key = ledger.own_key(run.key)
     except InputError as error:

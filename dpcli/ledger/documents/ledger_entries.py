@@ -93,13 +93,15 @@ def _export_row(entry: LedgerEntry) -> tuple[str, ...]:
 
 def _check_chain(ledger: Ledger) -> CheckedChain:
     """Read and check all of the chain. Raises LedgerError if it is broken."""
-    state, last_counts, count_entries = LedgerState(ledger.dataset, hides=ledger.store.hides), dict[tuple[str, str], int](), 0
+    state = LedgerState(ledger.dataset, hides=ledger.store.hides)  # `hides` only changes the message about a missing ledger
+    last_counts: dict[tuple[str, str], int] = {}
+    count_entries = 0
     for entry, after in ledger.replay():
         state = after
         if entry.kind == "count":
             last_counts[_session(entry)] = entry.row.seq
             count_entries += 1
-    state.open_terms()
+    state.open_terms()  # raises LedgerError if there is no entry
     return CheckedChain(state, last_counts, count_entries)
 
 
