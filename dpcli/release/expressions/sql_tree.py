@@ -14,7 +14,7 @@ from dpcli.base.extras import require
 if TYPE_CHECKING:
     from sqlglot import exp
 
-# Limits that touch no result, only time and memory, and whether Python's recursion suffices. Both values are arbitrary.
+# The first two limits are arbitrary. They touch no result, only time and memory, and whether Python's recursion suffices.
 LONGEST_EXPRESSION = 10_000  # characters
 DEEPEST_NESTING = 150  # nodes inside each other, including those of the computed columns that an expression names
 GRAMMAR = "duckdb"  # the dialect of SQL in files: it has the operators // and ==, and no escapes in texts
