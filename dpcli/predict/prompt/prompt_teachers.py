@@ -56,8 +56,7 @@ class Ballot:
     def votes(self, shape: PromptShape, labeller: Labeller) -> list[int]:
         """Return a vote for each text.
 
-        If the labeller fails, the vote is the text's label in a prompt without demonstrations. An error would reveal something about the
-        demonstrations.
+        If the labeller fails, the vote is the text's label in a prompt without demonstrations.
         """
 
         def fits(prompt: str) -> bool:
