@@ -88,7 +88,7 @@ class CompoundRun:
         if rows is not None:
             matrix, bias = matrix[rows], None if bias is None else bias[rows]
         if {weight, *biases} & set(self.compound.parameters):
-            matrix = matrix.detach().requires_grad_()
+            matrix = matrix.detach().requires_grad_()  # so that the output has a gradient, which the formula uses
         output = aligned_linear(inputs, matrix, bias)
         self.record(inputs, output, weight, biases, rows)
         return output

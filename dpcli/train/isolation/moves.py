@@ -2,9 +2,9 @@
 
 They serve the proof that each record's loss depends on that record alone. tracker.py follows a model with its loss, operator by operator,
 and asks the rule of each call (the table RULES in operators.py) for the *layout* of every output: along which dimension it holds records
-(layout.py). `AlongRecords` says that each number depends on one record alone, `Merged` that an output depends on several records, and
-`Unknown` that the rule does not cover the case. A rule raises Mixed, which refuses the program, if the operator pairs each record with
-other records.
+(layout.py). `AlongRecords` says that each number depends on one record alone: along its `dim` there are `outer` times all B records, with
+`inner` indices each. `Merged` says that an output depends on several records, and `Unknown` that the rule does not cover the case. A rule
+raises Mixed, which refuses the program, if the operator pairs each record with other records.
 
 If unsure, a rule must return Unknown: it only adds a doubt, and records are then processed one by one. A wrong AlongRecords breaks the
 guarantee. The batch size B is a symbol: `is_symbolic` says whether a length depends on it, and `coefficient` gives c for a length c B.

@@ -159,7 +159,7 @@ def _outcome(prepared: Prepared, folder: str, initial: Checkpoint, unchecked: tu
         metrics=measurement.metrics,
         method=prepared.trainer.gradients.describe(),
         noise=prepared.noise_source(),
-        earlier=os.path.exists(os.path.join(folder, MODEL)),
+        earlier=os.path.exists(os.path.join(folder, MODEL)),  # the model of an earlier run, which is about to be replaced
         taken=prepared.trainer.step,
         unchecked=unchecked,
         constants=tuple(prepared.constants),

@@ -1,6 +1,6 @@
 """The task "custom", whose model, records, loss and metric are the user's own functions.
 
-The module also builds the learning problem (tasks/learning.py) of a program that calls `dpcli.private` (`callers_problem`). The user's
+The module also builds the learning problem (tasks/learning.py) of a program that calls `dpcli.private` (`problem_of_arguments`). The user's
 functions are imported and called by user_code.py, and what they return is checked here. `path` is the path of the training file, from whose
 folder relative names start.
 """
@@ -47,7 +47,7 @@ def build(train: Custom, path: str) -> Learning:
         draw=_draw(train, records, path, model),
         measure=measure_of(train, path, model, records),
         units=units,
-        facts=code_of(train.model, path),
+        facts=code_of(train.model, path),  # the SHA-256 of the model's code
     )
     return with_augmentation(problem, train, path)
 
@@ -87,7 +87,7 @@ def as_records(records: Any, source: str, path: str, model: nn.Module) -> Batch:
 
 
 def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callable[[int, Stream], Batch] | None:
-    """Return the user's function that draws synthetic records, in a wrapper that checks its result; None if the file names none."""
+    """Return the function of the key `canary`, which draws synthetic records, in a wrapper that checks its result; None if there is none."""
     if train.canary is None:
         return None
     source, function = train.canary, own_function(train.canary, path)
@@ -146,14 +146,14 @@ def metrics(result: Any, source: str) -> Metrics:
 
 
 def refuse(train: Loop, path: str) -> NoReturn:
-    """Raise InputError, because a file with the task "loop" names no model and no data."""
+    """Raise InputError in place of `build`, because a file with the task "loop" names no model and no data."""
     raise InputError(
         f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it, and '
         '[audit] with canary = "gradient" audits such a run'
     )
 
 
-def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
+def problem_of_arguments(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
     """Return the learning problem of the arguments of `dpcli.private`. Raises InputError if one has the wrong type.
 
     Args:
@@ -181,7 +181,7 @@ def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units
 
 
 def records_of(data: Any, path: str, model: nn.Module) -> Batch:
-    """Return records from tensors or arrays, or from a dataset, which is read item by item.
+    """Return the records that a program passes as `data`: tensors or arrays, or a dataset, which is read item by item.
 
     Raises InputError if the object is a DataLoader, a dataset without a length, or neither a dataset nor arrays.
     """

@@ -28,7 +28,7 @@ CARD = "README.md"
 ATTESTATION = "dpcli-attestation.json"
 SPECIAL = "\\`*_{}[]<>()#+-!|&"  # special characters of Markdown and HTML
 # Python expression that loads the folder, by library, for the model card.
-USE = {
+LOADING_CODE = {
     "transformers": "transformers.AutoModelForCausalLM.from_pretrained(FOLDER)",
     "peft": "peft.PeftModel.from_pretrained(base_model, FOLDER)",
     "dpcli": "dpcli.load_model(FOLDER)",
@@ -150,7 +150,7 @@ def model_card(description: Description, written: HubFolder) -> str:
     }
     return (
         f"---\n{_yaml(front_matter)}---\n\n# {_one_line(written.title)}\n\n{_guarantee_words(stated)}\n\n"
-        f"To load it: `{USE[written.library]}`.\n\n"
+        f"To load it: `{LOADING_CODE[written.library]}`.\n\n"
         "Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n"
         f"{_one_level_deeper(statement)}"
     )
