@@ -309,7 +309,7 @@ def _train(model: nn.Module, records: Sequence[Tokens], tuning: Tuning) -> None:
     with torch.enable_grad():
         for step in range(steps):
             if step % batches == 0:
-                order = torch.randperm(len(rows))
+                order = torch.randperm(len(rows))  # a new order in each epoch, dealt out to its batches in turn
             optimizer.param_groups[0]["lr"] = tuning.learning_rate * (1.0 - step / steps)
             batch = rows[order[step % batches :: batches]].to(trained[0].device)
             optimizer.zero_grad()

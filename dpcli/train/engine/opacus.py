@@ -109,7 +109,7 @@ class Hooked:
     model: nn.Module
     loss: Loss
     name: str = "opacus"
-    isolates: ClassVar[bool] = False
+    isolates: ClassVar[bool] = False  # so real steps are checked, by one example alone (isolation/checked_sums.py)
 
     def for_model(self, model: nn.Module) -> Hooked:
         return Hooked(model, self.loss)

@@ -210,7 +210,7 @@ def _write_model(outcome: Outcome, prepared: Prepared) -> None:
     from dpcli.train.documents.run_statement import statement
 
     stamp = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
-    weights, text = save(prepared.weights(), stamp), statement(outcome).encode()
+    weights, text = save(prepared.weights(), stamp), statement(outcome).encode()  # before earlier files are removed
     for name in (DESCRIPTION, ATTESTATION, STATEMENT, MODEL, PIPELINE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(outcome.folder, name))

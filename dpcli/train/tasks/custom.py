@@ -87,7 +87,7 @@ def as_records(records: Any, source: str, path: str, model: nn.Module) -> Batch:
 
 
 def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callable[[int, Stream], Batch] | None:
-    """Return the function of the key `canary`, which draws synthetic records, in a wrapper that checks its result; None if there is none."""
+    """Return the function of the key `canary`, which draws synthetic records, in a wrapper that checks its result; None without it."""
     if train.canary is None:
         return None
     source, function = train.canary, own_function(train.canary, path)

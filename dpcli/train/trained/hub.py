@@ -92,7 +92,7 @@ def _write_weights(description: Description, folder: str) -> HubFolder:
     from dpcli.train.trained.loading import load_model
 
     model = load_model(description.folder)
-    if hasattr(model.module, "save_pretrained") and base and ":" not in base:
+    if hasattr(model.module, "save_pretrained") and base and ":" not in base:  # a model of transformers, not of the user
         return HubFolder("transformers", title, _write_by_transformers(model, folder))
     for name in (MODEL, PIPELINE):
         _copy(description, name, folder)
