@@ -36,7 +36,7 @@ def parse_expression(text: str, key: str) -> exp.Expr:
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.errors import SqlglotError
 
-    is_unicode = text.encode(errors="replace") == text.encode(errors="surrogatepass")
+    is_unicode = text.encode(errors="replace") == text.encode(errors="surrogatepass")  # False with a lone surrogate
     if not text.strip() or len(text) > LONGEST_EXPRESSION or "\0" in text or not is_unicode:
         raise InputError(
             f"{key}: expected an SQL expression of 1 to {LONGEST_EXPRESSION:,} characters of Unicode, found {quote_for_message(text)}"

@@ -4,8 +4,9 @@ tasks/causal_lm.py and tasks/soft_prompt.py build the learning problems, and tas
 *soft prompt* consists of trained vectors in front of each text, and an *adapter* of low-rank matrices that are added to the weights
 (`Lora`). A *verbalizer* is the word whose first token stands for a label.
 
-The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks
-a key in which the runs of a sweep may differ, and `needs` is a `NeededSetting`, without which the key has no effect.
+The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value, which states the allowed values
+in words, as a function and in JSON Schema (base/fields.py). `varies` marks a key in which the runs of a sweep may differ, and `needs` is a
+`NeededSetting`, without which the key has no effect.
 """
 
 from __future__ import annotations

@@ -56,12 +56,12 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
     """Return the private records, and the owner of each record. Without train.units, None replaces the owners."""
     returned = private_result(train.data, path)
     if train.units is None:
-        return as_records(returned, train.data, path, model), None
+        return checked_batch(returned, train.data, path, model), None
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         length = " of another length" if isinstance(returned, tuple | list) else ""
         raise InputError(f"{path}: {train.data}: expected a pair (records, units), found {type(returned).__name__}{length}")
     records, units = returned
-    return as_records(records, train.data, path, model), owners_of(units, path)
+    return checked_batch(records, train.data, path, model), owners_of(units, path)
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
@@ -76,7 +76,7 @@ def own_loss(source: str, function: Callable[..., Any]) -> Loss:
     return loss
 
 
-def as_records(records: Any, source: str, path: str, model: nn.Module) -> Batch:
+def checked_batch(records: Any, source: str, path: str, model: nn.Module) -> Batch:
     """Return the records as tensors with equal first dimensions. Raises InputError for anything else."""
     try:
         batch = tensors(records, model)
@@ -94,7 +94,7 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
 
     def draw(count: int, stream: Stream) -> Batch:
         generator = stream.bulk()  # of numpy
-        records_drawn = as_records(call_user_code(source, function, count, generator), source, path, model)
+        records_drawn = checked_batch(call_user_code(source, function, count, generator), source, path, model)
         if size(records_drawn) != count or _form(records_drawn) != _form(records):
             raise InputError(f"{path}: {source}: expected {count} records with the shapes and types of the data")
         return records_drawn
@@ -117,7 +117,7 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, own_function(train.metric, path)
-    public = as_records(public_result(train.public, path), train.public, path, model)
+    public = checked_batch(public_result(train.public, path), train.public, path, model)
     if records is not None and same_numbers(public, records):
         raise same_source_error(path, train.public, train.data)
 
@@ -193,10 +193,10 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     if isinstance(data, IterableDataset):
         raise InputError("data: expected a dataset with a length and numbered items, found one that can only be iterated")
     if isinstance(data, TensorDataset):
-        return as_records(data.tensors, "data", path, model)
+        return checked_batch(data.tensors, "data", path, model)
     if isinstance(data, Dataset) or type(data).__module__.partition(".")[0] == "datasets":  # the library of Hugging Face
-        return as_records(_collate(data), "data", path, model)
-    return as_records(data, "data", path, model)
+        return checked_batch(_collate(data), "data", path, model)
+    return checked_batch(data, "data", path, model)
 
 
 def _with_tensors(item: Any) -> Any:
