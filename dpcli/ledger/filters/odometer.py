@@ -73,10 +73,12 @@ def loss_at_any_moment(rho: float, delta: float) -> float:
     It is the loss at which the mean of e^(z (loss - (1 + z) rho)) over `ORDERS_ABOVE_ONE` is 1 / delta, rounded up; inf if rho is.
     """
     log_sum = math.log(len(ORDERS_ABOVE_ONE)) - math.log(delta)
+    if rho == 0.0:
+        return 0.0
     divergences = [(z, (1.0 + z) * rho) for z in ORDERS_ABOVE_ONE]
     high = min(divergence + log_sum / z for z, divergence in divergences)  # one order alone reaches 1 / delta here
-    if rho == 0.0 or math.isinf(high):
-        return high if rho else 0.0
+    if math.isinf(high):
+        return high
 
     def not_reached(loss: float) -> bool:
         return math.fsum(math.exp(min(z * (loss - divergence) - log_sum, 0.0)) for z, divergence in divergences) < 1.0
