@@ -84,11 +84,11 @@ def _write_weights(description: Description, folder: str) -> HubFolder:
     """Write the weights in the format of the library that reads them. Return a description of the folder."""
     plan = plan_of(description.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
-    names = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
-    if names and ":" not in base:  # a base of the user's own (module:function) cannot be loaded by its name
-        for name in names:
+    adapter_files = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
+    if adapter_files and ":" not in base:  # a base of the user's own (module:function) cannot be loaded by its name
+        for name in adapter_files:
             _copy(description, name, folder)
-        return HubFolder("peft", title, tuple(map(os.path.basename, names)), base)
+        return HubFolder("peft", title, tuple(map(os.path.basename, adapter_files)), base)
     from dpcli.train.trained.loading import load_model
 
     model = load_model(description.folder)
