@@ -122,7 +122,7 @@ class PromptTeachers:
 def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
-    """Start the teachers. Raises InputError if the model has another content when it is loaded again."""
+    """Start the teachers. Raises InputError if their process loads another model than this one, by the `content` of both."""
     with ShardProcesses(PromptTeacherWork(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
         require_same_content(labeller.content, processes.content)
         yield PromptTeachers(processes, labeller, prompt_shape(plan.prompt), demonstrations, len(plan.prompt.labels))

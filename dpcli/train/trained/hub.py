@@ -171,7 +171,7 @@ def _window_words(stated: Mapping[str, Any]) -> str:
     if not isinstance(blocks, list):
         return ""
     rows = rows_from_content(stated.get("rows"), blocks)
-    words = UNCHECKED if rows is None else _one_line(rows.words)
+    words = UNCHECKED if rows is None else _one_line(rows.words)  # None: dpcli did not select the rows itself
     return f", on the blocks {_one_line(blocks_words([str(block) for block in blocks]))}: {words}"
 
 
