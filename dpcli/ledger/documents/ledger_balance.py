@@ -81,8 +81,8 @@ def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool
     pictures = _pictures(ledger) if pictured else ()
     subject = "declared runs" if state.open_terms().mode == "declared" else "cap"
     return Document(
-        headline(state, remaining),
-        {
+        headline=headline(state, remaining),
+        data={
             "schema": "dpcli/budget/v2",
             **terms_data(state),
             **balance_data(state),
@@ -90,7 +90,7 @@ def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool
             "runs": all_runs,
             "exit_code": 0,
         },
-        _verdict(remaining),
+        verdict=_verdict(remaining),
         tables=(
             *odometer_tables,
             *((run_table,) if state.charges else ()),

@@ -174,9 +174,9 @@ def move_document(copies: Sequence[MovedDataset]) -> Document:
     exit_code = 1 if has_problems else 0
     is_single = len(copies) == 1
     return Document(
-        lines[0] if is_single else f"{len(copies)} datasets are in {copies[0].to}",
-        {"schema": "dpcli/budget-copy/v1", "datasets": records, "exit_code": exit_code},
-        "fail" if has_problems else "pass",
+        headline=lines[0] if is_single else f"{len(copies)} datasets are in {copies[0].to}",
+        data={"schema": "dpcli/budget-copy/v1", "datasets": records, "exit_code": exit_code},
+        verdict="fail" if has_problems else "pass",
         notes=tuple(findings),
         records=records,
         details=tuple(findings) if is_single else (*lines, *findings),
