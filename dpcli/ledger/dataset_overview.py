@@ -154,7 +154,7 @@ def _summary_of(store: Store, name: str, schema_hash: str, store_warning: str, b
         warnings.append(f"{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for another person's approval")
     if store_warning:
         warnings.append(store_warning)
-    if state.schema != schema_hash and not state.not_open:
+    if state.schema != schema_hash and not state.awaits_opening:
         warnings.append(OLD_DEFINITIONS if store.version > state.version else CHANGED_DEFINITIONS)
     balance = None if balance_of is None else balance_of(ledger)
     return DatasetSummary(store.place, state, used, reserved, fullest_block(state), tuple(warnings), balance)

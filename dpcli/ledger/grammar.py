@@ -27,7 +27,7 @@ from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import STAMP
 from dpcli.ledger.filters.declared_set import MOST_RUNS, declared_caps
-from dpcli.ledger.governance.proposals import MOST_DAYS
+from dpcli.ledger.governance.proposals import MOST_DAYS_OPEN
 from dpcli.ledger.plugin import MOST_IN_WINDOW
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def rules() -> dict[str, Any]:
         "entries": ENTRIES,
         "asks": ASKS,
         "rate": USUAL_RATE,
-        "open": MOST_DAYS,  # days for which a proposal may be open; not the entry "open"
+        "open": MOST_DAYS_OPEN,  # days for which a proposal may be open; not the entry "open"
         "holders": list(HOLDERS),
         "terms": TERMS,
         "declared": DECLARED,

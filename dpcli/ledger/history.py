@@ -35,7 +35,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
         LedgerError: A key belongs to another run.
         Denied: The history does not fit. The message states a cap that would suffice. Nothing was written.
     """
-    file, _, _ = runs[0].place.rpartition(":")  # a place is FILE:LINE
+    file, _, _ = runs[0].place.rpartition(":")  # a place is FILE:LINE; a message that leaves out mistakes names FILE
     runs = each_or_all_mistakes(runs, file, lambda run: _with_own_key(ledger, run))
     refuse_repeated_keys(runs)  # two keys of the file may be the same name under this login
     requests = each_or_all_mistakes(runs, file, lambda run: _charge_of(ledger, run))
@@ -46,7 +46,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
 
 
 def _with_own_key(ledger: Ledger, run: PastRun) -> PastRun:
-    """Return the run under the key that this login charges it. A login cannot take the keys of another login's history."""
+    """Return the run under the key that this login charges it. In a database each login has keys of its own, which no other can take."""
     try:
         key = ledger.own_key(run.key)
     except InputError as error:

@@ -317,7 +317,7 @@ class Upgrade:
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         state.open_terms()
-        if state.schema == self.schema or state.not_open:  # the entry that opens a copy records its definitions
+        if state.schema == self.schema or state.awaits_opening:  # the entry that opens a copy records its definitions
             return None
         if state.version >= self.version:
             raise LedgerError(

@@ -186,7 +186,7 @@ class LedgerState:
         return terms.epsilon if terms.ceiling is None else terms.ceiling
 
     @property
-    def not_open(self) -> bool:
+    def awaits_opening(self) -> bool:
         """True for a copy that is not open yet. The definitions that guard it are recorded when it is opened."""
         return self.departure is not None and self.departure.prepared != ""
 
@@ -399,17 +399,17 @@ class LedgerState:
         Raises LedgerError if the entry is none of these steps in this state.
         """
         self.open_terms()
-        to, copy_name, departure = str(entry.content["to"]), str(entry.content.get("copy", "")), self.departure
-        if departure is None and not copy_name:
+        to, copy_field, departure = str(entry.content["to"]), str(entry.content.get("copy", "")), self.departure
+        if departure is None and not copy_field:
             self.departure = MovedAway(to, Head(entry.row.seq, entry.row.hash))
             return
-        names_copy = departure is not None and departure.to == to and copy_name and not (departure.copy or departure.prepared)
-        if departure is None or not names_copy:
+        is_second_step = departure is not None and departure.to == to and copy_field and not (departure.copy or departure.prepared)
+        if departure is None or not is_second_step:
             raise self._forged(entry, "moves a dataset that has moved")
-        if copy_name == departure.closed_at.hash:  # this chain is the copy
+        if copy_field == departure.closed_at.hash:  # this chain is the copy
             self.departure = replace(departure, prepared=entry.row.hash)
         else:
-            self.departure = replace(departure, copy=copy_name)
+            self.departure = replace(departure, copy=copy_field)
 
     def _copied(self, entry: LedgerEntry) -> None:
         """Apply the opening of a copy. The dataset can be charged in this ledger from then on.

@@ -211,7 +211,7 @@ def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
 
     A copy that is not open yet is not checked, because its chain still states the definitions at its origin.
     """
-    if not state.not_open and digest(store.schema()) != state.schema:
+    if not state.awaits_opening and digest(store.schema()) != state.schema:
         hint = " (if a later version of dpcli made them, dpcli budget upgrade records it)" if store.version > state.version else ""
         raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{hint}")
 
@@ -344,9 +344,8 @@ def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     from dpcli.mechanisms.neighbours import Adjacency
 
     stated = pipeline.privacy
-    size = stated.dataset_size
-    if size is not None and terms.dataset_size is not None:
-        size = terms.dataset_size
+    has_two_sizes = stated.dataset_size is not None and terms.dataset_size is not None
+    size = terms.dataset_size if has_two_sizes else stated.dataset_size  # a run that states no size is priced without one
     of_run = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
     of_ledger = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
     other_terms = tuple(

@@ -94,6 +94,6 @@ def table_of(data: bytes, path: str, table_class: type[Table], name: str) -> Tab
         text, tables = toml_document(data, path)
         findings = Findings()
         findings.add("DP005", (name,), expected=f"a [{name}] table (dpcli schema lists its keys)", actual="none")
-        refuse(findings, tables, text, path)
+        refuse(findings, tables, text, path)  # raises InvalidFile
     assert isinstance(table, table_class)
     return table

@@ -108,7 +108,7 @@ def main(descriptor: int) -> None:
     """Run the process that shard_processes.py starts. It becomes the keeper of a warmed process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Only the client handles an interrupt. All processes end when the client ends.
     temporary = tempfile.gettempdir()
-    _keep(descriptor, temporary, lambda: _prepare(Connection(descriptor), temporary))
+    _become_keeper(descriptor, temporary, lambda: _prepare(Connection(descriptor), temporary))
 
 
 def _prepare(connection: Connection, temporary: str) -> None:
@@ -129,7 +129,7 @@ def _prepare(connection: Connection, temporary: str) -> None:
     forks = _can_fork()
     connection.send((True, (prepared.content, forks)))
     if not forks:
-        _work(connection, shard_work.place, prepared.work)
+        _serve_shard(connection, shard_work.place, prepared.work)
         return
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The client notices the end of a fork by its connection.
     with socket.socket(fileno=os.dup(connection.fileno())) as control:
@@ -139,14 +139,14 @@ def _prepare(connection: Connection, temporary: str) -> None:
             _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
             if not descriptors:  # the client has closed its end
                 return
-            theirs = descriptors[0]
+            shard_fd = descriptors[0]
             if os.fork() == 0:
                 control.close()
-                _keep(theirs, temporary, lambda: _work(Connection(theirs), shard_work.place, prepared.work))  # noqa: B023
-            os.close(theirs)
+                _become_keeper(shard_fd, temporary, lambda: _serve_shard(Connection(shard_fd), shard_work.place, prepared.work))  # noqa: B023
+            os.close(shard_fd)
 
 
-def _keep(descriptor: int, temporary: str, work: Callable[[], None]) -> NoReturn:
+def _become_keeper(descriptor: int, temporary: str, work: Callable[[], None]) -> NoReturn:
     """Do the work in a process with its own session and folder. Both are removed when the process ends or the connection is closed.
 
     The calling process becomes the keeper, in a session of its own. `descriptor` is that of the connection to the client.
@@ -211,7 +211,7 @@ def _can_fork() -> bool:
     return threads == 1
 
 
-def _work(connection: Connection, place: str, work: Callable[[Any], Any]) -> None:
+def _serve_shard(connection: Connection, place: str, work: Callable[[Any], Any]) -> None:
     """Receive a task and send its result. If `task.stays`, keep the result and answer questions about it until the connection is closed."""
     _discard_output()
     _reopen_files()

@@ -21,7 +21,7 @@ from dpcli.ledger.chain import canonical, time_after, utc_now
 from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
 from dpcli.ledger.entry_log import Receipt
 from dpcli.ledger.governance.amendments import Proposable, SetRate
-from dpcli.ledger.governance.proposals import MOST_DAYS
+from dpcli.ledger.governance.proposals import MOST_DAYS_OPEN
 from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import APPROVED_KINDS
@@ -221,8 +221,8 @@ def test_a_proposal_expires(two: Place) -> None:
             with pytest.raises(LedgerError, match="found one that expired at"):
                 eve.approve(seq, "it is fine", unseen=True)
             assert not done(eve, kind), kind
-            with pytest.raises(InputError, match=f"at most {MOST_DAYS} days"):
-                asked(ada, kind, expires=f"{MOST_DAYS + 1}d")
+            with pytest.raises(InputError, match=f"at most {MOST_DAYS_OPEN} days"):
+                asked(ada, kind, expires=f"{MOST_DAYS_OPEN + 1}d")
 
 
 @pytest.mark.sampled(0, 1)
@@ -309,7 +309,7 @@ LIES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a spender's refusal": ("sam", {"kind": "refuse", "proposal": 3, "why": "no"}, "needs the role dpcli_admin"),
     "a spender's cap": ("sam", {"kind": "propose", "asks": AMEND, "expires": 2}, "needs the role dpcli_admin"),
     "a spender's wish for another's run": ("sam", {"kind": "propose", "asks": VOID, "expires": 2}, "that reservation is of ada"),
-    "for ever": ("ada", {"kind": "propose", "asks": AMEND, "expires": MOST_DAYS + 1}, "for at most 31 days"),
+    "for ever": ("ada", {"kind": "propose", "asks": AMEND, "expires": MOST_DAYS_OPEN + 1}, "for at most 31 days"),
     "expired": ("ada", {"kind": "propose", "asks": AMEND, "expires": -1}, "for at most 31 days"),
     "other names": (
         "ada",

@@ -74,7 +74,7 @@ raising_options = composed(
         help="Accept that a raised cap guarantees nothing, or that a lower cap changes no guarantee.",
     ),
 )
-# The documents have a `total` and `records`, and formats that need one of them are offered.
+# The documents have a `total` and `records`, so the formats that show these parts alone are offered too.
 answer_options = output_options("text", "total", "records")
 
 
@@ -125,8 +125,10 @@ def _without_window_flag(error: InputError) -> InputError:
         return error
     if "--within" in flags:
         parameter = "--within"
+    elif "blocks" in flags:  # the argument of `retire`
+        parameter = "BLOCKS"
     else:
-        parameter = "BLOCKS" if "blocks" in flags else "window"
+        parameter = "window"  # a column of `import`, or a key of `plan`
     alternative = {"import": ", or in the column window", "plan": ", or of the [[run]]"}.get(context.info_name or "", "")
     return InputError(without_flag(str(error), parameter, alternative))
 

@@ -73,16 +73,16 @@ def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool
     """
     state, now = ledger.state(), ledger.now()
     reading = odometer(state) if with_odometer else None
-    readings = (_odometer_table(state, reading),) if reading else ()
+    odometer_tables = (_odometer_table(state, reading),) if reading else ()
     remaining = remaining_room(state)
     all_runs = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs: there may be many
-    table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN_RUNS))
+    run_table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN_RUNS))
     outlook = _outlook(state, remaining, now)
     pictures = _pictures(ledger) if pictured else ()
     subject = "declared runs" if state.open_terms().mode == "declared" else "cap"
     return Document(
-        headline(state, remaining),
-        {
+        headline=headline(state, remaining),
+        data={
             "schema": "dpcli/budget/v2",
             **terms_data(state),
             **balance_data(state),
@@ -90,10 +90,10 @@ def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool
             "runs": all_runs,
             "exit_code": 0,
         },
-        _verdict(remaining),
+        verdict=_verdict(remaining),
         tables=(
-            *readings,
-            *((table,) if state.charges else ()),
+            *odometer_tables,
+            *((run_table,) if state.charges else ()),
             *(picture.numbers for picture in pictures if picture.numbers.rows),
         ),
         notes=outlook,
@@ -105,8 +105,8 @@ def balance_document(ledger: Ledger, pictured: bool = False, with_odometer: bool
             _bar(remaining, subject),
             *calendar(state),
             "",
-            *(line for numbers in readings for line in (*aligned_lines(numbers), "")),
-            *aligned_lines(table),
+            *(line for odometer_table in odometer_tables for line in (*aligned_lines(odometer_table), "")),
+            *aligned_lines(run_table),
             "",
             *outlook,
         ),

@@ -93,13 +93,15 @@ def _export_row(entry: LedgerEntry) -> tuple[str, ...]:
 
 def _check_chain(ledger: Ledger) -> CheckedChain:
     """Read and check all of the chain. Raises LedgerError if it is broken."""
-    state, last_counts, count_entries = LedgerState(ledger.dataset, hides=ledger.store.hides), dict[tuple[str, str], int](), 0
+    state = LedgerState(ledger.dataset, hides=ledger.store.hides)  # `hides` only changes the message about a missing ledger
+    last_counts: dict[tuple[str, str], int] = {}
+    count_entries = 0
     for entry, after in ledger.replay():
         state = after
         if entry.kind == "count":
             last_counts[_session(entry)] = entry.row.seq
             count_entries += 1
-    state.open_terms()
+    state.open_terms()  # raises LedgerError if there is no entry
     return CheckedChain(state, last_counts, count_entries)
 
 
@@ -172,9 +174,9 @@ def move_document(copies: Sequence[MovedDataset]) -> Document:
     exit_code = 1 if has_problems else 0
     is_single = len(copies) == 1
     return Document(
-        lines[0] if is_single else f"{len(copies)} datasets are in {copies[0].to}",
-        {"schema": "dpcli/budget-copy/v1", "datasets": records, "exit_code": exit_code},
-        "fail" if has_problems else "pass",
+        headline=lines[0] if is_single else f"{len(copies)} datasets are in {copies[0].to}",
+        data={"schema": "dpcli/budget-copy/v1", "datasets": records, "exit_code": exit_code},
+        verdict="fail" if has_problems else "pass",
         notes=tuple(findings),
         records=records,
         details=tuple(findings) if is_single else (*lines, *findings),

@@ -88,7 +88,7 @@ def _headline(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSu
     """Return the numbers of datasets in words. A dataset that was copied here and is not open yet counts as neither live nor gone."""
     live = [summary for summary in summaries if summary.moved_to is None]
     warned = sum(bool(summary.warnings) for summary in summaries)
-    count, waiting = len(live), sum(summary.state.not_open for summary in summaries)
+    count, waiting = len(live), sum(summary.state.awaits_opening for summary in summaries)
     gone = len(summaries) - len(live) - waiting
     headline = counted(count, "dataset")
     if live and live[0].used:

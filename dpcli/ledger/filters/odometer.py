@@ -58,11 +58,13 @@ from dpcli.ledger.filters.filter import largest_within
 # them. Which orders they are affects accuracy alone. The best order of an epsilon of 0.01 at delta = 1e-10 is near 4,600, that of an
 # epsilon of 100 at 1e-6 near 1.5.
 ORDERS_ABOVE_ONE = tuple(2.0**k for k in range(-2, 13))
+# Factors for the rounding errors of the two functions below, so that their results stay upper bounds.
+ONE_ORDER_ROUNDED_UP, MIXTURE_ROUNDED_UP = 1.0 + 1e-14, 1.0 + 1e-12
 
 
 def loss_at_one_order(above_one: float, divergence: float, delta: float) -> float:
     """Return an upper bound on the loss at every moment, except with probability `delta`, from the divergence at one order."""
-    return (divergence - math.log(delta) / above_one) * (1.0 + 1e-14) if divergence else 0.0
+    return (divergence - math.log(delta) / above_one) * ONE_ORDER_ROUNDED_UP if divergence else 0.0
 
 
 def loss_at_any_moment(rho: float, delta: float) -> float:
@@ -71,12 +73,14 @@ def loss_at_any_moment(rho: float, delta: float) -> float:
     It is the loss at which the mean of e^(z (loss - (1 + z) rho)) over `ORDERS_ABOVE_ONE` is 1 / delta, rounded up; inf if rho is.
     """
     log_sum = math.log(len(ORDERS_ABOVE_ONE)) - math.log(delta)
+    if rho == 0.0:
+        return 0.0
     divergences = [(z, (1.0 + z) * rho) for z in ORDERS_ABOVE_ONE]
     high = min(divergence + log_sum / z for z, divergence in divergences)  # one order alone reaches 1 / delta here
-    if rho == 0.0 or math.isinf(high):
-        return high if rho else 0.0
+    if math.isinf(high):
+        return high
 
     def not_reached(loss: float) -> bool:
         return math.fsum(math.exp(min(z * (loss - divergence) - log_sum, 0.0)) for z, divergence in divergences) < 1.0
 
-    return largest_within(not_reached, high) * (1.0 + 1e-12)
+    return largest_within(not_reached, high) * MIXTURE_ROUNDED_UP

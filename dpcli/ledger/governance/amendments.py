@@ -1,9 +1,11 @@
 """Requests that change the cap or the quotas of a ledger, and the proposals and approvals of a two-person ledger.
 
-The *cap* is the epsilon that all runs on a dataset together may cost; a *quota* is the share of it that a person or a team may charge. A
-request (dpcli/ledger/requests.py) returns the content of the entry that grants it; `Ledger` (dpcli/ledger/ledger.py) builds and appends it.
-In a two-person ledger such an entry needs a second person: `Proposable` turns the request into a proposal (proposals.py), and `Approve`
-writes the entry that the proposal asks for. The field "asks" of the proposal has the content of that entry.
+The *cap* is the epsilon that all runs on a dataset together may cost; a *quota* is the share of it that a person or a team may charge. The
+field "caps" of an entry has the limits that follow from the cap, in the currency in which the ledger adds up costs. A ledger in declared
+mode, whose runs were all fixed at the opening, has neither amendments nor quotas. A request (dpcli/ledger/requests.py) returns the content
+of the entry that grants it; `Ledger` (dpcli/ledger/ledger.py) builds and appends it. In a two-person ledger such an entry needs a second
+person: `Proposable` turns the request into a proposal (proposals.py), and `Approve` writes the entry that the proposal asks for. The field
+"asks" of the proposal has the content of that entry.
 
 A cap that is raised because of an output bounds nothing any more (`LedgerState.guaranteed`). So, after the first charge, whoever raises it
 above what is guaranteed makes one of two statements. "unseen": nobody who decides on the cap had seen an output. "acknowledged": they know
@@ -19,7 +21,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import expiry_time, time_after
-from dpcli.ledger.governance.proposals import DAYS, MOST_DAYS, Proposal, proposal_numbered
+from dpcli.ledger.governance.proposals import MOST_DAYS_OPEN, USUAL_DAYS_OPEN, Proposal, proposal_numbered
 from dpcli.ledger.requests import LedgerRequest, RunStep
 from dpcli.ledger.state import LedgerState
 
@@ -56,17 +58,17 @@ class Amend:
                 f"--epsilon: a cap of {self.epsilon!r} stops further runs, but does not change the guarantee for earlier runs, as their "
                 f"outputs may be the reason for lowering it: {bound}; --acknowledge lowers the cap all the same"
             )
-        asks = {"kind": "amend", "epsilon": self.epsilon, "caps": terms.caps(self.epsilon), "why": self.why}
+        amendment = {"kind": "amend", "epsilon": self.epsilon, "caps": terms.caps(self.epsilon), "why": self.why}
         if terms.two_person:
             self._check_proposal()
-            return asks
+            return amendment
         if not has_words(self.why) or not has_words(self.approver):
             raise InputError("--reason, --approver: state both in words")
         if self.approver.strip().casefold() == self.who.casefold():
             raise InputError(
                 f"--approver: expected another person than {self.who}, who requests the change, found {self.approver!a}"
             )
-        return {**asks, "approver": self.approver, **output_statement(self.epsilon, state, self.unseen, self.acknowledged)}
+        return {**amendment, "approver": self.approver, **output_statement(self.epsilon, state, self.unseen, self.acknowledged)}
 
     def _check_proposal(self) -> None:
         """Check the arguments of a proposal. Raises InputError if an argument belongs to the approval, or if there is no reason."""
@@ -79,8 +81,9 @@ class Amend:
 def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
     """Return the field "unseen" of an amendment, which states that no output had been seen.
 
-    The result is empty if the cap is not raised above the guarantee, or if the statement is replaced by the acknowledgement. Before the
-    first charge no output exists. So the field is written then without a statement.
+    The result is empty if no cap is guaranteed any more, if the new one does not exceed the guaranteed one (`state.largest`), or if the
+    statement is replaced by the acknowledgement. Before the first charge no output exists. So the field is written then without a
+    statement.
 
     Raises InputError if the cap is raised above the guarantee, with neither the statement nor the acknowledgement.
     """
@@ -120,8 +123,15 @@ class SetQuota:
         if state.open_terms().mode == "declared":
             raise InputError("expected a ledger in adaptive mode for quotas, found declared mode: its runs are fixed")
         _require_reason(self.why)
-        asks = {"of": self.of, "name": self.name, "members": list(self.members)}
-        return {"kind": "quota", **asks, "share": self.share, "alert_at": self.alert_at, "why": self.why}
+        return {
+            "kind": "quota",
+            "of": self.of,
+            "name": self.name,
+            "members": list(self.members),
+            "share": self.share,
+            "alert_at": self.alert_at,
+            "why": self.why,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +152,8 @@ class Proposable:
     """A request that becomes a proposal in a two-person ledger, and is granted at once in any other ledger.
 
     Attributes:
-        expires: The time until which the proposal may be approved ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None. To void a
-            reservation it is no later than the reservation's own.
+        expires: The time until which the proposal may be approved ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None. A
+            proposal to void a reservation expires with the reservation at the latest.
     """
 
     request: LedgerRequest
@@ -159,9 +169,10 @@ class Proposable:
             return asks
         if asks is None:
             return None
-        until = str(expiry_time(self.expires or f"{DAYS}d", now))
-        if until > time_after(now, MOST_DAYS):
-            raise InputError(f"--expires: expected at most {MOST_DAYS} days, found {str(self.expires)[:40]}")
+        until = expiry_time(self.expires or f"{USUAL_DAYS_OPEN}d", now)
+        assert until is not None
+        if until > time_after(now, MOST_DAYS_OPEN):
+            raise InputError(f"--expires: expected at most {MOST_DAYS_OPEN} days, found {str(self.expires)[:40]}")
         if asks["kind"] == "void":  # a reservation that has expired cannot be given back
             until = min(until, state.run(asks["key"]).content.get("expires", until))
         return {"kind": "propose", "asks": asks, "expires": until}

@@ -1,8 +1,8 @@
 """Proposals of a two-person ledger: one person asks for a change, and another person approves it.
 
-A ledger (dpcli/ledger/__init__.py) is opened with or without this rule. With it, nobody can change the cap, void a reservation, set a quota
-or a rate, move the dataset or acknowledge a finding alone. `Proposable`, `Approve` and `Refuse` (amendments.py) are the requests; this
-module says which proposals are open.
+A ledger, the account book of a dataset's privacy budget, is opened with or without this rule. With it, nobody can change the cap, void a
+reservation, set a quota or a rate, move the dataset or acknowledge a finding alone. `Proposable`, `Approve` and `Refuse` (amendments.py)
+are the requests; this module says which proposals are open.
 
 A proposal has one subject: the cap, a quota, the rate, a run, the place to which the dataset moves, or a finding. It is open until it is
 approved or refused, or until another entry changes its subject. Such an entry amends the cap, starts the run, or makes another proposal
@@ -22,8 +22,8 @@ from dpcli.base.errors import LedgerError
 from dpcli.file.toml.confusables import skeleton
 from dpcli.ledger.chain import LedgerEntry, is_stamp
 
-# The days for which a proposal is open, by default and at most. They are arbitrary; a database enforces the second.
-DAYS, MOST_DAYS = 7, 31
+# The days for which a proposal is open, by default and at most. They are arbitrary; a database also enforces the second.
+USUAL_DAYS_OPEN, MOST_DAYS_OPEN = 7, 31
 
 
 @dataclass(frozen=True, slots=True)

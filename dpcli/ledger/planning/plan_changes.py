@@ -108,7 +108,7 @@ def _shorter_window(plan: BudgetPlan, position: int) -> PlanChange | None:
 
 def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, position: int) -> Iterator[PlanChange]:
     """Yield proposals for more noise or fewer steps in the file of this table. Other tables of the schedule may use this file too."""
-    run = plan.priced[position]
+    denied_run = plan.priced[position]
     denied_window = () if plan.refused is None else plan.refused.window
     if plan.before.open_terms().mode == "declared" or plan.before.retired_block(denied_window) is not None:
         return  # a changed file is no declared run, and no run fits on a retired block
@@ -118,15 +118,15 @@ def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, position: int) -> Iterator[P
             cost, delta = ledger.cost(pipeline)
             changed = [
                 replace(priced, pipeline=pipeline, cost=cost, delta=delta)
-                if priced.scheduled.file == run.scheduled.file
+                if priced.scheduled.file == denied_run.scheduled.file
                 else priced
                 for priced in plan.priced
             ]
             return count_if_all_fit(plan.before, plan.schedule, tuple(changed)) is not None
         return False
 
-    for text in fitting_changes(run.pipeline, fits):
-        yield PlanChange(f"{text} of {run.scheduled.file}", len(plan.runs))
+    for text in fitting_changes(denied_run.pipeline, fits):
+        yield PlanChange(f"{text} of {denied_run.scheduled.file}", len(plan.runs))
 
 
 class FittingNumber(NamedTuple):

@@ -201,7 +201,7 @@ def _fault_of_definitions(url: str) -> str | None:
         schema = digest(store.schema())
         for name in store.datasets():
             state = Ledger(store, name).state()
-            if state.version >= store.version and state.schema != schema and not state.not_open:
+            if state.version >= store.version and state.schema != schema and not state.awaits_opening:
                 return (
                     f'{store.place}: dataset "{name}": the definitions that guard the entries were changed, and not by dpcli; nothing was '
                     "upgraded: restore a backup"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpcli.sessions.priced import PricedSession
 
 SCHEMA = "dpcli/pate/v1"
+# Words about an epsilon given the votes (`Sanitised`): what it compares, and why it does not replace the first epsilon.
 BOTH_WAYS = "for these votes against any neighbouring votes, and the reverse"
 EX_POST = "This bound was not fixed before the votes were read. The first epsilon was, and only it composes with other runs."
 
@@ -36,24 +37,24 @@ def guarantee(account: Account) -> str:
     return f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
 
 
-def statement(priced: PricedSession, summary: str, answers: Mapping[str, str]) -> str:
+def statement(priced: PricedSession, summary: str, known_facts: Mapping[str, str]) -> str:
     """Return the statement of a session as Markdown: its summary, then the disclosure of its file.
 
-    `answers` are texts by key of [disclosure], for the keys that the file does not set.
+    `known_facts` are texts by key of [disclosure], for the keys that the file does not set.
     """
-    return f"{summary}\n\n{disclosure_of(priced, answers)}"
+    return f"{summary}\n\n{disclosure_of(priced, known_facts)}"
 
 
-def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
-    """Return the disclosure statement of a file as Markdown, with `answers` for the keys of [disclosure] that the file does not set."""
+def disclosure_of(priced: PricedSession, known_facts: Mapping[str, str]) -> str:
+    """Return the disclosure statement of a file as Markdown, with `known_facts` for the keys of [disclosure] that the file does not set."""
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure
     from dpcli.document.formats import markdown as format_markdown
 
     stated = priced.pipeline.disclosure
-    answers_with_defaults = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
-    missing = {name: text for name, text in answers_with_defaults.items() if getattr(stated, name) is None}
+    facts_of_dpcli = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **known_facts}
+    missing = {name: text for name, text in facts_of_dpcli.items() if getattr(stated, name) is None}
     completed = replace(stated, **missing)  # type: ignore[arg-type]
     facts = gather(replace(priced.pipeline, path=priced.path, disclosure=completed))
     facts = replace(facts, rows=rows_words(priced))  # the rows of the window that the session read, if it has one
@@ -115,20 +116,20 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, sanitised: Sanitise
     else:
         heading = "**NOT PRIVATE: the noise was drawn from a known seed.**\n\n"
         randomness = "NOT PRIVATE: the noise comes from a known seed"
-    answers = {
+    known_facts = {
         "randomness": randomness,
         "floating_point": "only labels are released, never a noisy count: rounding changes a label with probability below 1e-12",
         "clipping": "none: all records of a unit are in one teacher's shard, so a unit changes one vote",
     }
-    text = statement(plan, f"{heading}{_summary(plan, transcript)}{_sanitised_sentence(plan, sanitised)}", answers)
-    machine = {
+    text = statement(plan, f"{heading}{_summary(plan, transcript)}{_sanitised_sentence(plan, sanitised)}", known_facts)
+    data = {
         **session_data(plan),
         "private": transcript.private,
         "run": transcript.session.run,
         **query_data(transcript),
         "sanitised": sanitised_data(plan, sanitised),
     }
-    return text, jsonable(machine)
+    return text, jsonable(data)
 
 
 def _summary(plan: VotingPlan, transcript: Transcript) -> str:

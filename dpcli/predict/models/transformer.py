@@ -68,7 +68,10 @@ class Transformer:
         return self.read(self._public_model(), contexts)
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
-        """Yield the weights of the public model with their names, as bytes. Must be called before the model has an adapter."""
+        """Yield the weights of the public model with their names, as bytes, for a digest of the model (`LanguageModel`).
+
+        Must be called before the model has an adapter.
+        """
         for name, value in sorted(self.model.state_dict().items()):
             yield f"{name} {value.dtype}", value.detach().cpu().contiguous().view(torch.uint8).numpy()
 
@@ -105,8 +108,8 @@ class Transformer:
         """Return log-probabilities after one context by several models that `tuned` returned, (models, vocabulary).
 
         The models are evaluated in as few passes as memory allows. The result is None if they have to be evaluated one at a time. Each row
-        equals the answer of its model alone, up to SAME_ANSWER. The first call tests this with random adapters. The row of one model does
-        not depend on the weights of the other models.
+        equals the answer of its model alone, up to SAME_ANSWER nats. The first call tests this with random adapters. The row of one model
+        does not depend on the weights of the other models.
         """
         adapters = [model.weights for model in models if isinstance(model, Adapted) and model.public is self]
         if len(adapters) != len(models) or len(models) < 2:
@@ -306,7 +309,7 @@ def _train(model: nn.Module, records: Sequence[Tokens], tuning: Tuning) -> None:
     with torch.enable_grad():
         for step in range(steps):
             if step % batches == 0:
-                order = torch.randperm(len(rows))
+                order = torch.randperm(len(rows))  # a new order in each epoch, dealt out to its batches in turn
             optimizer.param_groups[0]["lr"] = tuning.learning_rate * (1.0 - step / steps)
             batch = rows[order[step % batches :: batches]].to(trained[0].device)
             optimizer.zero_grad()

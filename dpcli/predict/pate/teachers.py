@@ -114,11 +114,11 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
         # The first process has written its digest into the folder by now. A process that does not see it there has another folder.
         if not _has_digest(folder, digest):
             raise InputError(f"{folder}: this is not the folder of the first process; all processes must share one folder")
-        # Each process of torchrun reports the teachers that it fits itself.
-        fitted_before = 0 if ranks.several else pate.teachers - len(numbers)
-        for count, (number, labels) in enumerate(_teacher_labels(plan, shard_records, queries, numbers, jobs), fitted_before + 1):
+        # Each process of torchrun reports the teachers that it fits itself; a process alone also reports those fitted before.
+        reported_before = 0 if ranks.several else pate.teachers - len(numbers)
+        for count, (number, labels) in enumerate(_teacher_labels(plan, shard_records, queries, numbers, jobs), reported_before + 1):
             replace_file(_votes_path(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
-            report(count, fitted_before + len(numbers))
+            report(count, reported_before + len(numbers))
         ranks.wait_for_all()
         votes = _count_votes(plan, folder, len(queries))
         if ranks.first:

@@ -36,7 +36,8 @@ from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.random.streams import Stream, SystemStream
 
-# The public model; the ensemble with the guarantee; the published protocol; one differentially private model; one model without privacy.
+# In this order: the public model; the ensemble with the guarantee; the published protocol; one differentially private model; one model
+# without privacy.
 MethodKind = Literal["public", "sound", "paper", "dp", "all"]
 
 
@@ -215,15 +216,15 @@ class Measurer:
         """
         methods = self._ensemble_methods()
         cases = [] if axis is None else [self._ablation_case(axis, value) for value in values]
-        has_own_models = axis == "shards"
+        each_case_has_models = axis == "shards"
         modes = [method.mode for method in methods]
-        if not has_own_models:
+        if not each_case_has_models:
             modes += [mode for case in cases for mode in case.modes]
         losses_by_mode = self._losses_by_mode(fitted, modes)
         ensembles = [self._measured_method(name, kind, epsilon, losses_by_mode[mode]) for name, kind, epsilon, mode in methods]
         points = []
         for case in cases:
-            if has_own_models:
+            if each_case_has_models:
                 losses_by_mode = self._losses_by_mode(_fit_models(case.plan, self.side, self.processes), case.modes)
             sound = perplexity(losses_by_mode[case.sound], self.stream)
             published = None if case.published is None else perplexity(losses_by_mode[case.published], self.stream)
@@ -234,10 +235,10 @@ class Measurer:
 
     def _ensemble_methods(self) -> list[EnsembleMethod]:
         """Return the methods of drawing tokens from the ensemble of the file: its own projection first, the published protocol last."""
-        names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
+        own_first = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
         methods = [
             EnsembleMethod(f"PMixED, {name}", "sound", self.epsilon, _sound_mode(self.plan, self.plan.spec.radius, name))
-            for name in names
+            for name in own_first
         ]
         published = _published_mode(self.plan, self.epsilon, self.delta)
         if published is not None:
@@ -254,9 +255,9 @@ class Measurer:
 
     def _losses_by_mode(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> dict[SampledMode, list[Array]]:
         """Return the losses of each mode on each record, in one pass over the text. Equal modes are measured once."""
-        different, temperature = list(dict.fromkeys(modes)), self.plan.pmixed.temperature
-        by_mode = ensemble_losses(self.side.model, fitted, different, self.records, temperature, self.stream, self.report)
-        return dict(zip(different, by_mode, strict=True))
+        distinct_modes, temperature = list(dict.fromkeys(modes)), self.plan.pmixed.temperature
+        by_mode = ensemble_losses(self.side.model, fitted, distinct_modes, self.records, temperature, self.stream, self.report)
+        return dict(zip(distinct_modes, by_mode, strict=True))
 
     def _measured_method(
         self, name: str, kind: MethodKind, epsilon: float | None, losses_by_record: Sequence[Array]

@@ -2,8 +2,8 @@
 
 A *demonstration* is a private labelled text that a prompt shows to a language model. Each owner's texts go to one *teacher*, a prompt with
 some of them as demonstrations, so that one change moves one vote on each *query*, a public text to label. The noisy votes label the
-queries, and a prompt for later use, the student's, is made of those with a label: only they leave the private side. The [[mechanism]] entry
-states the noise. Keys on which the votes depend may not change within a *session*, which is everything that one charge pays for
+queries, and only these labels leave the private side. A prompt for later use, the student's, is made of labelled queries. The [[mechanism]]
+entry states the noise. Keys on which the votes depend may not change within a *session*, which is everything that one charge pays for
 (prompt_session.py). A `Key` annotates a key with its help text and the constraint on its value; `needs` is the setting without which the
 key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py). A `Note` is
 a text that may be blank and may have several lines.
@@ -26,7 +26,7 @@ from dpcli.predict.shards import SHARD_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
-HUNDRED_THOUSAND = up_to(100_000, "100000")  # a whole number from 1 to 100,000; more would be refused, to bound time and memory
+FEASIBLE_COUNT = up_to(100_000, "100000")  # a whole number from 1 to 100,000; more is refused, to bound time and memory
 OF_MODELS = NeededSetting("model", lambda prompt: prompt.model is not None)
 
 
@@ -77,7 +77,7 @@ class Prompt:
     queries: Annotated[str, Key("public texts to label, on which the teachers vote: a file, or module:function", names_data=True)]
     labels: Annotated[tuple[str, ...], Key("all labels, declared; at least two")]
     teachers: Annotated[
-        int, Key("number of prompts with demonstrations from disjoint sets of units; each has one vote", HUNDRED_THOUSAND)
+        int, Key("number of prompts with demonstrations from disjoint sets of units; each has one vote", FEASIBLE_COUNT)
     ]
     model: Annotated[str | None, Key("language model, whose next token answers a prompt: a path, a name, or module:function")] = (
         None
@@ -106,13 +106,13 @@ class Prompt:
     separator: Annotated[
         Note | None, Key("text between two demonstrations, and before the text to label; by default, a line end")
     ] = None
-    demonstrations: Annotated[int, Key("largest number of demonstrations of a teacher", HUNDRED_THOUSAND)] = 1
+    demonstrations: Annotated[int, Key("largest number of demonstrations of a teacher", FEASIBLE_COUNT)] = 1
     longest: Annotated[int, Key("largest number of characters of a private text in a prompt; the rest is cut off", COUNT)] = 400
     candidates: Annotated[
-        int, Key("number of prompts for the student that are compared, by the noisy labels alone", HUNDRED_THOUSAND)
+        int, Key("number of prompts for the student that are compared, by the noisy labels alone", FEASIBLE_COUNT)
     ] = 32
     student_demonstrations: Annotated[
-        int, Key("number of public texts with noisy labels in each of these prompts", HUNDRED_THOUSAND)
+        int, Key("number of public texts with noisy labels in each of these prompts", FEASIBLE_COUNT)
     ] = 1
     public: Annotated[
         str | None, Key("public labelled texts on which the chosen prompt is tested: a source as for data", names_data=True)

@@ -56,8 +56,7 @@ class Ballot:
     def votes(self, shape: PromptShape, labeller: Labeller) -> list[int]:
         """Return a vote for each text.
 
-        If the labeller fails, the vote is the text's label in a prompt without demonstrations. An error would reveal something about the
-        demonstrations.
+        If the labeller fails, the vote is the text's label in a prompt without demonstrations.
         """
 
         def fits(prompt: str) -> bool:
@@ -123,7 +122,7 @@ class PromptTeachers:
 def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
-    """Start the teachers. Raises InputError if the model has another content when it is loaded again."""
+    """Start the teachers. Raises InputError if their process loads another model than this one, by the `content` of both."""
     with ShardProcesses(PromptTeacherWork(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
         require_same_content(labeller.content, processes.content)
         yield PromptTeachers(processes, labeller, prompt_shape(plan.prompt), demonstrations, len(plan.prompt.labels))

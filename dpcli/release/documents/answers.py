@@ -76,8 +76,8 @@ def parquet_of(sheet: Sheet) -> bytes:
         if rows:
             connection.executemany(f"INSERT INTO answers VALUES ({', '.join('?' for _ in declared)})", rows)
         path = os.path.join(folder, "answers.parquet")
-        in_quotes = path.replace("'", "''")
-        connection.execute(f"COPY answers TO '{in_quotes}' (FORMAT parquet)")
+        escaped_path = path.replace("'", "''")
+        connection.execute(f"COPY answers TO '{escaped_path}' (FORMAT parquet)")
         with open(path, "rb") as file:
             return file.read()
 

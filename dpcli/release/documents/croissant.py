@@ -37,7 +37,7 @@ def croissant(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str | None
     The result is None unless [disclosure] states all that Croissant requires of a dataset: a licence, an address, a creator (controller)
     and a date. Raises OSError if a file cannot be read.
     """
-    stated = completed_disclosure(plan, answers)
+    stated = completed_disclosure(plan, answers)  # [disclosure]; dpcli fills in `product` and other keys that the file leaves out
     if stated.license is None or stated.url is None or stated.controller is None or stated.published is None:
         return None
     files = []

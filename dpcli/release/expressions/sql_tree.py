@@ -14,7 +14,7 @@ from dpcli.base.extras import require
 if TYPE_CHECKING:
     from sqlglot import exp
 
-# Limits that touch no result, only time and memory, and whether Python's recursion suffices. Both values are arbitrary.
+# The first two limits are arbitrary. They touch no result, only time and memory, and whether Python's recursion suffices.
 LONGEST_EXPRESSION = 10_000  # characters
 DEEPEST_NESTING = 150  # nodes inside each other, including those of the computed columns that an expression names
 GRAMMAR = "duckdb"  # the dialect of SQL in files: it has the operators // and ==, and no escapes in texts
@@ -36,7 +36,7 @@ def parse_expression(text: str, key: str) -> exp.Expr:
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.errors import SqlglotError
 
-    is_unicode = text.encode(errors="replace") == text.encode(errors="surrogatepass")
+    is_unicode = text.encode(errors="replace") == text.encode(errors="surrogatepass")  # False with a lone surrogate
     if not text.strip() or len(text) > LONGEST_EXPRESSION or "\0" in text or not is_unicode:
         raise InputError(
             f"{key}: expected an SQL expression of 1 to {LONGEST_EXPRESSION:,} characters of Unicode, found {quote_for_message(text)}"

@@ -40,6 +40,8 @@ from dpcli.release.vectors import Contribution, Sensitivity, noisy_vector, noisy
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
+OWN_NOISE = (1,)  # weights of the noises in a sum that gets a single noise of its own
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearQuery(NoisyQuery):
@@ -115,12 +117,12 @@ class LinearQuery(NoisyQuery):
             raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {self.width:,}')
         counts = [totals[key].rows if key in totals else 0 for key in keys]
         confidence = self._confidence_of_sum(mechanism, setting)
-        if mechanism == self._noise_on_counts(setting):
+        if self._is_on_counts(mechanism, setting):
             values = self._sums_of(noisy(counts, law))
             half_widths = [self._half_width(mechanism, row, confidence) for row in self.matrix]
         else:
             values = noisy(self._sums_of(counts), law)
-            half_widths = [self._half_width(mechanism, (1,), confidence)] * len(values)
+            half_widths = [self._half_width(mechanism, OWN_NOISE, confidence)] * len(values)
         rows = []
         for number, (value, half_width) in enumerate(zip(values, half_widths, strict=True), start=1):
             interval = ConfidenceInterval(value - half_width, value + half_width, confidence)
@@ -137,14 +139,17 @@ class LinearQuery(NoisyQuery):
 
     def _confidence_of_sum(self, mechanism: QueryMechanism, setting: QuerySetting) -> float:
         """Return the confidence of the interval of one sum. Sums of noisy counts share the noise of a count, so they are dependent."""
-        return self.interval_confidence(len(self.matrix), independent=mechanism != self._noise_on_counts(setting))
+        return self.interval_confidence(len(self.matrix), independent=not self._is_on_counts(mechanism, setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
         (mechanism,) = self.mechanisms(setting)
-        rows = self.matrix if mechanism == self._noise_on_counts(setting) else ((1,),)
+        rows = self.matrix if self._is_on_counts(mechanism, setting) else (OWN_NOISE,)
         confidence = self._confidence_of_sum(mechanism, setting)
         half_width = max(self._half_width(mechanism, row, confidence) for row in rows)
         return f"each sum within {half_width:,} of the exact bounded sum, {self.probability_words(len(self.matrix))}"
+
+    def _is_on_counts(self, mechanism: QueryMechanism, setting: QuerySetting) -> bool:
+        return mechanism == self._noise_on_counts(setting)
 
     def _noise_on_counts(self, setting: QuerySetting) -> QueryMechanism:
         """Return the mechanism that adds noise to the count of each key."""

@@ -84,6 +84,7 @@ def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stab
     with max over j of x[m+j] - x[m+j-k-1] > most (Dwork & Lei 2009, Differential privacy and robust statistics).
     """
     value = quantile(numbers, share)
+    # `changes` is None if no two points are further apart than `most`.
     changes = min((_changes(numbers, share, window) for window in _windows(numbers, most)), default=None)
     distance = UNREACHABLE if changes is None else min(changes // numbers.per_unit, UNREACHABLE)
     return StableAnswer(int(value) if math.isfinite(value) else None, distance)
@@ -123,15 +124,15 @@ def _windows(numbers: CountedNumbers, most: int) -> Iterator[WindowRows]:
 def _changes(numbers: CountedNumbers, share: Fraction, window: WindowRows) -> int:
     """Return the number of rows that may change before one further row can move the quantile across the window.
 
-    One row can do so only in data in which at most one row must change to bring the quantile to the second point, at most one to bring it
-    to the first point, and no row lies between the points. Each changed row lowers these three numbers by at most 1.
+    Let `to_right` rows have to change before the quantile can be at or beyond the second point, and `to_left` rows before it can be at or
+    before the first. One row can move it across only if both numbers are at most 1, and no row lies between the points. Each changed row
+    lowers the three numbers by at most 1.
 
     Let share = a/b. The quantile is below the second point if the rows below it satisfy (b - a) (left + between) >= a right, and it is at
     most the first point if (b - a) left >= a (between + right). An added or removed row changes the difference of the two sides by at most
     max(a, b - a). A row that replaces another keeps the rank, and changes the number of rows on one side of a point by at most 1.
     """
     left, between, right = window
-    # Numbers of rows after which the quantile can be at least the second point, or at most the first point.
     if numbers.replaces_one_row:
         rank = math.ceil(share * (left + between + right))
         to_right, to_left = left + between - rank + 1, rank - left

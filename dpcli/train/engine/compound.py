@@ -88,7 +88,7 @@ class CompoundRun:
         if rows is not None:
             matrix, bias = matrix[rows], None if bias is None else bias[rows]
         if {weight, *biases} & set(self.compound.parameters):
-            matrix = matrix.detach().requires_grad_()
+            matrix = matrix.detach().requires_grad_()  # so that the output has a gradient, which the formula uses
         output = aligned_linear(inputs, matrix, bias)
         self.record(inputs, output, weight, biases, rows)
         return output
@@ -99,12 +99,13 @@ class CompoundRun:
         matrix = self.value(weight)
         if trained and matrix is not None:
             first_row = 0 if rows is None else rows.start
-            formula = partial(product, weight, tuple(biases), first_row, matrix.shape)
+            formula = partial(linear_pieces, weight, tuple(biases), first_row, matrix.shape)
+            # `anywhere`: a linear layer treats all indices of the dimensions before the last one alike.
             layer = Layer(f"{self.compound.name}.{weight}", self.compound.module, LayerRule(formula, anywhere=True), trained)
             self.recorder.record(layer, inputs, output)
 
 
-def product(
+def linear_pieces(
     weight: str, biases: Sequence[str], first_row: int, shape: torch.Size, module: nn.Module, inputs: Tensor, gradient: Tensor
 ) -> Pieces:
     """Return the pieces of a linear layer. Rows of the parameters that were not used have a gradient of zero.

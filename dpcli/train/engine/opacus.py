@@ -47,14 +47,14 @@ from dpcli.train.torch_internals import BatchNorm
 
 @dataclass(slots=True)
 class OpacusGradients(CheckedSums):
-    """Clipped sums of gradients that Opacus' hooks compute. It has the arguments of `ClippedGradients`.
+    """Clipped sums of gradients that Opacus' hooks compute. Its arguments are a model, a loss and a clipping style (`CheckedSums`).
 
     Raises:
         Unavailable: Opacus is not installed.
         InputError: A module mixes examples or keeps statistics. The rehearsal, or else the first batch, also raises it if norms or sums
             differ from results computed one example at a time, or if a norm depends on another example.
 
-    Edge cases: as in `ClippedGradients`.
+    An empty batch and gradients that are not finite are treated as in dpcli's own engine (`ClippedGradients` in per_example.py).
     """
 
     def __post_init__(self) -> None:
@@ -81,9 +81,9 @@ class OpacusGradients(CheckedSums):
         self.program = check_isolation(self.model, self.loss, draw)
         if self.program.doubt is not None:
             raise refusal(self.model, Unsuitable(self.program.doubt))
-        draw = draw_kind(self.program.numbers, draw)
+        draw = draw_kind(self.program.numbers, draw)  # such numbers as the program accepts
         spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
-        with shift_parameters(spare):
+        with shift_parameters(spare):  # otherwise a layer that starts at zero would hide the layers before it
             expected = one_by_one(spare, self.loss, few)
             try:
                 verify(spare, Hooked(spare, self.loss), few, expected, self.tolerance)
@@ -109,7 +109,7 @@ class Hooked:
     model: nn.Module
     loss: Loss
     name: str = "opacus"
-    isolates: ClassVar[bool] = False
+    isolates: ClassVar[bool] = False  # so real steps are checked, by one example alone (isolation/checked_sums.py)
 
     def for_model(self, model: nn.Module) -> Hooked:
         return Hooked(model, self.loss)
@@ -122,12 +122,12 @@ class Hooked:
                 if losses.requires_grad:
                     accumulate_gradients(losses.sum())
             by_name = {
-                name: examples_of(name, p, count) for name, p in trained_parameters(self.model).items() if p.grad is not None
+                name: gradients_of(name, p, count) for name, p in trained_parameters(self.model).items() if p.grad is not None
             }
         yield BatchPart({name: PlainRows(wide(values)) for name, values in by_name.items()}, count)
 
 
-def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
+def gradients_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
     """Return the gradients of a parameter, with a row for each example.
 
     Raises:
@@ -150,12 +150,12 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
     Raises:
         Unsuitable: A frozen batch normalisation has trainable weights. In training mode it would use statistics of the batch.
     """
-    modes = {module: module.training for module in model.modules() if list(trainable(module))}
-    if any(isinstance(module, BatchNorm) for module in modes):
+    was_training = {module: module.training for module in model.modules() if list(trainable(module))}
+    if any(isinstance(module, BatchNorm) for module in was_training):
         raise Unsuitable("a frozen BatchNorm with weights to train would take the batch's statistics")
     wrapper: Any = importlib.import_module("opacus").GradSampleModule(model, loss_reduction="sum", strict=True)
     try:
-        for module in modes:
+        for module in was_training:
             module.training = True
         yield
     finally:
@@ -163,7 +163,7 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
         for module in model.modules():  # layers that no gradient reached leave these attributes, which are wrong for the next batch
             for attribute in ("activations", "max_batch_len"):
                 vars(module).pop(attribute, None)
-        for module, mode in modes.items():
+        for module, mode in was_training.items():
             module.training = mode
 
 

@@ -1,8 +1,8 @@
 """The methods for per-example gradients (engine/method.py) that use vmap or a loop.
 
-Slow but simple: each example is differentiated by itself, so no proof is needed that operators keep examples apart (vmap is used only if
-torch defines all of them). book_keeping.py is the fast method, and needs one. The gradients of a parameter are a *piece* (pieces.py), here
-stored in full (`PlainRows`).
+Both are slow but simple. Each example is differentiated by itself (`isolates`), so no proof is needed that operators keep examples apart;
+vmap is used only if torch defines all of the operators. book_keeping.py has the fast method, which needs such a proof. The gradients of a
+parameter are a *piece* (pieces.py), here stored in full (`PlainRows`), and `wide` gives numbers in at least single precision.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 They serve the proof that each record's loss depends on that record alone. tracker.py follows a model with its loss, operator by operator,
 and asks the rule of each call (the table RULES in operators.py) for the *layout* of every output: along which dimension it holds records
-(layout.py). `AlongRecords` says that each number depends on one record alone, `Merged` that an output depends on several records, and
-`Unknown` that the rule does not cover the case. A rule raises Mixed, which refuses the program, if the operator pairs each record with
-other records.
+(layout.py). `AlongRecords` says that each number depends on one record alone: along its `dim` there are `outer` times all B records, with
+`inner` indices each. `Merged` says that an output depends on several records, and `Unknown` that the rule does not cover the case. A rule
+raises Mixed, which refuses the program, if the operator pairs each record with other records.
 
 If unsure, a rule must return Unknown: it only adds a doubt, and records are then processed one by one. A wrong AlongRecords breaks the
 guarantee. The batch size B is a symbol: `is_symbolic` says whether a length depends on it, and `coefficient` gives c for a length c B.
@@ -207,7 +207,8 @@ def softmax_backward(call: Call) -> Layouts:
 def pad(call: Call) -> Layouts:
     """Return the layout after padding of the last dimensions. Padding along the records is a merge."""
     tensor, layout = call.first_record_argument()
-    return call.merged_layout("along the records") if layout.dim >= tensor.dim() - len(call["pad"]) // 2 else layout
+    first_padded = tensor.dim() - len(call["pad"]) // 2  # "pad" has two numbers for each padded dimension
+    return call.merged_layout("along the records") if layout.dim >= first_padded else layout
 
 
 def repeat(call: Call) -> Layouts:
@@ -241,10 +242,10 @@ def gather(call: Call) -> Layouts:
     All arguments must have the same layout. Along the records it is a merge. Raises Mixed if the records are along different dimensions.
     """
     tensor, layout = call.first_record_argument()
-    rows = [argument.layout for argument in call.record_arguments()]
-    if call["dim"] % max(1, tensor.dim()) == require_same_dim(rows, call.name).dim:
+    layouts = [argument.layout for argument in call.record_arguments()]
+    if call["dim"] % max(1, tensor.dim()) == require_same_dim(layouts, call.name).dim:
         return call.merged_layout("from record to record")
-    all_hold_records = len(rows) == len([*call.tensors()])  # an index without records would refer to the first records only
+    all_hold_records = len(layouts) == len([*call.tensors()])  # an index without records would refer to the first records only
     return layout if all_hold_records and call.records_agree_on(layout) else Unknown(call.name)
 
 
@@ -369,11 +370,12 @@ def index_put(call: Call) -> Layouts:
     layout = index(call)
     if not isinstance(layout, AlongRecords):
         return layout
-    value = call.layout_of_argument("values")
-    if not isinstance(value, AlongRecords):
+    values_layout = call.layout_of_argument("values")
+    if not isinstance(values_layout, AlongRecords):
         return self_layout
     indices = Indices.of(call)
     dims_after_indexing = call["self"].dim() - len(indices.dims) + indices.depth
     record_dim = layout.dim + call["values"].dim() - dims_after_indexing
-    same_layout = (value.dim, value.outer, value.inner) == (record_dim, self_layout.outer, self_layout.inner)
+    expected = (record_dim, self_layout.outer, self_layout.inner)
+    same_layout = (values_layout.dim, values_layout.outer, values_layout.inner) == expected
     return self_layout if same_layout else Unknown(call.name)

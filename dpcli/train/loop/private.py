@@ -328,9 +328,9 @@ def private(
     from dpcli.ledger.stores.places import open_ledger
     from dpcli.sessions.window import over_window
     from dpcli.train.loop.steps import begin, require_made_with_gradients, require_no_hooks, require_plain_modes
-    from dpcli.train.tasks.custom import callers_problem
+    from dpcli.train.tasks.custom import problem_of_arguments
 
-    problem = callers_problem(model, loss, data, units, plan.path)
+    problem = problem_of_arguments(model, loss, data, units, plan.path)
     require_no_hooks(optimizer)
     require_plain_modes(model)
     require_made_with_gradients(model)

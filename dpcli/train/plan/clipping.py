@@ -4,8 +4,8 @@ DP-SGD bounds the influence of a record by C, the clipping norm, and adds noise 
 classes below (STYLES in train/plugin.py). A class holds the settings, and `clip` returns the function of engine/clip.py that does the work.
 This module does not import torch.
 
-The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks
-a key in which the runs of a sweep may differ.
+The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value, which states the allowed values
+in words, as a function and in JSON Schema (base/fields.py). `varies` marks a key in which the runs of a sweep may differ.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dpcli.base.fields import POSITIVE, RATE, Constraint, Key, Selection
 from dpcli.train.engine.clip import LARGEST, SMALLEST, Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer, shares
 from dpcli.train.plugin import STYLES
 
+# The limits of C, within which single precision can compare gradients with it (engine/clip.py).
 MEASURABLE = Constraint(
     f"a number from {SMALLEST:g} to {LARGEST:g}", lambda x: SMALLEST <= x <= LARGEST, (("minimum", SMALLEST), ("maximum", LARGEST))
 )

@@ -4,8 +4,9 @@ tasks/causal_lm.py and tasks/soft_prompt.py build the learning problems, and tas
 *soft prompt* consists of trained vectors in front of each text, and an *adapter* of low-rank matrices that are added to the weights
 (`Lora`). A *verbalizer* is the word whose first token stands for a label.
 
-The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value (base/fields.py). `varies` marks
-a key in which the runs of a sweep may differ, and `needs` is a `NeededSetting`, without which the key has no effect.
+The fields of a class are keys. A `Key` annotates a field with its meaning and a `Constraint` on its value, which states the allowed values
+in words, as a function and in JSON Schema (base/fields.py). `varies` marks a key in which the runs of a sweep may differ, and `needs` is a
+`NeededSetting`, without which the key has no effect.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ TEMPLATE = Constraint(
 
 ROWS = (".jsonl", ".csv", ".parquet")  # endings of files with a row for each text
 TEXTS = (".txt", *ROWS)
-AS_DATA = "data declared public, on which metrics are measured: as data, or held-out (a part of data that is declared public)"
+PUBLIC_DOC = "data declared public, on which metrics are measured: as data, or held-out (a part of data that is declared public)"
 
 
 def reads_record(train: CausalLm) -> bool:
-    """Return whether the key `record` has a meaning. The records of tables and functions are fixed, unless they are cut into windows."""
+    """Return whether the key `record` has an effect. A table or a function gives whole records, which can only be cut into windows."""
     return train.record == "window" or os.path.splitext(train.data)[1] == ".txt"
 
 
@@ -56,8 +57,8 @@ class Language(Train):
 
     # `Train` in settings.py explains the class variables.
     own_code: ClassVar[bool] = False
-    tables: ClassVar[frozenset[str]] = frozenset({".csv", ".jsonl", ".parquet"})
-    adapts: ClassVar[bool] = True
+    tables: ClassVar[frozenset[str]] = frozenset(ROWS)
+    adapts: ClassVar[bool] = True  # a run may train a part of the model alone, and then also writes it as an adapter
 
     model: Annotated[str, Key("language model that is trained or adapted", MODEL, varies=True)]
     tokenizer: Annotated[
@@ -97,7 +98,7 @@ class CausalLm(Language):
 
     task: Annotated[str, TASK] = "causal-lm"
     data: Annotated[str, Key("private data: texts in a file, or from your function", source_rule(TEXTS))]
-    public: Annotated[str | None, Key(AS_DATA, public_rule(TEXTS))] = None
+    public: Annotated[str | None, Key(PUBLIC_DOC, public_rule(TEXTS))] = None
     record: Annotated[
         Literal["line", "paragraph", "window"],
         Key(
@@ -147,7 +148,7 @@ class SoftPrompt(Language):
 
     task: Annotated[str, TASK] = "soft-prompt"
     data: Annotated[str, Key("private data: texts with labels in a file, or from your function", source_rule(ROWS))]
-    public: Annotated[str | None, Key(AS_DATA, public_rule(ROWS))] = None
+    public: Annotated[str | None, Key(PUBLIC_DOC, public_rule(ROWS))] = None
     soft_prompt: Annotated[int, Key("number of vectors before each text; only these vectors are trained", COUNT, varies=True)]
     label: Annotated[str | None, Key("column of the label; by default the column named label", needs=COLUMNS)] = None
     labels: Annotated[tuple[str, ...], Key("all labels that the data may have; at least two")]

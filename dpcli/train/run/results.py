@@ -154,12 +154,12 @@ def _outcome(prepared: Prepared, folder: str, initial: Checkpoint, unchecked: tu
         plan=plan,
         folder=folder,
         run=initial.run,
-        repeated=tuple(plan.repeated_portions(initial.resumed)),
+        repeated=tuple(plan.repeated_portions(initial.resumed)),  # of steps after each step number at which the run was resumed
         private=streams.private and initial.private,
         metrics=measurement.metrics,
         method=prepared.trainer.gradients.describe(),
         noise=prepared.noise_source(),
-        earlier=os.path.exists(os.path.join(folder, MODEL)),
+        earlier=os.path.exists(os.path.join(folder, MODEL)),  # the model of an earlier run, which is about to be replaced
         taken=prepared.trainer.step,
         unchecked=unchecked,
         constants=tuple(prepared.constants),
@@ -210,7 +210,7 @@ def _write_model(outcome: Outcome, prepared: Prepared) -> None:
     from dpcli.train.documents.run_statement import statement
 
     stamp = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
-    weights, text = save(prepared.weights(), stamp), statement(outcome).encode()
+    weights, text = save(prepared.weights(), stamp), statement(outcome).encode()  # before earlier files are removed
     for name in (DESCRIPTION, ATTESTATION, STATEMENT, MODEL, PIPELINE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(outcome.folder, name))

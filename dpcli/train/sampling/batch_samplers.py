@@ -111,8 +111,8 @@ def descent_sampler(
     The other arguments and the errors are those of `correlated_sampler`.
     """
     if spec.drawn is not None:
-        drawn = Poisson if spec.drawn == "poisson" else FixedSize
-        return sampler(drawn(scheme=spec.drawn, rate=spec.inclusion), dataset_size, stream, records)
+        scheme_class = Poisson if spec.drawn == "poisson" else FixedSize
+        return sampler(scheme_class(scheme=spec.drawn, rate=spec.inclusion), dataset_size, stream, records)
     population = _population(dataset_size, records)
     return cycle(_shuffled(population, _declared_size(population, "last-iterate"), spec.batches, stream))
 
@@ -174,7 +174,7 @@ def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) 
     """
     steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
     passes = (distinct_subsets(stream, steps, scheme.participations, population.records) for _ in repeat(None))
-    return chain.from_iterable(_batches(bins.reshape(-1), scheme.participations, steps) for bins in passes)
+    return chain.from_iterable(_batches(step_numbers.reshape(-1), scheme.participations, steps) for step_numbers in passes)
 
 
 def _shuffle(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
@@ -230,17 +230,17 @@ def _declared_size(population: Population, scheme: str) -> int:
     return population.declared
 
 
-def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
+def _batches(step_numbers: Indices, repeats: int, steps: int) -> Iterator[Indices]:
     """Yield the records of each step.
 
     Args:
-        bins: Step numbers of the records: `repeats` numbers for record 0, then for record 1, and so on. With repeats = 2 and steps = 3,
-            [0, 2, 1, 2] gives the batches [0], [1], [0, 1].
+        step_numbers: `repeats` step numbers for record 0, then for record 1, and so on. With repeats = 2 and steps = 3, [0, 2, 1, 2] gives
+            the batches [0], [1], [0, 1].
         repeats: Number of steps of each record.
         steps: Total number of steps.
     """
-    by_step = np.argsort(bins, kind="stable")  # positions in `bins`, sorted by step; position // repeats is the record
-    ends = np.cumsum(np.bincount(bins, minlength=steps))
+    by_step = np.argsort(step_numbers, kind="stable")  # positions, sorted by step; position // repeats is the record
+    ends = np.cumsum(np.bincount(step_numbers, minlength=steps))
     return iter(np.split(by_step // repeats, ends[:-1]))
 
 

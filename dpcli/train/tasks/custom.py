@@ -1,6 +1,6 @@
 """The task "custom", whose model, records, loss and metric are the user's own functions.
 
-The module also builds the learning problem (tasks/learning.py) of a program that calls `dpcli.private` (`callers_problem`). The user's
+The module also builds the learning problem (tasks/learning.py) of a program that calls `dpcli.private` (`problem_of_arguments`). The user's
 functions are imported and called by user_code.py, and what they return is checked here. `path` is the path of the training file, from whose
 folder relative names start.
 """
@@ -47,7 +47,7 @@ def build(train: Custom, path: str) -> Learning:
         draw=_draw(train, records, path, model),
         measure=measure_of(train, path, model, records),
         units=units,
-        facts=code_of(train.model, path),
+        facts=code_of(train.model, path),  # the SHA-256 of the model's code
     )
     return with_augmentation(problem, train, path)
 
@@ -56,12 +56,12 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
     """Return the private records, and the owner of each record. Without train.units, None replaces the owners."""
     returned = private_result(train.data, path)
     if train.units is None:
-        return as_records(returned, train.data, path, model), None
+        return checked_batch(returned, train.data, path, model), None
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         length = " of another length" if isinstance(returned, tuple | list) else ""
         raise InputError(f"{path}: {train.data}: expected a pair (records, units), found {type(returned).__name__}{length}")
     records, units = returned
-    return as_records(records, train.data, path, model), owners_of(units, path)
+    return checked_batch(records, train.data, path, model), owners_of(units, path)
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
@@ -76,7 +76,7 @@ def own_loss(source: str, function: Callable[..., Any]) -> Loss:
     return loss
 
 
-def as_records(records: Any, source: str, path: str, model: nn.Module) -> Batch:
+def checked_batch(records: Any, source: str, path: str, model: nn.Module) -> Batch:
     """Return the records as tensors with equal first dimensions. Raises InputError for anything else."""
     try:
         batch = tensors(records, model)
@@ -87,14 +87,14 @@ def as_records(records: Any, source: str, path: str, model: nn.Module) -> Batch:
 
 
 def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callable[[int, Stream], Batch] | None:
-    """Return the user's function that draws synthetic records, in a wrapper that checks its result; None if the file names none."""
+    """Return the function of the key `canary`, which draws synthetic records, in a wrapper that checks its result; None without it."""
     if train.canary is None:
         return None
     source, function = train.canary, own_function(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
         generator = stream.bulk()  # of numpy
-        records_drawn = as_records(call_user_code(source, function, count, generator), source, path, model)
+        records_drawn = checked_batch(call_user_code(source, function, count, generator), source, path, model)
         if size(records_drawn) != count or _form(records_drawn) != _form(records):
             raise InputError(f"{path}: {source}: expected {count} records with the shapes and types of the data")
         return records_drawn
@@ -117,7 +117,7 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, own_function(train.metric, path)
-    public = as_records(public_result(train.public, path), train.public, path, model)
+    public = checked_batch(public_result(train.public, path), train.public, path, model)
     if records is not None and same_numbers(public, records):
         raise same_source_error(path, train.public, train.data)
 
@@ -146,14 +146,14 @@ def metrics(result: Any, source: str) -> Metrics:
 
 
 def refuse(train: Loop, path: str) -> NoReturn:
-    """Raise InputError, because a file with the task "loop" names no model and no data."""
+    """Raise InputError in place of `build`, because a file with the task "loop" names no model and no data."""
     raise InputError(
         f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it, and '
         '[audit] with canary = "gradient" audits such a run'
     )
 
 
-def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
+def problem_of_arguments(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
     """Return the learning problem of the arguments of `dpcli.private`. Raises InputError if one has the wrong type.
 
     Args:
@@ -181,7 +181,7 @@ def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units
 
 
 def records_of(data: Any, path: str, model: nn.Module) -> Batch:
-    """Return records from tensors or arrays, or from a dataset, which is read item by item.
+    """Return the records that a program passes as `data`: tensors or arrays, or a dataset, which is read item by item.
 
     Raises InputError if the object is a DataLoader, a dataset without a length, or neither a dataset nor arrays.
     """
@@ -193,10 +193,10 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     if isinstance(data, IterableDataset):
         raise InputError("data: expected a dataset with a length and numbered items, found one that can only be iterated")
     if isinstance(data, TensorDataset):
-        return as_records(data.tensors, "data", path, model)
+        return checked_batch(data.tensors, "data", path, model)
     if isinstance(data, Dataset) or type(data).__module__.partition(".")[0] == "datasets":  # the library of Hugging Face
-        return as_records(_collate(data), "data", path, model)
-    return as_records(data, "data", path, model)
+        return checked_batch(_collate(data), "data", path, model)
+    return checked_batch(data, "data", path, model)
 
 
 def _with_tensors(item: Any) -> Any:

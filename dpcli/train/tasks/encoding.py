@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 Values = Sequence[Any]
 MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # texts of missing values; data frames write "<NA>" and "NaT"
-PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # types that numpy converts as float() does
+# Types that numpy converts as float() does.
+CONVERTIBLE_TYPES = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})
 
 
 def known_columns(train: Classification) -> tuple[str, ...]:
@@ -131,10 +132,10 @@ def _encode_numbers(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 def _numbers(cells: _Cells) -> NDArray[np.float64]:
     """Return the numbers of a column, with NaN for missing values."""
-    # `_plain_numbers` knows no texts of missing values that the file adds.
-    plain_numbers = _plain_numbers(cells.values) if cells.missing == MISSING else None
-    if plain_numbers is not None:
-        return plain_numbers
+    # `_converted_at_once` knows no texts of missing values that the file adds.
+    converted = _converted_at_once(cells.values) if cells.missing == MISSING else None
+    if converted is not None:
+        return converted
     numbers = np.full(len(cells.values), math.nan)
     for row, (text, value) in enumerate(zip(cells.texts(), cells.values, strict=True)):
         if text in cells.missing:
@@ -155,15 +156,15 @@ def _as_float(value: Any, text: str) -> float:
         return float(text)
 
 
-def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
+def _converted_at_once(values: Values) -> NDArray[np.float64] | None:
     """Return the numbers of a column, converted in one operation. Return None if a value is neither a number nor NaN."""
-    if not {*map(type, values)} <= PLAIN:
+    if not {*map(type, values)} <= CONVERTIBLE_TYPES:
         return None
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         return None
-    return numbers.copy() if numbers.ndim == 1 else None
+    return numbers.copy() if numbers.ndim == 1 else None  # a copy, as missing values are replaced in place
 
 
 def _encode_categories(cells: _Cells, feature: Feature, inputs: Encoded) -> None:

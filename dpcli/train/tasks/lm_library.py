@@ -57,7 +57,7 @@ def load_pretrained(source: str, key: str, path: str, load: Callable[..., Any], 
             raise _loading_error(source, key_place, "a folder that transformers cannot load", problem) from None
         if CACHED_ONLY.get():
             raise Unavailable(str(_loading_error(source, key_place, "a name that is not cached here", problem))) from None
-    try:
+    try:  # a name that is not cached is downloaded
         with quiet():
             return load(source, trust_remote_code=False)  # code in the model's repository is never run
     except UNREADABLE as problem:

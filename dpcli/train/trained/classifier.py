@@ -90,6 +90,7 @@ def _read_columns(place: str, train: Classification, shape: tuple[int, ...], blo
         raise InputError(f"{place}: expected numbers in every column, found a value that is not a number") from None
 
 
+# Reader by ending of the file. Its parameters are the place, the settings, the shape of one record, and the column of the ledger's blocks.
 READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], Any]] = {
     ".npz": _read_npz,
     ".csv": _read_columns,
@@ -146,7 +147,7 @@ class Classifier(TrainedModel):
         return label_predictions(self.probabilities(inputs, source).tolist(), labels)
 
     def measured(self, source: str, path: str) -> Metrics:
-        if path:  # the file declares the data public, perhaps as a held-out part of the private data
+        if path:  # that of the training file, which declares the data public, perhaps as a held-out part of the private data
             return measure_of(self.module, arrays(self.train, path, self.description.rows).public)()
         records = labelled_records(source, self.train, self.classes, self.description.rows)
         self._require_as_trained(records.inputs, source)

@@ -28,7 +28,7 @@ CARD = "README.md"
 ATTESTATION = "dpcli-attestation.json"
 SPECIAL = "\\`*_{}[]<>()#+-!|&"  # special characters of Markdown and HTML
 # Python expression that loads the folder, by library, for the model card.
-USE = {
+LOADING_CODE = {
     "transformers": "transformers.AutoModelForCausalLM.from_pretrained(FOLDER)",
     "peft": "peft.PeftModel.from_pretrained(base_model, FOLDER)",
     "dpcli": "dpcli.load_model(FOLDER)",
@@ -84,15 +84,15 @@ def _write_weights(description: Description, folder: str) -> HubFolder:
     """Write the weights in the format of the library that reads them. Return a description of the folder."""
     plan = plan_of(description.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
-    names = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
-    if names and ":" not in base:  # a base of the user's own (module:function) cannot be loaded by its name
-        for name in names:
+    adapter_files = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
+    if adapter_files and ":" not in base:  # a base of the user's own (module:function) cannot be loaded by its name
+        for name in adapter_files:
             _copy(description, name, folder)
-        return HubFolder("peft", title, tuple(map(os.path.basename, names)), base)
+        return HubFolder("peft", title, tuple(map(os.path.basename, adapter_files)), base)
     from dpcli.train.trained.loading import load_model
 
     model = load_model(description.folder)
-    if hasattr(model.module, "save_pretrained") and base and ":" not in base:
+    if hasattr(model.module, "save_pretrained") and base and ":" not in base:  # a model of transformers, not of the user
         return HubFolder("transformers", title, _write_by_transformers(model, folder))
     for name in (MODEL, PIPELINE):
         _copy(description, name, folder)
@@ -150,7 +150,7 @@ def model_card(description: Description, written: HubFolder) -> str:
     }
     return (
         f"---\n{_yaml(front_matter)}---\n\n# {_one_line(written.title)}\n\n{_guarantee_words(stated)}\n\n"
-        f"To load it: `{USE[written.library]}`.\n\n"
+        f"To load it: `{LOADING_CODE[written.library]}`.\n\n"
         "Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n"
         f"{_one_level_deeper(statement)}"
     )
@@ -171,7 +171,7 @@ def _window_words(stated: Mapping[str, Any]) -> str:
     if not isinstance(blocks, list):
         return ""
     rows = rows_from_content(stated.get("rows"), blocks)
-    words = UNCHECKED if rows is None else _one_line(rows.words)
+    words = UNCHECKED if rows is None else _one_line(rows.words)  # None: dpcli did not select the rows itself
     return f", on the blocks {_one_line(blocks_words([str(block) for block in blocks]))}: {words}"
 
 

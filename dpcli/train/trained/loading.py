@@ -73,7 +73,7 @@ def _require_code(train: Train, description: Description) -> None:
 
     place, trained = place_of(description, train.model), description.model.get("code_sha256")
     digest = code_of(train.model, place).get("code_sha256")
-    if ":" in train.model and digest in (None, trained):  # if there is no file, the import raises an error
+    if ":" in train.model and digest in (None, trained):  # without a file there is no digest, and the import raises an error
         own_function(train.model, place)
     if digest != trained:
         raise InputError(
@@ -108,7 +108,8 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """
     model = load_model(run)
     if source is not None:
-        return ModelEvaluation(model.description, model.measured(source, ""), source, declared=False)
+        measured = model.measured(source, path="")  # no path, as the training file does not name this source
+        return ModelEvaluation(model.description, measured, source, declared=False)
     public = model.train.public
     if public is None:
         raise InputError(f"{run}: train.public: the file declares no data public: name data by dpcli evaluate RUN DATA")
