@@ -162,7 +162,7 @@ class RepeatAndSelect(Mechanism):
             _, value = least_over_orders(lambda z: balle(1.0 + z, cached_rdp(self, 1.0 + z), log_delta), grain=SHORT)
             best = min(best, value)
         with suppress(NotRepresentable):
-            best = min(best, SelectionLoss(quick_pair_losses(self.inner), self.trials, self, pure, self.inner).epsilon(log_delta))
+            best = min(best, self._loss(quick_pair_losses(self.inner), pure).epsilon(log_delta))
         if math.isinf(best):
             raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
         return best
@@ -177,7 +177,11 @@ class RepeatAndSelect(Mechanism):
         pure = self.pure()
         if FURTHEST < pure < math.inf:  # the pair on a grid cannot have losses that are finite and so large
             return Pure(pure).losses()
-        return (SelectionLoss(own_pair_losses(self.inner), self.trials, self, pure, self.inner),)
+        return (self._loss(own_pair_losses(self.inner), pure),)
+
+    def _loss(self, losses_of_run: tuple[PrivacyLoss, ...], pure: float) -> SelectionLoss:
+        """Return the loss of the selection, from its pure epsilon and the losses of pairs that dominate one run, one for each direction."""
+        return SelectionLoss(losses_of_run, self.trials, self, pure, self.inner)
 
     def unclaimed(self) -> Mechanism:
         return Dominated(self)
@@ -192,7 +196,7 @@ class RepeatAndSelect(Mechanism):
         if self.inner.is_composition or not self.inner.attained():
             return None
         losses = self.inner.losses()
-        bound = SelectionLoss(losses, self.trials, self, self.pure(), self.inner)
+        bound = self._loss(losses, self.pure())
         largest = bound.epsilon(LOG_LEAST)
         if not LEAST_WITNESS < largest < FURTHEST:
             return None
