@@ -26,7 +26,7 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root, minimise_unimodal
-from dpcli.numerics.work import QUESTION, RESERVED, allowance, shared
+from dpcli.numerics.work import QUESTION, RESERVED, allowance, shared  # QUESTION: cells, units of work, for one question
 
 Steps = tuple[tuple[Mechanism, int], ...]
 
