@@ -59,7 +59,8 @@ def export_opacus(file: str, accountant: str, output: str | None) -> None:
     from dpcli.file.pipeline.read import load
 
     state = state_of(load(file), accountant)
-    write_new(output, json_text(state), None if output is None or output.endswith(".json") else torch_bytes(state))
+    is_json = output is None or output.endswith(".json")
+    write_new(output, json_text(state), data=None if is_json else torch_bytes(state))
 
 
 @click.command(short_help=SUBCOMMANDS["dp-accounting"][1])
