@@ -63,7 +63,8 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
         chernoff = _chernoff(losses, epsilons)
 
         def build(i: int) -> Sequence[Interval]:
-            return _build_until_narrow(losses, min(float(chernoff[i]) - CHERNOFF_EXCESS, MAX_LOG_DELTA), float(epsilons[i]))
+            log_delta = float(chernoff[i]) - CHERNOFF_EXCESS  # an estimate, as Chernoff's bound is above delta
+            return _build_until_narrow(losses, min(log_delta, MAX_LOG_DELTA), float(epsilons[i]))
 
         return _bounds(build, epsilons, chernoff, log_floor)
 
@@ -95,7 +96,7 @@ def _grids(profile: PldProfile, losses: Losses, least_epsilon: float, log_floor:
 
     The grid of the least epsilon comes first, because its delta may be far above the others. Its log delta is given as 0.
     """
-    width = AIM * profile.tolerance
+    width = AIM * profile.tolerance  # relative width that a grid is made for; most grids then meet the tolerance
     log_deltas: list[float] = []
     grids: list[Interval] = []
     targets = np.arange(FIRST_GRID, max(log_floor, LAST_GRID), -STEP).tolist()
