@@ -100,7 +100,7 @@ class BlankedResponse(Mechanism):
             lost = delta * inverse_mass * (1.0 - 2e-15)  # delta / m, rounded down
             if lost < 1.0:
                 log_kept = math.log1p(-lost)
-                epsilons.append(largest_loss + log_kept + 1e-15 * (largest_loss - log_kept))
+                epsilons.append(largest_loss + log_kept + 1e-15 * (largest_loss - log_kept))  # the last term covers rounding
         return max(epsilons)
 
     def zcdp(self) -> float:

@@ -1,8 +1,9 @@
 """Private selection: a mechanism runs a random number of times and only the best output is released (hyperparameter tuning).
 
 `RepeatAndSelectSpec` has the keys of the type "repeat-and-select", and its premises, each with a test that violates it and the commands
-that enforce it. `bind` looks up the entry that one trial runs, and returns `Tuned`. Its `resolve` makes the mechanism `RepeatAndSelect`
-from the mechanism of one trial, called the run or `inner`, and from the distribution of the number of trials (`Trials`, trial_numbers.py).
+that enforce it. `bind` looks up the entry that one trial runs, at `part_path` and with its own sampling (`whole_runs`), and returns
+`Tuned`. Its `resolve` makes the mechanism `RepeatAndSelect` from the mechanism of one trial, called the run or `inner`, and from the
+distribution of the number of trials (`Trials`, trial_numbers.py).
 
 Accountants ask the mechanism for upper bounds: `approx_dp` for epsilon, `zcdp` for rho, `rdp` for Renyi divergences (proved in
 trial_numbers.py), and `losses` for the privacy losses log P/Q of pairs (P, Q) that dominate (selection_profile.py). `witness` returns a

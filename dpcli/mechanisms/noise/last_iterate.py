@@ -194,7 +194,7 @@ class LastIterateSpec(Spec):
             return LeastOf((all_steps,))
         # One Gaussian, which takes a share of the noise's variance, stands for all steps before the last ones.
         last_step = self._sampled_step(math.sqrt(1.0 - division.share) * (1.0 - 1e-15), neighbours)
-        earlier_steps = with_noise(Gaussian, division.mu).unclaimed()
+        earlier_steps = with_noise(Gaussian, division.mu).unclaimed()  # NoPrivacy if mu exceeds LARGEST_RATIO
         return LeastOf((all_steps, Composed(((earlier_steps, 1), (last_step, division.steps)))))
 
     def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:
