@@ -6,7 +6,7 @@ The files that were given to the gate are called judged. A removed pipeline is r
 keys with their values: a file that contains at least half of them (`LEAST_KEPT_SHARE`) counts as the same pipeline.
 
 `top` is the root of the repository under review, which may contain submodules. A `name` is a path relative to `top`, and a `place` is an
-absolute path.
+absolute path. `folder` is the root of the repository or of a submodule, and `tree` is its commit at the base.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _is_still_pipeline(place: str) -> bool:
 def _unjudged_files(folder: str, tree: str, judged_places: frozenset[str]) -> Iterator[OtherParts]:
     """Yield each file of a repository or submodule that exists, that the change touched, and that is not judged.
 
-    The file need not be committed. `tree` is the commit of the base.
+    The file need not be committed.
     """
     for path_in_folder in sorted(present_files(folder) & touched_paths(folder, tree)):
         place = os.path.join(folder, path_in_folder)
