@@ -57,7 +57,7 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
     """
 
     def side(losses: Losses) -> tuple[Array, Array]:
-        if is_single(losses):
+        if is_single(losses):  # one step, whose delta follows from its tails without a contour
             bounds = np.array([delta_on(losses, epsilon) for epsilon in epsilons.tolist()])
             return bounds[:, 0], bounds[:, 1]
         chernoff = _chernoff(losses, epsilons)

@@ -44,7 +44,7 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     """
     parts = join_equal_steps(flatten(steps))
     parts = tuple(step for step in parts if step[0] != Free()) or parts[:1]  # one is kept if all are free
-    losses_of_parts: list[tuple[tuple[PrivacyLoss, ...], int]] = []
+    losses_of_parts: list[tuple[tuple[PrivacyLoss, ...], int]] = []  # losses by direction, and the number of runs
     without_pair: list[tuple[Mechanism, int]] = []
     for mechanism, count in parts:
         try:

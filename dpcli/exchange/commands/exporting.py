@@ -78,7 +78,7 @@ def export_dp_accounting(file: str, output: str | None) -> None:
 
     pipeline = load(file)
     write_new(output, event_json(pipeline))
-    with standard_error():
+    with standard_error():  # discards the message if nobody can read it
         if pipeline.privacy.adjacency.value == "replace-one":
             click.echo(
                 "dpcli: check the event with PLDAccountant: under replace-one RdpAccountant uses half the sensitivity", err=True

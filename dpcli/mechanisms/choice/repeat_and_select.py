@@ -162,7 +162,7 @@ class RepeatAndSelect(Mechanism):
         with suppress(NotRepresentable):
             _, value = least_over_orders(lambda z: balle(1.0 + z, cached_rdp(self, 1.0 + z), log_delta), grain=SHORT)
             best = min(best, value)
-        with suppress(NotRepresentable):
+        with suppress(NotRepresentable):  # quick: without the grid that the own pair of a composition needs
             best = min(best, self._loss(quick_pair_losses(self.inner), pure).epsilon(log_delta))
         if math.isinf(best):
             raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")

@@ -216,7 +216,7 @@ class ProposeTestReleaseSpec(StatedSpec):
         one_change = approx(self.epsilon, self.delta).unclaimed()
         log_delta = math.log(self.delta) + (changes - 1) * self.epsilon
         group_delta = math.exp(min(log_delta, 0.0)) * (1.0 + DELTA_SLACK)
-        if changes == 1 or group_delta >= 1.0:
+        if changes == 1 or group_delta >= 1.0:  # a delta of 1 or more would claim nothing
             return for_group(one_change, changes)
         return approx(multiple(changes, self.epsilon), group_delta).unclaimed()
 
