@@ -252,7 +252,7 @@ def pair_of_pass(step: HasTails, bins: int) -> FiniteOutcomes | None:
         return None
     with np.errstate(divide="ignore"):
         log_q = np.log(np.concatenate(([total.zero], total.mass, [0.0])))
-        # The sum over its own mean is R: a ratio of likelihoods has mean 1 under Q, and the sum may have fewer than `bins` copies.
+        # The sum over its own mean stands for R: a ratio of likelihoods has mean 1 under Q, and the sum may have fewer than `bins` copies.
         losses = np.concatenate(([-np.inf], total.logs - math.log(total.mean), [np.inf]))
         log_p = np.concatenate(([-np.inf], log_q[1:-1] + losses[1:-1], [np.log(total.excess / total.mean)]))
     return FiniteOutcomes(losses, log_p, log_q)
