@@ -26,7 +26,7 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root, minimise_unimodal
-from dpcli.numerics.work import QUESTION, RESERVED, allowance, shared
+from dpcli.numerics.work import QUESTION, RESERVED, allowance, shared  # QUESTION: cells (units of work) for one question
 
 Steps = tuple[tuple[Mechanism, int], ...]
 
@@ -219,7 +219,10 @@ def _largest(bounds: Iterable[Bound]) -> Bound:
 
 
 def compositions(steps: Steps) -> tuple[tuple[Steps, tuple[int, ...]], ...]:
-    """Return each composition in which neighbours may differ, and how many of its steps stand for each of `steps`."""
+    """Return each composition in which neighbours may differ, and how many of its steps stand for each of `steps`.
+
+    A mechanism whose `cases` are several divides the data into disjoint parts, and each composition has one of the parts.
+    """
     result = []
     for cases in itertools.product(*(mechanism.cases() for mechanism, _ in steps)):
         composition = tuple((part, n * count) for case, (_, count) in zip(cases, steps, strict=True) for part, n in case)
@@ -307,8 +310,8 @@ def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
         refused = error
     if own_bound.lower is not None:
         return own_bound
-    start = max(-math.log(own_bound.upper), 1.0)
-    _, least_implied = minimise_unimodal(implied, start, ratio=2.0, rounds=1)
+    first_exponent = max(-math.log(own_bound.upper), 1.0)  # that of the profile's own delta; 1 if that delta is above 1/e
+    _, least_implied = minimise_unimodal(implied, first_exponent, ratio=2.0, rounds=1)
     if refused and not least_implied < 1.0:
         raise refused
     return own_bound if own_bound.upper <= least_implied else Bound(least_implied)

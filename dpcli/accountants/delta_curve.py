@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dpcli.accountants.base import join_equal_steps
+from dpcli.accountants.base import Steps, join_equal_steps
 from dpcli.accountants.directions import Losses, directions
 from dpcli.accountants.exact import CHERNOFF_EXCESS, MAX_LOG_DELTA, ExactProfile, delta_on, is_single
 from dpcli.accountants.pld import AIM, PldProfile, curve_at_delta, curve_at_epsilon
@@ -57,13 +57,14 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
     """
 
     def side(losses: Losses) -> tuple[Array, Array]:
-        if is_single(losses):
+        if is_single(losses):  # one step, whose delta follows from its tails without a contour
             bounds = np.array([delta_on(losses, epsilon) for epsilon in epsilons.tolist()])
             return bounds[:, 0], bounds[:, 1]
         chernoff = _chernoff(losses, epsilons)
 
         def build(i: int) -> Sequence[Interval]:
-            return _build_until_narrow(losses, min(float(chernoff[i]) - CHERNOFF_EXCESS, MAX_LOG_DELTA), float(epsilons[i]))
+            log_delta = float(chernoff[i]) - CHERNOFF_EXCESS  # an estimate, as Chernoff's bound is above delta
+            return _build_until_narrow(losses, min(log_delta, MAX_LOG_DELTA), float(epsilons[i]))
 
         return _bounds(build, epsilons, chernoff, log_floor)
 
@@ -78,14 +79,14 @@ def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Ar
 
     def side(losses: Losses) -> tuple[Array, Array]:
         log_deltas, grids = _grids(profile, losses, float(epsilons[0]), log_floor)
-        low, high = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
+        log_low, log_high = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
         first = 0  # index of the two neighbouring grids in use
         for i, epsilon in enumerate(epsilons.tolist()):
-            low[i], high[i] = _ends(grids[first : first + 2], epsilon)
-            while first + 2 < len(grids) and high[i] < log_deltas[first + 1]:
+            log_low[i], log_high[i] = _ends(grids[first : first + 2], epsilon)
+            while first + 2 < len(grids) and log_high[i] < log_deltas[first + 1]:  # delta is below that of both grids
                 first += 1
-                low[i], high[i] = _ends(grids[first : first + 2], epsilon)
-        return _round_outward(low, high)
+                log_low[i], log_high[i] = _ends(grids[first : first + 2], epsilon)
+        return _round_outward(log_low, log_high)
 
     return _larger_bounds(profile.steps, side)
 
@@ -95,7 +96,7 @@ def _grids(profile: PldProfile, losses: Losses, least_epsilon: float, log_floor:
 
     The grid of the least epsilon comes first, because its delta may be far above the others. Its log delta is given as 0.
     """
-    width = AIM * profile.tolerance
+    width = AIM * profile.tolerance  # relative width that a grid is made for; most grids then meet the tolerance
     log_deltas: list[float] = []
     grids: list[Interval] = []
     targets = np.arange(FIRST_GRID, max(log_floor, LAST_GRID), -STEP).tolist()
@@ -113,9 +114,9 @@ def _grids(profile: PldProfile, losses: Losses, least_epsilon: float, log_floor:
     return log_deltas, grids
 
 
-def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
+def _larger_bounds(steps: Steps, side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return the larger of the two directions' bounds, which `side` returns for the losses of each direction."""
-    sides = directions(join_equal_steps(tuple(steps)))  # type: ignore[arg-type]
+    sides = directions(join_equal_steps(steps))
     if any(len(losses) > MAX_PARTS for losses in sides):
         raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long for a whole curve")
     bounds = [side(losses) for losses in sides]
@@ -138,19 +139,19 @@ def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upp
 
     build: returns intervals that are narrow at the epsilon with a given index. log_upper: known upper bounds on log delta.
     """
-    low, high = np.full_like(epsilons, -math.inf), log_upper.copy()
+    log_low, log_high = np.full_like(epsilons, -math.inf), log_upper.copy()
     present: Sequence[Interval] = ()
     last_built = math.inf
     with suppress(TooMuchWork):
         for i, epsilon in enumerate(epsilons.tolist()):
             ends = _ends(present, epsilon)
-            upper = min(float(high[i]), ends[1])
+            upper = min(float(log_high[i]), ends[1])
             if not ends[1] - ends[0] <= NARROW and abs(upper - last_built) >= CHANGED and upper > log_floor:
                 present = (*present[-1:], *build(i))  # the last interval, made for a smaller epsilon, may still be the tighter one
                 ends = _ends(present, epsilon)
-                last_built = min(float(high[i]), ends[1])
-            low[i], high[i] = ends[0], min(ends[1], float(high[i]))
-    return _round_outward(low, high)
+                last_built = min(float(log_high[i]), ends[1])
+            log_low[i], log_high[i] = ends[0], min(ends[1], float(log_high[i]))
+    return _round_outward(log_low, log_high)
 
 
 def _round_outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:

@@ -44,7 +44,7 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     """
     parts = join_equal_steps(flatten(steps))
     parts = tuple(step for step in parts if step[0] != Free()) or parts[:1]  # one is kept if all are free
-    losses_of_parts: list[tuple[tuple[PrivacyLoss, ...], int]] = []
+    losses_of_parts: list[tuple[tuple[PrivacyLoss, ...], int]] = []  # losses by direction, and the number of runs
     without_pair: list[tuple[Mechanism, int]] = []
     for mechanism, count in parts:
         try:
@@ -56,9 +56,9 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     if without_pair:
         from dpcli.mechanisms.stated.renyi import RenyiPairLoss
 
-        # `views` raises, naming the steps. If no step has a pair, the reason is that; otherwise that one has no Renyi curve either.
-        needed: Callable[[Mechanism], object] = _order_two if losses_of_parts else lambda mechanism: mechanism.losses()
-        views(tuple(without_pair), needed)
+        # `views` raises NotRepresentable, naming the steps that lack what is needed: a Renyi curve, or a pair if no step has one.
+        needed_view: Callable[[Mechanism], object] = _order_two if losses_of_parts else lambda mechanism: mechanism.losses()
+        views(tuple(without_pair), needed_view)
         losses_of_parts.append(((RenyiPairLoss(tuple(without_pair)),), 1))
     number = max(len(losses) for losses, _ in losses_of_parts)
     return tuple(tuple((in_direction(losses, k), count) for losses, count in losses_of_parts) for k in range(number))

@@ -46,7 +46,7 @@ class Draws:
     The numbers of a tensor then have mean 0 and a common standard deviation of at least 1.
 
     Attributes:
-        tensors: Noise by tensor name, as arrays of shape (draws, numbers) with one row for each step of each run.
+        tensors: Noise by tensor name, as arrays of shape (rows, numbers) with one row for each step of each run.
         positions: Step of each row in its run, from 0.
         resolution: Resolution of the numbers, which may be differences of sums in single precision.
     """
@@ -73,7 +73,7 @@ class Draws:
         return Draws(tensors, self.positions, self.resolution / min(sizes.values()))
 
     def first_columns(self, width: int) -> Array:
-        """Return an array of shape (draws, about `width`) with the first numbers of every tensor, in shares as equal as possible."""
+        """Return an array of shape (rows, about `width`) with the first numbers of every tensor, in shares as equal as possible."""
         # What a narrow tensor leaves of its share goes to the wider ones after it.
         narrow_first = sorted(self.tensors.values(), key=lambda values: values.shape[1])
         remaining_width, parts = width, []
@@ -105,7 +105,7 @@ def noise_draws(runs: Sequence[Sequence[Step]], std: float, fresh: bool) -> Draw
         for position, step in enumerate(run if fresh else run[:1]):
             arrays = step.arrays()
             if not all(np.isfinite(values).all() for values in arrays):
-                continue  # another check reports this step
+                continue  # replay.py reports this step
             positions.append(position)
             noises.append(step.noise)
             largest = max([largest, *(float(np.abs(values).max(initial=0.0)) for values in arrays)])

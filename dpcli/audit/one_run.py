@@ -1,8 +1,9 @@
 """The verdict of an audit of one run. Guesses about the canaries of the run are compared with the privacy claim.
 
-A fair coin decided for each *canary* whether it was in the run, and the attack guesses the coins from its scores. A canary is a record or,
-as a stronger test, a gradient that is added to the clipped sums (gradient_scores.py). audit_run.py calls `one_run_audit` with scores, or
-`guessed_audit` with counts of right guesses. The *claim* is an (epsilon, delta) pair, with a trade-off curve if a pipeline file makes it.
+A fair coin decided for each *canary* whether it was in the run, and the attack guesses the coins from its scores: the highest in and,
+unless the guesses are one-sided, the lowest out. A canary is a record or, as a stronger test, a gradient that is added to the clipped sums
+(gradient_scores.py). audit_run.py calls `one_run_audit` with scores, or `guessed_audit` with counts of right guesses. The *claim* is an
+(epsilon, delta) pair, with a trade-off curve if a pipeline file makes it.
 
 More right guesses than the claim allows refute it (bounds.py). Every test gets a share of the *significance*, which is 1 - confidence, so
 that all together refute a true claim with at most this probability: a further test needs a smaller share for each. What was fixed before

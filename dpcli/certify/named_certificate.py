@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 # Errors that the checker may raise, besides Unproved, for a malformed certificate.
-FAILED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OverflowError, MemoryError)
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OverflowError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def proved_sentences(path: str, certificate: Json) -> list[str]:
 
     try:
         return checker.check(certificate)
-    except (checker.Unproved, *FAILED) as error:
+    except (checker.Unproved, *MALFORMED) as error:
         raise CannotCertify(f"{path}: not proved: {error or type(error).__name__}") from None
 
 
@@ -106,7 +106,7 @@ def require_same_mechanisms(path: str, certificate: Json, pipeline: Pipeline) ->
         raise CannotCertify(f"{path}: about another file than {own}: {error}") from None
     except NotRepresentable as error:
         raise CannotCertify(f"{path}: not about {own}, of which nothing can be certified: {error}") from None
-    except FAILED as error:
+    except MALFORMED as error:
         raise CannotCertify(f"{path}: not proved: {type(error).__name__}: {error}") from None
 
 

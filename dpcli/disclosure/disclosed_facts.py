@@ -31,7 +31,8 @@ class Facts:
     unamplified: account of the same run with batches in a shuffled or fixed order. None if the guarantee does not rely on random batches,
         or if there is no such account (`_unamplified`).
     diagnostics: findings of the rules about the file.
-    rows: description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
+    rows: description of the rows that dpcli has read in the file's window, the blocks of the dataset (such as days) that a run uses; "" if
+        dpcli has read none.
     proof: the certificate that proves epsilon; None if none was given.
     """
 
@@ -107,4 +108,5 @@ def _in_passes(entry: Entry) -> Entry:
     scheme = entry.sampling
     if not amplified(entry) or not isinstance(scheme, Batched):
         return entry
-    return replace(entry, sampling=OncePerEpoch("shuffle", scheme.rate or None, scheme.batch_size))
+    rate = scheme.rate or None  # a pass has no rate of 0
+    return replace(entry, sampling=OncePerEpoch("shuffle", rate, scheme.batch_size))

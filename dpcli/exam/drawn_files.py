@@ -53,7 +53,7 @@ class Drawing:
         cls = load(MECHANISMS[kind])
         for _ in range(TRIES):
             keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
-            if keys is not None and not any(True for _ in spec_of(cls, keys).problems()):
+            if keys is not None and not any(spec_of(cls, keys).problems()):
                 return keys
         return None
 

@@ -125,13 +125,18 @@ def question_sample(kind: str, seed: str) -> tuple[ExamQuestion, ...]:
 
 def replies(accountant: Accountant, questions: Iterable[ExamQuestion]) -> Iterator[Reply]:
     """Yield the accountant's replies. There is no reply to a question for which the accountant has no number."""
-    # The inherited delta() evaluates epsilon() many times. That takes long and tests nothing new.
-    searches_delta = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
+    # A search for delta asks for epsilon many times. That takes long and tests nothing new.
+    asks_delta = not _searches_delta(accountant.name)
     for question in questions:
         profile = accountant.profile(question.steps).tuned(tolerance=None, seconds=SECONDS)  # at the accountant's own tolerance
         for point in question.points:
             with suppress(NotRepresentable), accountant.within_allowance(LEAST):  # limits the work, so that no question takes long
-                yield from _replies_at(point, profile, question, asks_delta=not searches_delta)
+                yield from _replies_at(point, profile, question, asks_delta)
+
+
+def _searches_delta(name: str) -> bool:
+    """Return whether the registered accountant of this name, which may have a planted bug here, inherits the search for delta."""
+    return type(load(ACCOUNTANTS[name]).compose(())).delta is PrivacyProfile.delta
 
 
 def _replies_at(point: int, profile: PrivacyProfile, question: ExamQuestion, asks_delta: bool) -> Iterator[Reply]:

@@ -65,7 +65,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
         )
     space, losses = COMPOSITIONS[name](call, ignored)
     metric_name, arguments = _serialised_call(space.table("input_metric"), ignored)
-    arguments.require_fields((), ("identifier",), ignored)
+    arguments.require_fields((), ("identifier",), ignored)  # a metric on identifiers says by what it groups rows
     metric = METRICS.get(metric_name)
     if metric is None:
         known_names, shown_name = ", ".join(METRICS), name_in_words(metric_name)

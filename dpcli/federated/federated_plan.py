@@ -13,7 +13,6 @@ its rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -57,16 +56,15 @@ class FederatedPlan(FilePlan):
         return self.pipeline.privacy.dataset_size or self.table.population
 
     @property
-    def per_step(self) -> int:
-        """The number of rounds in one step of the entry, which is the length of a run of correlated noise; 1 for independent noise."""
-        return self.portion if isinstance(self.entry.spec, CorrelatedSpec) else 1
+    def rounds_per_step(self) -> int:
+        return _rounds_per_step(self.entry)
 
     @property
     def rest(self) -> Pipeline | None:
         """The pipeline of the entries that no round performs; None if rounds perform all entries."""
         performed = sample_readers(self.entry, self.pipeline.mechanisms)  # the entry, and those that read the same sample
         unperformed = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
-        return replace(self.pipeline, mechanisms=unperformed, sections=(), budget=None) if unperformed else None
+        return self._priced(unperformed) if unperformed else None
 
     def charge(self, rounds: int, with_rest: bool) -> Pipeline:
         """Return a pipeline with the cost of a number of rounds, including entries that read the sample of the round's entry.
@@ -75,17 +73,14 @@ class FederatedPlan(FilePlan):
             rounds: Number of rounds, a multiple of `portion`.
             with_rest: Whether to include the entries that no round performs.
         """
-        return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
-
-    def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
-        """Yield the entries of `charge`, which explains the arguments."""
-        steps = rounds // self.per_step
+        steps = rounds // self.rounds_per_step
         performed = sample_readers(self.entry, self.pipeline.mechanisms)
-        for entry in self.pipeline.mechanisms:
-            if entry in performed:
-                yield replace(entry, steps=steps, epochs=None)
-            elif with_rest:
-                yield entry
+        entries = [entry for entry in self.pipeline.mechanisms if with_rest or entry in performed]
+        return self._priced(tuple(replace(entry, steps=steps, epochs=None) if entry in performed else entry for entry in entries))
+
+    def _priced(self, entries: tuple[Entry, ...]) -> Pipeline:
+        """Return the pipeline with these entries, without [federated] and similar tables, and without the cap on the whole file."""
+        return replace(self.pipeline, mechanisms=entries, sections=(), budget=None)
 
 
 def federated_plan(path: str) -> FederatedPlan:
@@ -103,12 +98,16 @@ def federated_plan(path: str) -> FederatedPlan:
     refuse_contradicted(pipeline)  # the checks of the tables again, with the computed noise
     (entry,) = candidate_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
-    portion = _portion(entry, rate)
-    rounds_per_step = portion if isinstance(entry.spec, CorrelatedSpec) else 1
+    rounds_per_step = _rounds_per_step(entry)
     rounds = table.rounds or steps * rounds_per_step
     # Without sampling, the steps are the rounds in which one client takes part, and their charge pays for all rounds.
     paid_by = steps if isinstance(entry.sampling, Unsampled | None) and rounds_per_step == 1 else rounds
-    return FederatedPlan(path, pipeline, table, entry, rounds, portion, paid_by, rate)
+    return FederatedPlan(path, pipeline, table, entry, rounds, _portion(entry, rate), paid_by, rate)
+
+
+def _rounds_per_step(entry: Entry) -> int:
+    """Return the number of rounds in one step of the entry: the length of a run of correlated noise, or 1 for independent noise."""
+    return entry.spec.iterations if isinstance(entry.spec, CorrelatedSpec) else 1
 
 
 def _portion(entry: Entry, rate: Fraction | None) -> int:
@@ -116,10 +115,8 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
 
     These are the rounds of a run of correlated noise, or the rounds of a pass over the clients as the accountant counts it.
     """
-    if isinstance(entry.spec, CorrelatedSpec):
-        return entry.spec.iterations
-    if not isinstance(entry.sampling, OncePerEpoch) or rate is None:
-        return 1
+    if isinstance(entry.spec, CorrelatedSpec) or not isinstance(entry.sampling, OncePerEpoch) or rate is None:
+        return _rounds_per_step(entry)
     participations = entry.sampling.participations if isinstance(entry.sampling, BallsInBins) else 1
     return max(int(participations / rate), 1)  # rounded down, as the accountant does
 

@@ -8,7 +8,8 @@ file left open. *Correlated* noise spans a *run* of several rounds, and is one m
 
 With noise = "server", the adversary sees only the releases and does not know which clients were drawn, so that sampling may amplify.
 Otherwise (`table.observed`) the server itself is an adversary. It draws the clients, so that sampling does not amplify, and the updates are
-protected but not the participation.
+protected but not the participation. `table.enforced_keys` are the stated limits on participations that the server enforces in addition to
+its random draws.
 
 The independent Gaussian noises of k honest clients (`table.honest`), each with standard deviation z C, add up to Gaussian noise with
 standard deviation z C sqrt(k). A client that drops out adds no noise, and a client that colludes with the server reveals its noise. Neither

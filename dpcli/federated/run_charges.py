@@ -135,7 +135,7 @@ class ChargedTables:
         steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
         if type(steps) is not int or steps < 1:
             return None
-        rounds = steps * self._plan.per_step
+        rounds = steps * self._plan.rounds_per_step
         if steps not in self._texts:
             self._texts[steps] = canonical(tables_of(self._plan.charge(rounds, with_rest=False)))
         return rounds if canonical(tables) == self._texts[steps] else None

@@ -6,7 +6,7 @@ The files that were given to the gate are called judged. A removed pipeline is r
 keys with their values: a file that contains at least half of them (`LEAST_KEPT_SHARE`) counts as the same pipeline.
 
 `top` is the root of the repository under review, which may contain submodules. A `name` is a path relative to `top`, and a `place` is an
-absolute path.
+absolute path. `folder` is the root of the repository or of a submodule, and `tree` is its commit at the base.
 """
 
 from __future__ import annotations
@@ -83,9 +83,10 @@ def removed_pipelines(ref: str, paths: Sequence[str], earlier_names: Iterable[st
         others = list(_unjudged_files(folder, tree, judged_places)) if pipelines else []
         for name, data in pipelines.items():
             place = os.path.join(top, name)
-            # Whether the file at this path was given to the gate and still exists: it then has a verdict of its own.
+            # A file that was given to the gate and still exists has a verdict of its own.
             is_judged = place in given_places and (_leads_to_judged(place, judged_places) or os.path.isfile(place))
-            yield from _verdicts_of_removed(name, data, ref, top, others, is_judged or _is_still_pipeline(place))
+            has_other_verdict = is_judged or _is_still_pipeline(place)
+            yield from _verdicts_of_removed(name, data, ref, top, others, has_other_verdict)
 
 
 def _verdict_on_path(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
@@ -118,7 +119,7 @@ def _is_still_pipeline(place: str) -> bool:
 def _unjudged_files(folder: str, tree: str, judged_places: frozenset[str]) -> Iterator[OtherParts]:
     """Yield each file of a repository or submodule that exists, that the change touched, and that is not judged.
 
-    The file need not be committed. `tree` is the commit of the base.
+    The file need not be committed.
     """
     for path_in_folder in sorted(present_files(folder) & touched_paths(folder, tree)):
         place = os.path.join(folder, path_in_folder)
@@ -129,7 +130,7 @@ def _unjudged_files(folder: str, tree: str, judged_places: frozenset[str]) -> It
 
 
 def _verdicts_of_removed(
-    name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
+    name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_other_verdict: bool
 ) -> Iterator[Judged]:
     """Yield a failure if a removed pipeline was moved to one of `others`, or else a warning, unless the path has another verdict."""
     parts, place = parts_of(data), os.path.join(top, name)
@@ -139,7 +140,7 @@ def _verdicts_of_removed(
         new_name = escaped_path(os.path.relpath(similar_place, top))
         text = f"{subject}, was moved to {new_name}, which is not judged: give that file to the gate too"
         yield _verdict_on_path(os.path.relpath(similar_place), "moved", text, "fail")
-    elif not has_verdict:
+    elif not has_other_verdict:
         change = "is no longer a pipeline" if os.path.isfile(place) else "is deleted"
         text = f"{subject}, {change}: its outputs remain released, and are not counted here"
         yield _verdict_on_path(os.path.relpath(place), "deleted", text)

@@ -141,7 +141,7 @@ def checked_terms(flags: GateFlags) -> GateTerms:
         certificates=flags.certificates,
     )
     if flags.require_proof:
-        require("flint")
+        require("flint")  # python-flint, in whose ball arithmetic proofs are checked
     if flags.certificates:
         from dpcli.certify.named_certificate import read_certificate
 
@@ -234,6 +234,6 @@ def _condition_for_error(error: Exception) -> Condition:
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):
         return Condition("ledger", "unknown", str(error), REFUSED_AT)
-    from dpcli.file.pipeline.datasets import without_flag
+    from dpcli.file.pipeline.datasets import without_flag  # the gate has no --window, at which the ledger's message may hint
 
     return Condition("ledger", "invalid", without_flag(str(error)), REFUSED_AT)

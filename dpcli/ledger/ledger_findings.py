@@ -48,7 +48,7 @@ def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
 
 def _delta_for_size(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """Find a delta that is too large for the number of records, or that cannot be compared with it."""
-    from dpcli.lint.delta import CODE, size_problem
+    from dpcli.lint.delta import LARGE_DELTA_CODE, size_problem
 
     terms = state.open_terms()
     if terms.family is not None:
@@ -59,7 +59,7 @@ def _delta_for_size(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFindin
     problem = size_problem(terms.delta, terms.dataset_size)
     if problem is not None:
         message, severity = problem
-        yield LedgerFinding(CODE, message, 1, severity)
+        yield LedgerFinding(LARGE_DELTA_CODE, message, 1, severity)
 
 
 def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:

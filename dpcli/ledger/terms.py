@@ -247,8 +247,8 @@ def _refuse_large_delta(delta: float, dataset_size: int) -> None:
     """Check that delta is small enough for the number of records (DP105). Raises InputError if not."""
     if not 1 <= dataset_size <= MOST_COUNT:
         raise InputError(f"--dataset-size: expected a whole number from 1 to 10^18, found {str(dataset_size)[:40]}")
-    from dpcli.lint.delta import CODE, size_problem
+    from dpcli.lint.delta import LARGE_DELTA_CODE, size_problem
 
     problem = size_problem(delta, dataset_size)
     if problem is not None and problem.severity == "error":  # `dpcli budget init` prints a mere warning
-        raise InputError(f"--delta: {problem.message} ({CODE})")
+        raise InputError(f"--delta: {problem.message} ({LARGE_DELTA_CODE})")

@@ -166,10 +166,11 @@ def _hint(code: str, known: list[str]) -> str:
     import re
     from difflib import get_close_matches
 
+    first, last = min(known), max(known)
     if re.fullmatch(r"DP\d+", code.upper()):  # a similar number means another rule
-        return f"; the manual page dpcli(1) lists them, from {min(known)} to {max(known)}"
+        return f"; the manual page dpcli(1) lists them, from {first} to {last}"
     near = get_close_matches(code.upper(), known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; the first is {known[0]}, the last {max(known)}"
+    return f"; did you mean {near[0]}?" if near else f"; the first is {first}, the last {last}"
 
 
 def explain(code: str) -> str:

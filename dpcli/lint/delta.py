@@ -20,7 +20,7 @@ from dpcli.file.pipeline.parts import part_names
 from dpcli.file.toml.findings import Diagnostic, Path, Severity
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
 
-CODE, UNKNOWN = "DP105", "DP306"  # codes of the rules LARGE_DELTA and UNKNOWN_SIZE
+LARGE_DELTA_CODE, UNKNOWN_SIZE_CODE = "DP105", "DP306"
 MISSING = "missing, so nothing checks whether delta is small enough"
 NO_SIZE = f"dataset_size is {MISSING}"
 SMALLEST_DELTA = 1e-300  # near the smallest floats, at about 1e-308, formulas lose digits
@@ -40,12 +40,12 @@ def judged_deltas(deltas: Mapping[str, float | None], dataset_size: int | None, 
     """
     if dataset_size is None:
         unchecked = [name for name, delta in deltas.items() if delta is not None and delta > 0][:1]
-        return tuple(Diagnostic(UNKNOWN, "warning", NO_SIZE, path, name) for name in unchecked)
+        return tuple(Diagnostic(UNKNOWN_SIZE_CODE, "warning", NO_SIZE, path, name) for name in unchecked)
     diagnostics = []
     for name, delta in deltas.items():
         problem = None if delta is None else size_problem(delta, dataset_size)
         if problem is not None:
-            diagnostics.append(Diagnostic(CODE, problem.severity, problem.message, path, name))
+            diagnostics.append(Diagnostic(LARGE_DELTA_CODE, problem.severity, problem.message, path, name))
     return tuple(diagnostics)
 
 
@@ -84,7 +84,7 @@ def size_problem(delta: float, dataset_size: int | None) -> DeltaProblem | None:
 def delta_mark(delta: float | None, dataset_size: int | None) -> str:
     """Return " (error DP105)" or " (warning DP105)", a short form of the problem of a delta; "" if there is none."""
     problem = None if delta is None else size_problem(delta, dataset_size)
-    return "" if problem is None else f" ({problem.severity} {CODE})"
+    return "" if problem is None else f" ({problem.severity} {LARGE_DELTA_CODE})"
 
 
 def _stated_deltas(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
@@ -153,7 +153,7 @@ def _least_delta(pipeline: Pipeline) -> float:
 
 
 LARGE_DELTA = RuleInfo(
-    code=CODE,
+    code=LARGE_DELTA_CODE,
     severity="error",
     title="delta too large for the dataset",
     what="A delta at which an epsilon is judged or printed is at least 1/dataset_size (an error), or above a tenth of that (a "
@@ -170,7 +170,7 @@ LARGE_DELTA = RuleInfo(
 )
 
 UNKNOWN_SIZE = RuleInfo(
-    code=UNKNOWN,
+    code=UNKNOWN_SIZE_CODE,
     title="delta without a dataset size",
     what="The file, a flag, a policy or a ledger states a delta above 0, and the file does not state privacy.dataset_size. Rule DP105 "
     "then cannot be checked.",

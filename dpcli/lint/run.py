@@ -19,7 +19,7 @@ from dpcli.file.pipeline.read import examine, located, may_be_pipeline, parse, t
 from dpcli.file.toml.findings import Diagnostic, InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.lint.catalogue import checked_codes, rule
-from dpcli.lint.delta import CODE, UNKNOWN, judged_deltas
+from dpcli.lint.delta import LARGE_DELTA_CODE, UNKNOWN_SIZE_CODE, judged_deltas
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -115,7 +115,7 @@ def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float
     """
     if used is None:
         return ()
-    return _with_deltas(tuple(_findings_of((CODE, UNKNOWN), pipeline)), pipeline, data, {"--delta": flag})
+    return _with_deltas(tuple(_findings_of((LARGE_DELTA_CODE, UNKNOWN_SIZE_CODE), pipeline)), pipeline, data, {"--delta": flag})
 
 
 def _with_deltas(
@@ -126,7 +126,7 @@ def _with_deltas(
     If the pipeline itself has a finding of DP306, the dataset size is missing, and the deltas are not judged: they would only repeat it.
     """
     placed = _with_places(broken_rules, pipeline, data) if broken_rules else ()
-    if any(diagnostic.rule == UNKNOWN for diagnostic in placed):
+    if any(diagnostic.rule == UNKNOWN_SIZE_CODE for diagnostic in placed):
         return placed
     return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
 

@@ -24,7 +24,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 
 SAMPLER_KEYS = frozenset({"sampler", "sampling", "batching"})  # keys of sections that say how batches are drawn
-# [federated] is missing, because the reader compares its sampling with the entry that it performs (DP005).
+# The sections of commands that publish results, but [federated], because the reader compares its sampling with its entry (DP005).
 SECTIONS_OF_SAMPLERS = tuple(name for name in RELEASING if name != "federated")
 SHUFFLING_WORDS = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
 # Patterns in descriptions of data loaders. A phrase that is negated, or is about a replaced loader, does not count.

@@ -83,7 +83,7 @@ def _contradict(unit_words: list[str], column_words: list[str], block_words: fro
     # "patient ward" for the column patient: the last word says what the unit is, and the column does not have it.
     unit_extends_column = set(column_words) <= set(unit_words) and bool(unmatched) and unmatched[-1] == unit_words[-1]
     column_names_part = any(word in PARTS and word not in unit_words for word in column_words)
-    unit_is_whole_block = set(unit_words) <= block_words - set(column_words)
+    unit_is_whole_block = set(unit_words) <= block_words - set(column_words)  # "week" alone: all records of a week, of many owners
     return unit_names_part or unit_extends_column or column_names_part or unit_is_whole_block
 
 

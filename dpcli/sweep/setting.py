@@ -7,7 +7,7 @@ plan of a sweep (sweep_plan.py). `judge_values` is the quicker check of [sweep] 
 A dotted key names a value: "mechanism.sgd.epochs" is the key `epochs` of the [[mechanism]] entry named sgd. Its *path* in the file is
 ("mechanism", 0, "epochs"). A *place* is a path in the [sweep] table: ("sweep", "grid", "mechanism.sgd.epochs", 1) is the second value of
 the list. A *finding* is an error with the code of its rule: DP002 unknown key, DP003 wrong type, DP004 value out of range, DP005 keys that
-contradict each other. It is reported at the place of the change that causes it.
+contradict each other. It is reported at the place of the change that causes it. `Findings` raises TooMany when it is full.
 """
 
 from __future__ import annotations

@@ -153,8 +153,9 @@ def compared(clip: float, batch: int, temperature: float, threshold: float, scal
         def release(records: Records, token: Release = token, base: Any = base, move: Any = move) -> Array:
             distance = np.array(base) + math.fsum(MOVES[record] for record in records) * 0.5 / batch * np.array(move)
             points, weights = quadrature(noise, scale, distance - threshold)
+            # The probability that each token is private, at each point of the noise on the threshold.
             first, second = (np.exp(-np.maximum(threshold + points - gap, 0.0) / scale) for gap in distance)
-            law = token(records)
+            law = token(records)  # of a private token
             public = np.array([((1.0 - first) * (1.0 - second)) @ weights])
             return np.concatenate(((first @ weights) * law, (((1.0 - first) * second) @ weights) * law, public))
 

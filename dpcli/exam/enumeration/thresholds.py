@@ -5,7 +5,7 @@ as CHANGING (drawing_records.py), to its *law*, the probability of each outcome.
 
 Propose-test-release answers only if the data are far from data with another answer: a noisy *distance* (number of changes) must exceed a
 level. `distances` finds it by a search over all small data. Both mechanisms may fail with probability delta: the test passes although it
-should not, or a key is shown although only one unit has it.
+should not, or a key is shown although only one unit has it. The noise on the distance has scale 1 / epsilon.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dpcli.exam.enumeration.drawing_records import CHANGING, REPLACING, Array, R
 SIDE = 12  # largest count that the search covers; the distances that matter are less than half of it
 # Discrete noise is summed up to these distances. With scales up to 2, what is left out is far below the rounding of doubles.
 DISTANCE_OF_TEST, DISTANCE_OF_COUNT = 400, 200
+JUMP = 9.0  # height of the jump of a number whose noise hides a move by 1; arbitrary
 Counts = tuple[int, int]  # numbers of records with each of two values
 Weight = Callable[[int], float]  # noise -> its probability, up to a constant
 
@@ -37,6 +38,11 @@ def beyond(scale: float, least: int) -> float:
 def threshold(epsilon: float, delta: float) -> int:
     """Return the smallest threshold that the noise exceeds with probability at most delta."""
     return next(t for t in itertools.count() if beyond(1.0 / epsilon, t) <= delta)
+
+
+def passing(epsilon: float, level: int, distance: int) -> float:
+    """Return the probability that the test passes, which is that the distance with noise exceeds the level."""
+    return beyond(1.0 / epsilon, level - distance)
 
 
 def mode(counts: Counts) -> int:
@@ -55,13 +61,13 @@ def distances(adjacency: str) -> dict[Counts, int]:
     all_counts = set(itertools.product(range(SIDE + 1), range(SIDE + 1)))
     neighbours = {(x, y): all_counts.intersection((x + dx, y + dy) for dx, dy in steps) for x, y in all_counts}
     distance: dict[Counts, int] = {}
-    edge = [counts for counts in all_counts if any(mode(counts) != mode(neighbour) for neighbour in neighbours[counts])]
-    for depth in itertools.count():
+    edge = {counts for counts in all_counts if any(mode(counts) != mode(neighbour) for neighbour in neighbours[counts])}
+    depth = 0
+    while edge:
         distance |= dict.fromkeys(edge, depth)
-        edge = list(set().union(*(neighbours[counts] for counts in edge)) - distance.keys())
-        if not edge:
-            return distance
-    raise AssertionError  # never reached; the type checker does not know that the loop has no end
+        edge = set().union(*(neighbours[counts] for counts in edge)) - distance.keys()
+        depth += 1
+    return distance
 
 
 def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator[Release]:
@@ -73,7 +79,7 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
         def release(records: Records, base: Counts = base) -> Array:
             first_count, second_count = base
             counts = first_count + records.count(CHANGING), second_count + records.count(REPLACING)
-            passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))  # outside of the search, the distance is large
+            passed = passing(epsilon, level, distance.get(counts, SIDE))  # outside of the search, the distance is large
             law = [1.0 - passed, 0.0, 0.0]  # no answer, the value 0, the value 1
             law[1 + mode(counts)] = passed
             return np.array(law)
@@ -84,15 +90,16 @@ def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator
 def tested_number(epsilon: float, delta: float, scale: float, situation: Situation) -> Iterator[Release]:
     """Yield releases of a number with Laplace noise, which are empty if the test fails.
 
-    Each unit moves the number by 1. At one count of units, 9 is added to it, and only the test can hide this jump.
+    Each unit moves the number by 1. From `jump` to `jump` + 1 units it jumps by JUMP more, which only the test can hide.
     """
     level = threshold(epsilon, delta)
     for jump, up in itertools.product((-3, -1, 0, 1, 4), (1.0, -1.0)):
 
         def release(records: Records, jump: int = jump, up: float = up) -> Array:
             units = sum(situation.changed_units(records))
-            passed = beyond(1.0 / epsilon, level - min(abs(units - jump), abs(units - jump - 1)))  # the distance from the jump
-            number = up * units + 9.0 * (units > jump)
+            distance = min(abs(units - jump), abs(units - jump - 1))  # to the nearer side of the jump
+            passed = passing(epsilon, level, distance)
+            number = up * units + JUMP * (units > jump)
             # The cells reach 12 noise scales below 0, and above 10, which is near the largest number.
             answer = cells(laplace(scale), number, low=-12.0 * scale, high=12.0 * scale + 10.0, count=400)
             return np.append(1.0 - passed, passed * answer)
@@ -101,7 +108,7 @@ def tested_number(epsilon: float, delta: float, scale: float, situation: Situati
 
 
 def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situation) -> Iterator[Release]:
-    """Yield releases of the noisy counts above a threshold.
+    """Yield releases of the noisy counts above the threshold `least`, where `weight` is the law of the noise.
 
     A unit adds `rows` to each of `keys` keys. These keys have records of other units, or no other records. Under replace-one, the record
     that replaces the unit's record adds to the same number of other keys. The units of a group share their keys, or each unit has separate

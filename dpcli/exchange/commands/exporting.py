@@ -59,7 +59,8 @@ def export_opacus(file: str, accountant: str, output: str | None) -> None:
     from dpcli.file.pipeline.read import load
 
     state = state_of(load(file), accountant)
-    write_new(output, json_text(state), None if output is None or output.endswith(".json") else torch_bytes(state))
+    is_json = output is None or output.endswith(".json")
+    write_new(output, json_text(state), data=None if is_json else torch_bytes(state))
 
 
 @click.command(short_help=SUBCOMMANDS["dp-accounting"][1])
@@ -77,7 +78,7 @@ def export_dp_accounting(file: str, output: str | None) -> None:
 
     pipeline = load(file)
     write_new(output, event_json(pipeline))
-    with standard_error():
+    with standard_error():  # discards the message if nobody can read it
         if pipeline.privacy.adjacency.value == "replace-one":
             click.echo(
                 "dpcli: check the event with PLDAccountant: under replace-one RdpAccountant uses half the sensitivity", err=True

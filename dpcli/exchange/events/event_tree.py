@@ -204,7 +204,7 @@ def _value(value: Any, depth: int) -> Value:
         return tuple(_value(item, depth) for item in value)
     if hasattr(value, "tolist"):  # such as an array of numpy or jax
         return _value(value.tolist(), depth)
-    return tree_of(value, depth)
+    return tree_of(value, depth)  # which refuses any other value
 
 
 def _float(value: numbers.Real) -> float:

@@ -2,7 +2,8 @@
 
 The *state* has the *history* of a run, which is a list of phases (noise multiplier, sampling rate, steps). `read_checkpoint` returns the
 values of a file, and `state_in` searches them for the state, wherever it is. A checkpoint is a file of torch.save (a zip, or the older
-format before torch 1.6), a pickle, or JSON; no code in it is run (inert_pickle.py), and torch is not imported.
+format before torch 1.6), a pickle, or JSON. No code in it is run, and torch is not imported: an `Inert` (inert_pickle.py) with the name and
+the arguments takes the place of each call that the pickle asks for.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ MAX_JSON = 16 * 1024 * 1024  # largest size of a JSON file in bytes
 MOST_SEARCHED_VALUES = 1_000_000  # largest number of values of a checkpoint that are searched
 MOST_STEPS = 10**18  # largest number of steps of a phase; the most that a pipeline file may state
 MOST_NAMED = 4  # largest number of accountants whose places a message names; arbitrary
-LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6
+LEGACY_PLACE = 4  # the pickle in such a file, counted from 1, that is the checkpoint
 ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -40,10 +42,11 @@ def read_checkpoint(path: str) -> Any:
     head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
     if head.lstrip()[:1] == b"{":
         if len(head) > MAX_JSON:
-            raise InputError(f"{name}: expected at most {MAX_JSON >> 20} MiB of JSON")
+            raise InputError(f"{name}: expected at most {MAX_JSON // 1024**2} MiB of JSON")
         return read_fields(head, name).fields
     try:
         if head.startswith(ZIP_MAGIC):
+            # The directory of a zip is at its end, which `head` may not reach.
             return read_pickle(io.BytesIO(_zipped(io.BytesIO(head) if path == "-" else path)))
         return _pickled(io.BytesIO(head))
     except InputError as error:
@@ -69,10 +72,10 @@ def _zipped(source: str | io.BytesIO) -> bytes:
 
 
 def _pickled(stream: io.BytesIO) -> Any:
-    """Return the value in a pickle. A file of torch before 1.6 has it in the fourth pickle."""
+    """Return the value in a pickle. A file of torch before 1.6 has it in a later pickle than the first."""
     value = read_pickle(stream)
     if type(value) is int and value == LEGACY_MAGIC:
-        for _ in range(3):
+        for _ in range(LEGACY_PLACE - 1):
             value = read_pickle(stream)
     return value
 

@@ -241,7 +241,10 @@ def _named(name: str) -> Global:
 
 
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
-    """Return the dict of OrderedDict([(key, value), ...]), which protocol 2 writes. Later protocols write the items one by one."""
+    """Return the dict of OrderedDict([(key, value), ...]), which protocol 2 writes. Later protocols write the items one by one.
+
+    Arguments that are no list, such as the factory of a defaultdict, are dropped.
+    """
     lists = [argument for argument in arguments if isinstance(argument, list)]
     pairs = [tuple(pair) for pair in chain.from_iterable(lists)]
     if any(len(pair) != 2 for pair in pairs):

@@ -64,7 +64,8 @@ class RandomizedResponse(Mechanism):
     def losses(self) -> tuple[AtomicLoss]:
         _require_digits(self.epsilon)
         log_true, log_false = self._log_probabilities()
-        return (AtomicLoss((log_true, log_false), (-self.epsilon, self.epsilon), (log_false, log_true)),)
+        reference, probability = (log_true, log_false), (log_false, log_true)  # of the two categories, under Q and under P
+        return (AtomicLoss(reference, log_ratio=(-self.epsilon, self.epsilon), log_probability=probability),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,12 @@ class BlankedResponse(Mechanism):
     def _log_ratios(self) -> tuple[float, float]:
         """Return log(k p) >= 0 and log(k (1-p)/(k-1)) <= 0, with all digits at a small epsilon and with very many categories."""
         k, e0 = self.categories, self.epsilon
+        log_total = math.log1p((k - 1) * math.exp(-e0))  # of the odds of all categories, relative to the true one
+        log_true = math.log(k) - log_total
         if e0 >= LARGE_EPSILON:
-            others = math.log1p((k - 1) * math.exp(-e0))
-            return math.log(k) - others, math.log(k) - e0 - others
+            return log_true, math.log(k) - e0 - log_total
         log_false = -math.log1p(math.expm1(e0) / k)
-        return e0 + log_false if e0 < math.log(k) else math.log(k) - math.log1p((k - 1) * math.exp(-e0)), log_false
+        return e0 + log_false if e0 < math.log(k) else log_true, log_false
 
     def approx_dp(self, delta: float) -> float:
         """Return the larger epsilon of both directions, delta(eps) = p - e^eps / k and (k-1)/k - e^eps (1-p), rounded up.
@@ -98,7 +100,7 @@ class BlankedResponse(Mechanism):
             lost = delta * inverse_mass * (1.0 - 2e-15)  # delta / m, rounded down
             if lost < 1.0:
                 log_kept = math.log1p(-lost)
-                epsilons.append(largest_loss + log_kept + 1e-15 * (largest_loss - log_kept))
+                epsilons.append(largest_loss + log_kept + 1e-15 * (largest_loss - log_kept))  # the last term covers rounding
         return max(epsilons)
 
     def zcdp(self) -> float:
@@ -111,9 +113,12 @@ class BlankedResponse(Mechanism):
         _require_digits(self.epsilon)
         k, (log_true, log_false) = self.categories, self._log_ratios()
         # Log probabilities of the true category and of all false ones, under the response and under the uniform response.
-        others = math.log1p((k - 1) * math.exp(-self.epsilon))
-        response, uniform = (-others, math.log(k - 1) - self.epsilon - others), (-math.log(k), math.log1p(-1.0 / k))
-        return AtomicLoss(uniform, (log_true, log_false), response), AtomicLoss(response, (-log_true, -log_false), uniform)
+        log_total = math.log1p((k - 1) * math.exp(-self.epsilon))
+        response, uniform = (-log_total, math.log(k - 1) - self.epsilon - log_total), (-math.log(k), math.log1p(-1.0 / k))
+        return (
+            AtomicLoss(log_reference=uniform, log_ratio=(log_true, log_false), log_probability=response),
+            AtomicLoss(log_reference=response, log_ratio=(-log_true, -log_false), log_probability=uniform),
+        )
 
 
 def _require_digits(epsilon: float) -> None:

@@ -1,9 +1,9 @@
 """Private selection: a mechanism runs a random number of times and only the best output is released (hyperparameter tuning).
 
 `RepeatAndSelectSpec` has the keys of the type "repeat-and-select", and its premises, each with a test that violates it and the commands
-that enforce it, if any. `bind` looks up the entry that one trial runs, and returns `Tuned`. Its `resolve` makes the mechanism
-`RepeatAndSelect` from the mechanism of one trial, called the run or `inner`, and from the distribution of the number of trials (`Trials`,
-trial_numbers.py).
+that enforce it, if any. `bind` looks up the entry that one trial runs, at `part_path` and with its own sampling (`whole_runs`), and returns
+`Tuned`. Its `resolve` makes the mechanism `RepeatAndSelect` from the mechanism of one trial, called the run or `inner`, and from the
+distribution of the number of trials (`Trials`, trial_numbers.py).
 
 Accountants ask the mechanism for upper bounds: `approx_dp` for epsilon, `zcdp` for rho, `rdp` for Renyi divergences (proved in
 trial_numbers.py), and `losses` for the privacy losses log P/Q of pairs (P, Q) that dominate (selection_profile.py). `witness` returns a
@@ -162,8 +162,8 @@ class RepeatAndSelect(Mechanism):
         with suppress(NotRepresentable):
             _, value = least_over_orders(lambda z: balle(1.0 + z, cached_rdp(self, 1.0 + z), log_delta), grain=SHORT)
             best = min(best, value)
-        with suppress(NotRepresentable):
-            best = min(best, SelectionLoss(quick_pair_losses(self.inner), self.trials, self, pure, self.inner).epsilon(log_delta))
+        with suppress(NotRepresentable):  # quick: without the grid that the own pair of a composition needs
+            best = min(best, self._loss(quick_pair_losses(self.inner), pure).epsilon(log_delta))
         if math.isinf(best):
             raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
         return best
@@ -178,7 +178,11 @@ class RepeatAndSelect(Mechanism):
         pure = self.pure()
         if FURTHEST < pure < math.inf:  # the pair on a grid cannot have losses that are finite and so large
             return Pure(pure).losses()
-        return (SelectionLoss(own_pair_losses(self.inner), self.trials, self, pure, self.inner),)
+        return (self._loss(own_pair_losses(self.inner), pure),)
+
+    def _loss(self, losses_of_run: tuple[PrivacyLoss, ...], pure: float) -> SelectionLoss:
+        """Return the loss of the selection, from its pure epsilon and the losses of pairs that dominate one run, one for each direction."""
+        return SelectionLoss(losses_of_run, self.trials, self, pure, self.inner)
 
     def unclaimed(self) -> Mechanism:
         return Dominated(self)
@@ -193,7 +197,7 @@ class RepeatAndSelect(Mechanism):
         if self.inner.is_composition or not self.inner.attained():
             return None
         losses = self.inner.losses()
-        bound = SelectionLoss(losses, self.trials, self, self.pure(), self.inner)
+        bound = self._loss(losses, self.pure())
         largest = bound.epsilon(LOG_LEAST)
         if not LEAST_WITNESS < largest < FURTHEST:
             return None

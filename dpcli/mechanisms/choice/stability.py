@@ -31,7 +31,7 @@ from dpcli.mechanisms.combined.group import for_group
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec
+from dpcli.mechanisms.noise.discrete_gaussian import LEAST_SIGMA, DiscreteGaussianSpec
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.pure_and_approx import Free, approx
@@ -99,7 +99,7 @@ class StabilityHistogramSpec(Spec):
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if (self.scale is None) == (self.sigma is None):
             yield "scale", "either scale (Laplace) or sigma (Gaussian)", "neither" if self.scale is None else "both"
-        elif self.sigma is not None and self.sigma < 0.05 * self.max_rows:
+        elif self.sigma is not None and self.sigma < LEAST_SIGMA * self.max_rows:
             yield "sigma", f"at least max_rows / 20 = {self.max_rows / 20.0:g} (less is no privacy)", repr(self.sigma)
 
     @property
@@ -122,7 +122,7 @@ class StabilityHistogramSpec(Spec):
         noise, count = self._noise(neighbours)
         shown = Shown(shown_delta(self._all_hidden(neighbours.group)), neighbours.replaces)
         noise_and_own_keys = Composed(((noise, count), (shown, 1)))
-        if neighbours.group > 1 or shown.everything:
+        if neighbours.group > 1 or shown.is_certain:
             return noise_and_own_keys
         with suppress(NotRepresentable):
             (loss,) = noise.losses()
@@ -216,7 +216,7 @@ class ProposeTestReleaseSpec(StatedSpec):
         one_change = approx(self.epsilon, self.delta).unclaimed()
         log_delta = math.log(self.delta) + (changes - 1) * self.epsilon
         group_delta = math.exp(min(log_delta, 0.0)) * (1.0 + DELTA_SLACK)
-        if changes == 1 or group_delta >= 1.0:
+        if changes == 1 or group_delta >= 1.0:  # a delta of 1 or more would claim nothing
             return for_group(one_change, changes)
         return approx(multiple(changes, self.epsilon), group_delta).unclaimed()
 
@@ -275,14 +275,14 @@ class Shown(Mechanism):
     in_both: bool
 
     @property
-    def everything(self) -> bool:
+    def is_certain(self) -> bool:
         """Return whether the keys are shown with probability 1, up to rounding, so that nothing is claimed."""
         return self.delta > SURELY_SHOWN
 
     def approx_dp(self, delta: float) -> float:
         """Return 0 if `delta` is at least the probability of showing, and inf otherwise. Both are exact."""
         covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)  # up to the rounding of a sum of deltas
-        return 0.0 if covers_keys and not self.everything else math.inf
+        return 0.0 if covers_keys and not self.is_certain else math.inf
 
     def delta_floor(self) -> float:
         return self.delta
@@ -291,7 +291,7 @@ class Shown(Mechanism):
         raise NotRepresentable(NO_RENYI)
 
     def losses(self) -> tuple[ShownLoss, ...]:
-        if self.everything:
+        if self.is_certain:
             raise NotRepresentable("a key that only one unit holds is certainly shown")
         if self.in_both:
             return (ShownLoss(self.delta, self.delta),)
@@ -302,7 +302,7 @@ class Shown(Mechanism):
 
         If only one of them shows any, the pair is a little better than that, and equally good at every epsilon >= 0.
         """
-        if self.everything:
+        if self.is_certain:
             return 0.0, self
         return math.log1p(-self.delta), Free()
 

@@ -12,8 +12,9 @@ claimed to attain them. `unclaimed` returns the mechanism without this claim; `w
 a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
 under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the
 same law; `decays` says whether its characteristic function decays. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
-`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
-that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+`poisson` makes it on a Poisson sample, `taken_for_vector` is a sensitivity of which no key says that it is of one number, and `premises`
+lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
+statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 
+LEAST_SIGMA = 0.05  # least sigma that keys may state, in units of the sensitivity; less is no privacy
 # Soundness.
 SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed; the mass beyond is below e^-800
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
@@ -63,7 +65,7 @@ NORM_TOLERANCE = 0.05
 # Speed and accuracy: limits beyond which outcomes are not summed, or the pair of a vector is not computed. Other bounds are used instead.
 MOST_SUMMED_SIGMA = 700.0  # largest sigma of the noise on one integer for which outcomes are summed
 MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
-TOO_MANY_OUTCOMES = "a discrete Gaussian that moves by more than 100 sigma has too many outcomes"
+TOO_MANY_OUTCOMES = f"a discrete Gaussian that moves by more than {MAX_MOVE:g} sigma has too many outcomes"
 MOST_CELLS = 3e6  # most work for the distributions of all shifts of a vector, in cells of `lattice_cells`
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST_NORM = 300.0  # largest norm for which shifts are enumerated
@@ -137,7 +139,7 @@ class DiscreteGaussianSpec(Spec):
         for key, bound in (("linf_sensitivity", self.linf_sensitivity), ("l1_sensitivity", self.l1_sensitivity)):
             if bound is not None and self.l2_sensitivity is None:
                 yield key, "l2_sensitivity with it, since sensitivity is that of one integer", "sensitivity"
-        if self.sigma < 0.05 * self.moved:
+        if self.sigma < LEAST_SIGMA * self.moved:
             yield "sigma", f"at least sensitivity / 20 = {self.moved / 20.0:g} (less is no privacy)", repr(self.sigma)
 
     @property
@@ -231,10 +233,10 @@ class DiscreteGaussian(Mechanism):
 class DiscreteGaussianVector(Mechanism):
     """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on every entry of a vector that moves by one of `shifts`, or less.
 
-    For a shift v, the loss of output y under P is (|v|^2 + 2 v . (y - x - v)) / (2 sigma^2). It is a whole number over 2 sigma^2, whose
-    distribution is that of v . X (closed/integer_vectors.py). A further coordinate, or a larger one, costs at least as much. The reason is
-    that noise on the integers is log-concave: the best tests are thresholds, whose power grows with the shift, and domination is preserved
-    by products. The shifts that no other one exceeds therefore stand for all. If there are several, the pair is the largest of their pairs
+    For a shift v, the loss under P is (|v|^2 + 2 v . X) / (2 sigma^2), where X is the noise. It is a whole number over 2 sigma^2, and
+    closed/integer_vectors.py has the law of v . X. A further coordinate, or a larger one, costs at least as much. The reason is that noise
+    on the integers is log-concave: the best tests are thresholds, whose power grows with the shift, and domination is preserved by
+    products. The shifts that no other one exceeds therefore stand for all. If there are several, the pair is the largest of their pairs
     (grid/hockey_stick.py). A shift and its negative have reversed pairs, which are equal by the symmetry of the noise.
 
     rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. If there is one shift, it attains the pair.

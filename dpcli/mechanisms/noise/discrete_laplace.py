@@ -80,8 +80,8 @@ class DiscreteLaplace(Mechanism):
 
     1. Go from one dataset to the other by s steps, each of which changes one coordinate by 1.
     2. The likelihood ratio of a step is e^a or e^-a. With r = e^-a, it is e^a with probability r/(1+r) before the step.
-    3. So an event S has after the step at most the probability g(q(S)), where g(y) = e^a min(y, r/(1+r)) + e^-a max(0, y - r/(1+r)). g
-       increases, and belongs to the best test of that randomised response.
+    3. So an event of probability y before the step has at most the probability g(y) after it, where
+       g(y) = e^a min(y, r/(1+r)) + e^-a max(0, y - r/(1+r)). g increases, and belongs to the best test of that randomised response.
     4. In one coordinate, the thresholds {x >= c}, with a random choice between two of them, attain g in every step.
 
     Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.

@@ -189,13 +189,13 @@ class LastIterateSpec(Spec):
             return all_steps
         opposite = neighbours.replaces and self.drawn == "poisson"  # a record's versions may move a sum in opposite directions
         rate, width = float(self.inclusion or 1.0), self._width(neighbours)
-        hidden = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite=opposite)
-        if hidden is None:
+        division = hidden_steps(self._gap(), self.iterations, width, neighbours.records, rate, mu, opposite=opposite)
+        if division is None:  # no division promises to cost less
             return LeastOf((all_steps,))
         # One Gaussian, which takes a share of the noise's variance, stands for all steps before the last ones.
-        last_step = self._sampled_step(math.sqrt(1.0 - hidden.share) * (1.0 - 1e-15), neighbours)
-        earlier_steps = with_noise(Gaussian, hidden.mu).unclaimed()
-        return LeastOf((all_steps, Composed(((earlier_steps, 1), (last_step, hidden.steps)))))
+        last_step = self._sampled_step(math.sqrt(1.0 - division.share) * (1.0 - 1e-15), neighbours)
+        earlier_steps = with_noise(Gaussian, division.mu).unclaimed()  # NoPrivacy if mu exceeds LARGEST_RATIO
+        return LeastOf((all_steps, Composed(((earlier_steps, 1), (last_step, division.steps)))))
 
     def _sampled_step(self, factor: float, neighbours: Neighbours) -> Mechanism:
         """Return one step with noise multiplied by `factor`, on the batch that it draws."""

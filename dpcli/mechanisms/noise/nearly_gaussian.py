@@ -57,7 +57,7 @@ class NearlyGaussian(Mechanism):
         return max(math.sqrt(upward(self.norm_squared / (stated(self.sigma) ** 2 + variance))), SMALLEST_RATIO)
 
     def _dominating(self) -> Gaussian:
-        return Gaussian(self._ratio(-ROUNDING_VARIANCE) * (1.0 + 4e-16))
+        return Gaussian(self._ratio(-ROUNDING_VARIANCE) * (1.0 + 4e-16))  # rounded up
 
     def approx_dp(self, delta: float) -> float:
         return self._dominating().approx_dp(delta)
@@ -76,7 +76,7 @@ class NearlyGaussian(Mechanism):
 
     def witness(self, order: float) -> Mechanism | None:
         """Return the Gaussian whose cost is a lower bound, which is a post-processing of the release; None if it is too weak to compute."""
-        ratio = self._ratio(ROUNDING_VARIANCE) * (1.0 - 1e-15)
+        ratio = self._ratio(ROUNDING_VARIANCE) * (1.0 - 1e-15)  # rounded down
         return Gaussian(ratio) if self.is_possible and ratio > SMALLEST_RATIO else None
 
 

@@ -220,7 +220,7 @@ def sum_of_ratios(step: HasTails, bins: int) -> Spread | None:
     """Return the sum of at most `bins` copies of Y, rounded up in the convex order; None if Y varies too little or too much.
 
     A `Spread` is a distribution on a lattice of likelihood ratios. The average of t copies is the mean of the averages that leave one copy
-    out. By convexity it decreases in the convex order as t grows. Rounding t down therefore errs on the private side.
+    out. By convexity it decreases in the convex order as t grows. Rounding t down therefore never lowers the cost.
     """
     dropped_digits = max(bins.bit_length() - KEPT_DIGITS, 0)
     copies = min(bins >> dropped_digits << dropped_digits, MOST_COPIES)
@@ -252,6 +252,7 @@ def pair_of_pass(step: HasTails, bins: int) -> FiniteOutcomes | None:
         return None
     with np.errstate(divide="ignore"):
         log_q = np.log(np.concatenate(([total.zero], total.mass, [0.0])))
+        # The sum over its own mean stands for R: a ratio of likelihoods has mean 1 under Q, and the sum may have fewer than `bins` copies.
         losses = np.concatenate(([-np.inf], total.logs - math.log(total.mean), [np.inf]))
         log_p = np.concatenate(([-np.inf], log_q[1:-1] + losses[1:-1], [np.log(total.excess / total.mean)]))
     return FiniteOutcomes(losses, log_p, log_q)

@@ -3,8 +3,8 @@
 A *point* is a variant of the sweep: a setting at one epsilon, run several times (sweep_plan.py). The *frontier* shows the median metric of
 the best setting at each epsilon, the range of its runs, and the other settings. Two warnings belong to every result of public tuning and
 must stay: epsilon covers one run and not the search; and the median of a setting that was chosen by it is biased. A private search shows
-only its best run, since its guarantee needs the other trials, and their number, to stay secret. Every certified epsilon is an upper bound,
-rounded up.
+only its best run, since its guarantee needs the other trials, and their number, to stay secret. `plan.trials` is the distribution of that
+number; None if tuning is public. Every certified epsilon is an upper bound, rounded up.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def plan_document(plan: SweepPlan) -> Document:
     runs = "" if plan.trials else f"{plan.repeats}"
     columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
     rows = tuple((*_plan_row(variant), runs) for variant in plan.variants)
-    table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))  # the indices of the columns with numbers
+    table = Table("points", columns, rows, numeric=frozenset({0, 2, 3, 4, 5}))
     sheet = Sheet(PLAN_COLUMNS, tuple(map(_sheet_row, plan.variants)))
     headline, notes = f"{_title(plan)}: {_size(plan)}", _notes(plan)
     return Document(headline, _plan_data(plan), "", (table,), notes, details=notes, sheet=sheet)
@@ -73,7 +73,7 @@ def result_document(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document
     columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
     rows = tuple(_table_row(point, point in best) for point in sweep.measured)
     flagged = frozenset(i for i, point in enumerate(sweep.measured) if point.failures)
-    table = Table("runs", columns, rows, frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
+    table = Table("runs", columns, rows, numeric=frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
     sheet_rows = tuple(_measured_row(point, metric, point in best) for point in sweep.measured)
     return Document(
         headline,
@@ -110,7 +110,7 @@ def search_document(selection: PrivateSelection) -> Document:
         headline = f"the number of trials was drawn as 0, so nothing is released, at the same cost: {guarantee}"
         return Document(headline, data, "pass", notes=notes, details=notes)
     row = (f"{variant.epsilon:g}", variant.setting.label, f"{value:.4f}")
-    table = Table("the best trial", ("epsilon", "setting", selection.metric), (row,), frozenset({0, 2}))
+    table = Table("the best trial", ("epsilon", "setting", selection.metric), (row,), numeric=frozenset({0, 2}))
     headline = f"the best of a private search: {selection.metric} {value:.4f}; the whole search: {guarantee}"
     return Document(headline, data, "pass", (table,), notes, details=notes)
 
@@ -125,7 +125,7 @@ def _failed_search(selection: PrivateSelection) -> Document:
 
 
 def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
-    """Return the notes on a private search that ended."""
+    """Return the notes on a private search that ended. Without a variant, its number of trials was drawn as 0."""
     notes = (
         *window_note(selection.plan.first),
         "the search is complete; more trials, or a new search, would be another release",
