@@ -35,9 +35,9 @@ class Displayed:
         return f"{type(self).__name__}({line})"
 
     def _repr_html_(self) -> str:
-        """Return the page of the result, as HTML. Jupyter calls this method. A result whose class has no entry shows its `repr`."""
+        """Return the page of the result, as HTML. Jupyter calls this method."""
         from dpcli.base.registry import DISPLAYED
 
-        document_of = load(DISPLAYED.get(type(self).__name__, DISPLAYED[""]))
+        document_of = load(DISPLAYED.get(type(self).__name__, DISPLAYED[""]))  # "": for a class without an entry
         html: str = load(DISPLAYED["fragment"])(document_of(self))
         return html

@@ -2,8 +2,8 @@
 
 A key is declared once, as a field such as `rate: Annotated[float, Key("share of the records in a batch", RATE)]`. From this declaration
 dpcli/file/keys reads and checks the key, and makes its line in the manual, in the JSON Schema and in `dpcli explain`. The classes of a file
-are in dpcli/file/pipeline/model.py, in the plan or settings modules of the commands, and in the mechanism types. The gate reads further
-attributes of `Key` when it judges a change of a file (`safer`, `claim`, `names_data`), and a sweep reads `varies`.
+are in dpcli/file/pipeline/model.py, in the plan or settings modules of the commands, and in the mechanism types. `dpcli gate`, which judges
+a change of a file before it is merged, reads `safer`, `claim` and `names_data` of `Key`, and `dpcli sweep` reads `varies`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Key:
         claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
         needs: NeededSetting without which the key has no effect; None if it always has an effect.
         varies: Whether the runs of a sweep may differ in the key.
-        names_data: Whether the key names the data that a command reads. Other data may be about other people.
+        names_data: Whether the key names the data that a command reads. After a change of such a key they may be about other people.
     """
 
     doc: str

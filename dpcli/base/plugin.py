@@ -5,8 +5,8 @@ A *feature* is something that users name, such as a command, a mechanism type or
 plugin.py as one `Plugin`, another package states one as an entry point, and registry.py merges them into one table for each kind. The
 target is loaded only when it is needed (`load` in lazy.py), so that a command imports only what it uses.
 
-A *pipeline file* is the TOML file that describes a run, and its *tables* are the parts of it, such as [[mechanism]]. Unless another key is
-stated below, a table of `Plugin` maps the names that users write to targets.
+A *pipeline file* is the TOML file that describes a run, and its *tables* are the parts of it, such as [[mechanism]]. A *finding* is an
+error about a place in the file. Unless another key is stated below, a table of `Plugin` maps the names that users write to targets.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Plugin(NamedTuple):
         judged_in_file: Checks of a section against the rest of the file: (value of the section, tables of the file, findings to add to).
         judged_solved: Checks of a section after a parameter was solved for: (value of the section, solved pipeline) -> problems.
         files: Other file formats, such as "policy": targets of their keys, and of the function that reads their bytes.
-        words: For a key such as `task`, whose value selects the dataclass of its table: the dataclass for each value.
-        lists: Lists of names that dpcli explain prints: what a name is, and the targets of the names, which have summaries.
+        words: For each key whose value selects the dataclass of its table, such as `task`: the dataclass for each value.
+        lists: Lists that `dpcli explain` prints, such as "filters": what an item is, and the targets of the items, which have a `summary`.
         premised: Further classes that state premises (premise.py), by their title in the table of premises.
         references: Releases for `dpcli exam`, by mechanism type. Each target is a tuple of Reference (dpcli/exam/enumeration). Its releases
             are valid for the type, and small enough to enumerate.
@@ -45,7 +45,7 @@ class Plugin(NamedTuple):
         displayed: Functions that return the document of a result for a notebook, by the name of the result's class (displayed.py).
         taken_for_data: Function (path, pattern, folder) -> whether the path is among the data that the pattern names.
         left_by_run: Function (folder, path) -> whether a run wrote the file at the path into the folder.
-        replayed: Function (path of a file) -> the program that a replay audit runs.
+        replayed: Function (path of a file) -> the training whose first steps `dpcli audit` replays.
     """
 
     names: tuple[str, ...] = ()

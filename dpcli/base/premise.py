@@ -45,13 +45,7 @@ def of_mechanism(holds: str, test: str, commands: str = "") -> Premise:
 
 
 def of_sampling(holds: str, test: str, commands: str = "train") -> Premise:
-    """Return a premise of a sampling scheme. The given commands enforce it, and the author of the file vouches for it elsewhere.
-
-    Args:
-        holds: Sentence that must be true.
-        test: Name of a function in tests/premises/test_sampling.py.
-        commands: Commands that enforce the premise; "" if none does.
-    """
+    """Return a premise of a sampling scheme, as `of_mechanism` does. `test` names a function in tests/premises/test_sampling.py."""
     return Premise(holds, _owner(commands), f"tests/premises/test_sampling.py::{test}")
 
 

@@ -1,6 +1,7 @@
 """Numbers as text. Upper bounds are rounded up, and lower bounds are rounded down, so that what is printed is still a bound.
 
-`up` and `down` print bounds on an epsilon, a delta or a cost, and `percent_up` prints a bound on a share.
+`up` and `down` print bounds on an epsilon, a delta or a cost, `signed` a bound on a difference, and `percent_used` and `percent_up` bounds
+on a share. The other functions print numbers that are rounded to the nearest, or as the caller says.
 """
 
 from __future__ import annotations
@@ -68,7 +69,6 @@ def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
     """Return a number as text with commas: 1234567.891 gives 1,234,568. A huge or tiny number is in e-notation.
 
     Args:
-        x: Number.
         digits: Number of significant digits. All digits before the decimal point are printed in any case.
         direction: Rounding mode of decimal, such as ROUND_FLOOR for the lower end of an interval and ROUND_CEILING for the upper end.
     """

@@ -136,6 +136,7 @@ def _init(cls: type) -> Method:
 
 
 def _parameter(field: dataclasses.Field[Any]) -> str:
+    # A default factory must be called for each object, so __init__ calls it if the argument is missing (`_value`).
     if field.default_factory is not MISSING:
         return f"{field.name}=_MISSING"
     return field.name if field.default is MISSING else f"{field.name}=_default_{field.name}"
