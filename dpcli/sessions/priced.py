@@ -38,7 +38,7 @@ class FilePlan:
     Attributes:
         accounts: Names of the fields of the class that hold an account (dpcli.analysis.account). `on_blocks` restricts their pipelines too.
         path: Path of the file.
-        pipeline: Pipeline of the file. A number replaces each "calibrate" of the file.
+        pipeline: Pipeline of the file. Each value "calibrate" of the file is replaced by a number that dpcli computes.
         rows: Window of rows of the private data that may be read; None for all rows.
     """
 

@@ -3,7 +3,7 @@
 A *session* is what one charge in a ledger pays for, such as a training run (charged.py). A ledger may divide a dataset into *blocks*, such
 as days, weeks or values of a column (dpcli/ledger/blocks/family.py). Each block has its own budget. The window comes from privacy.window of
 the file or, if the file has none, from --window. It is written into the pipeline before any record is read or charged, and is thus part of
-the fingerprint, of the charge, of a resumed session and of the statement.
+the fingerprint, of the charge, of a resumed session and of the disclosure statement.
 
 A command calls `over_window` once, between reading its file and its data. The *owner* of a record is the value of a column that a key of
 the file names. A command bounds what each owner contributes. unit_check.py compares the name of the column with the unit that the file

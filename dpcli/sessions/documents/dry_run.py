@@ -2,9 +2,10 @@
 
 A dry run (--dry-run) shows the actions of a command, their cost, whether the budget in the file allows them, and the rows that the command
 would read. A *plan* is what a command is about to do, with its *account*, the certified epsilon and delta (dpcli/sessions/priced.py). A
-*document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). A plan may have a
-*window*, the *blocks* (parts such as days) of a dataset to which it is restricted (dpcli/sessions/window.py): "rows" below are the rows of
-these blocks. The *fingerprint* of a plan is a hash of what must not change while a session goes on.
+*session* is what one charge pays for, such as a training run; the *fingerprint* of a plan is a hash of what must not change while its
+session goes on. A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). A plan
+may have a *window*, the *blocks* (parts such as days) of a dataset to which it is restricted (dpcli/sessions/window.py): "rows" below are
+the rows of these blocks.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
 
     Args:
         schema: Name of the schema of the JSON form.
-        data: Keys and values of the JSON form, without result, fingerprint and exit_code.
+        data: Further keys and values of the JSON form.
+        details: The actions and the rows, as lines.
     """
     over, cost = plan.over_budget, plan.account
     exit_code = 1 if over else 0
@@ -58,7 +60,7 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
         exit_code=exit_code,
         notes=lines,
         details=lines,  # in plain text, which has no notes
-        total=repr(cost.upper),
+        total=repr(cost.upper),  # the single number for scripts
     )
 
 
@@ -76,7 +78,7 @@ def window_note(plan: FilePlan) -> tuple[str, ...]:
 
 
 def stored_rows_words(guarantee: Mapping[str, Any]) -> str:
-    """Return the line about the rows that were read, from a guarantee that a run stored with its window."""
+    """Return the line about the rows that were read, from the guarantee that a training run stored with its window."""
     rows = guarantee.get("rows")
     return UNCHECKED if rows is None else str(rows["words"])
 
