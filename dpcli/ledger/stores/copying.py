@@ -39,9 +39,9 @@ from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, 
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import NAMED_FAULTS, Verified, require_unchanged_definitions, verify
 
-# The longest time, in seconds, of the transaction in which a database appends all entries. It is far longer than other transactions may
-# take (WORK in postgres_connection.py), because a chain may be long. It affects waiting alone.
-DAY = 86_400.0
+# The longest time of the transaction in which a database appends all entries, a day. It is far longer than other transactions may take
+# (WORK_SECONDS in postgres_connection.py), because a chain may be long. It affects waiting alone.
+COPY_SECONDS = 86_400.0
 Progress = Callable[[int, int], None]  # called with the number of entries that were copied, and the number of all entries
 
 
@@ -91,7 +91,7 @@ class DatasetMove:
             if self.durable_copy(target) is not None:
                 return
             state = LedgerState(dataset, runs=runs)
-            self._copy_entries(target, tail, state, self._end())
+            self._copy_entries(target, tail, state, self._last_to_copy())
             self.check_written(target, state.head)
             self._require_recordable_address()
             departure = self.ledger.leave(to, self.why).state.departure
@@ -148,7 +148,7 @@ class DatasetMove:
         if not state.open_terms().two_person or state.departure is not None:
             return
         self._require_recordable_address()
-        proposal = state.proposals.get("place")  # the subject of a proposal to move
+        proposal = state.proposals.get("place")  # the subject of a proposal to move (`subject_of`)
         if proposal is None or proposal.asks["to"] != to or proposal.expires <= self.ledger.now():
             state = self.ledger.leave(to, self.why).state
             if state.departure is not None:  # others have proposed and approved the move meanwhile
@@ -177,9 +177,9 @@ class DatasetMove:
         dataset, departure = self.ledger.dataset, self.ledger.state().departure
         if departure is None:
             return None
-        # The entry that closed the dataset, the first own entry of the copy, and the entry that opened it.
+        # The entry that closed the dataset, the first own entry of the copy, and the entry that opened it, as far as they exist.
         rows = target.after(dataset, departure.closed_at.seq - 1, 3)
-        closing_hash, name = (row.hash for row in rows[:2]) if len(rows) > 1 else ("", "")
+        closing_hash, name = (rows[0].hash, rows[1].hash) if len(rows) > 1 else ("", "")
         if closing_hash != departure.closed_at.hash or departure.copy not in ("", name):
             if departure.copy:
                 raise LedgerError(f"{target.place}: {_second_copy_message(dataset)}")
@@ -191,7 +191,7 @@ class DatasetMove:
         is_open = any(entry.kind == "copied" for entry in own_entries)
         return DurableCopy(Head(first.row.seq, name), is_open)
 
-    def _end(self) -> Head:
+    def _last_to_copy(self) -> Head:
         """Return the last entry to copy: the entry that closed the dataset or, if it is open, the end of the chain."""
         state = self.ledger.state()
         return state.head if state.departure is None else state.departure.closed_at
@@ -279,7 +279,7 @@ def _move(move: DatasetMove) -> bool:
     """Perform steps 1 to 6. Return True if an earlier command had completed the move."""
     ledger = move.ledger
     with _advice_after_closing(ledger):
-        create_or_fill(move.url, move.fill, seconds=DAY)
+        create_or_fill(move.url, move.fill, seconds=COPY_SECONDS)
     before_naming = ledger.state().departure
     with _advice_after_closing(ledger), open_ledger(move.url, ledger.dataset) as copy:
         durable = move.durable_copy(copy.store)

@@ -13,7 +13,7 @@ A dataset moves to another ledger in four steps. At no time can both ledgers be 
 4. Only then `OpenCopy` opens the copy with an entry "copied". It states who copied the dataset, from where, and which definitions guard it.
 
 A copy that the origin never named stays closed. The `departure` of a state says how far a move has come: its target (`to`), the closing
-entry, the name of the copy, and whether the chain is itself a copy that is not open (`prepared`).
+entry, the name of the copy that the origin states (`copy`) and, if the chain is itself a copy that is not open, its own name (`prepared`).
 """
 
 from __future__ import annotations

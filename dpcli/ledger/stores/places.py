@@ -217,7 +217,7 @@ def address_of(url: str, store: Store) -> str:
 def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
     """Call `fill`, which writes, with the store at a path or URL. The store is created if it does not exist.
 
-    In a database this is one transaction, which may take up to `seconds`, by default as long as others (WORK in postgres_connection.py).
+    In a database this is one transaction, which may take up to `seconds`, by default as long as others (`WORK_SECONDS`).
     """
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)

@@ -29,10 +29,10 @@ from typing import Any
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import StoredRow, is_sealed_again
 from dpcli.ledger.stores.postgres_connection import (
+    CHAIN_HAS_GROWN,
     CONNECT_SECONDS,
     MEANINGS,
-    MOVED,
-    WORK,
+    WORK_SECONDS,
     Limits,
     bounded_statement,
     bounded_transaction,
@@ -50,7 +50,7 @@ LOGIN_IN_NAMES = 8
 # The longest wait for a lock, in seconds. The SQL function append_all gives up after 25 s, because clients wait for 30.
 BUSY_SECONDS = 30.0
 LONGEST_CONNECT = 600  # seconds; a larger connect_timeout in a URL is reduced to this value
-IDLE = 0  # the value of libpq for a connection on which no transaction is open (psycopg.pq.TransactionStatus.IDLE)
+NO_TRANSACTION = 0  # the status of a connection on which no transaction is open (psycopg.pq.TransactionStatus.IDLE)
 SERVER_IDENTITY = (
     "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
     "WHERE datname = pg_catalog.current_database()"
@@ -58,7 +58,7 @@ SERVER_IDENTITY = (
 SERVER_TIME = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
 # The parameters of append_all: the dataset, the number of the first row, the texts, the hashes, and the wait for a lock in ms.
 APPEND = "SELECT seq, body, hash FROM dpcli.append_all(%s, %s, %s, %s, %s)"
-HEAD = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
+HEAD_OF_CHAIN = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 ROWS_AFTER = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
 ROWS_OF_KEY = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
 ROWS_OF_PREFIX = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND pg_catalog.starts_with(key, %s) ORDER BY seq"
@@ -89,7 +89,7 @@ class PostgresRows:
         Raises LedgerError if the last entries are missing, so that the spending would seem smaller than it is.
         """
         # The head is read before the rows, so that an entry that is appended in between cannot seem missing.
-        head = self.connection.execute(HEAD, (self.dataset,)).fetchone()
+        head = self.connection.execute(HEAD_OF_CHAIN, (self.dataset,)).fetchone()
         rows = self.rows(ROWS_AFTER, seq, most)
         if head is None or len(rows) == most:  # no such dataset, or there may be further rows
             return rows
@@ -125,7 +125,7 @@ class PostgresTail:
         self.new.append(row)
 
     def append_copied(self, row: StoredRow) -> None:
-        # The caller has opened a transaction (`create`), so that others see all copied rows at once.
+        # `create` has opened a transaction, so that others see all copied rows at once.
         self.store.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
     def put_checkpoint(self, checkpoint: StoredCheckpoint) -> None:
@@ -147,7 +147,7 @@ class PostgresStore:
 
     hides = True  # row-level security hides the datasets of teams that the login is not in
 
-    def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False, work: float = WORK) -> None:
+    def __init__(self, url: str, seconds: float = BUSY_SECONDS, installing: bool = False, work: float = WORK_SECONDS) -> None:
         settings = settings_of(url)
         self._place, self._limits = place_of(settings), Limits(seconds, work)
         self._version, self.wrote = VERSION, False
@@ -253,7 +253,7 @@ class PostgresStore:
         with self._transaction(writes=True) as connection:
             connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, milliseconds))
             if PostgresRows(connection, dataset, self._place).page(rows[0].seq - 1, None):  # others have appended meanwhile
-                raise HeadMoved(f"{self._place}: {MEANINGS[MOVED]}")
+                raise HeadMoved(f"{self._place}: {MEANINGS[CHAIN_HAS_GROWN]}")
             for row in rows:
                 connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (dataset, row.seq, row.body, row.hash))
 
@@ -288,7 +288,7 @@ class PostgresStore:
         """
         try:
             connection = self.connection
-            if single_statement and connection.info.transaction_status == IDLE:
+            if single_statement and connection.info.transaction_status == NO_TRANSACTION:
                 bounded = bounded_statement(connection, self._place, self._limits)
             else:
                 bounded = bounded_transaction(connection, self._place, self._limits, writes=writes)
@@ -298,7 +298,7 @@ class PostgresStore:
             if self.wrote:
                 raise error_after_write(error) from error.__context__
             raise
-        is_committed = connection.info.transaction_status == IDLE  # False after a savepoint, whose transaction is still open
+        is_committed = connection.info.transaction_status == NO_TRANSACTION  # not after a savepoint in an open transaction
         self.wrote |= writes and is_committed
 
     def _new_connection(self) -> Any:
@@ -323,7 +323,7 @@ class PostgresStore:
             raise
 
 
-def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK) -> None:
+def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK_SECONDS) -> None:
     """Create the schema if it is missing and call `fill`, in one transaction.
 
     If another login creates the schema at the same moment, that schema is used.

@@ -27,12 +27,12 @@ LOST = "the connection was lost: {unsure}"
 NOT_TEXT = "a name contains a null character; nothing was written"
 NUL = "cannot contain NUL (0x00) bytes"  # end of the message of psycopg about a null character
 # Messages by the beginning of the SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html). The first match counts, so
-# longer codes come first. dpcli's own SQL functions raise DPL01, DPL02 and MOVED. {text} is the server's message, which names objects and
-# contains no values. {unsure} states whether something may have been written.
-MOVED = "DPL03"  # the chain has grown since the writer read it
+# longer codes come first. dpcli's own SQL functions raise codes that begin with DPL. {text} is the server's message, which names objects
+# and contains no values. {unsure} states whether something may have been written.
+CHAIN_HAS_GROWN = "DPL03"  # the chain has grown since the writer read it
 SERIALIZATION = "40001"  # the chain has grown since the statement began, at a stricter isolation level than READ COMMITTED
 MEANINGS = {
-    MOVED: "another writer was faster; nothing was written: try again",
+    CHAIN_HAS_GROWN: "another writer was faster; nothing was written: try again",
     "DPL01": "refused by the database: {text}; nothing was written",
     "DPL02": "permission denied: {text}; nothing was written",
     "25006": "read-only: a standby, or default_transaction_read_only is set; nothing was written",
@@ -70,8 +70,8 @@ REFUSALS = (
 )
 # Longest times in seconds. They are arbitrary, and affect waiting alone, as an error says what is certain about the entry.
 CONNECT_SECONDS = 10  # for a connection, unless the URL states connect_timeout
-WORK = 60.0  # for a transaction, without its wait for a lock
-STATEMENT_WORK = 30.0  # for one statement, without its wait for a lock
+WORK_SECONDS = 60.0  # for a transaction, without its wait for a lock
+STATEMENT_SECONDS = 30.0  # for one statement, without its wait for a lock
 HELD_BY = "; held by "  # begins the part of a message that names the holder of a lock
 # Names are looked up in pg_catalog only. Otherwise another login could define a better matching function in a schema that it can write.
 SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
@@ -95,12 +95,12 @@ class Limits:
     """The longest waits in seconds, for a lock and for the rest of a transaction."""
 
     lock: float
-    work: float = WORK
+    work: float = WORK_SECONDS
 
     @property
     def statement(self) -> float:
         """The longest time of one statement in seconds, including its wait for a lock."""
-        return self.lock + STATEMENT_WORK
+        return self.lock + STATEMENT_SECONDS
 
     @property
     def answer(self) -> float:
@@ -177,7 +177,7 @@ def explain_errors(
     except UnicodeEncodeError:
         raise LedgerError(f"{place}: a name is not Unicode; nothing was written") from None
     except psycopg.Error as error:
-        kind = HeadMoved if error.sqlstate in (MOVED, SERIALIZATION) else LedgerError
+        kind = HeadMoved if error.sqlstate in (CHAIN_HAS_GROWN, SERIALIZATION) else LedgerError
         raise kind(f"{place}: {_meaning_of(error, meanings, unsure())}") from None
 
 

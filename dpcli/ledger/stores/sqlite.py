@@ -166,6 +166,7 @@ class SqliteStore:
         self._strays: tuple[tuple[str, int, object], ...] = ()  # the rows of STRAY_ENTRIES: dataset, number and text
         self.wrote = False
         with _OPENING:
+            # The size that the header of the file states; 0 if it was not read.
             self._stated_size = 0 if trusted else require_ledger_file(path, is_open=any(store.holds(path) for store in _OPEN))
             self._file = _identity(path)
             _OPEN.add(self)
@@ -310,7 +311,7 @@ class SqliteStore:
             if isinstance(error, UnicodeDecodeError) or str(error).startswith(NOT_TEXT):
                 name = "SQLITE_CORRUPT"
             meaning = next((text for start, text in MEANINGS.items() if name.startswith(start)), f"{name or 'SQLite'}: {error}")
-            if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:  # the size in the header
+            if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:
                 meaning = CUT_OFF
             failure = LedgerError(f"{self._path}: {meaning}")
             raise (error_after_write(failure) if self.wrote else failure) from None
@@ -333,8 +334,8 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
             raise LedgerError(
                 f"{path}: expected no leftover of another ledger, found {leftover}, which SQLite would apply to the new ledger"
             )
-    # The temporary name is random, because processes in two containers can have the same process id. It matches DRAFT, by which the draft
-    # of an interrupted command is recognised.
+    # The temporary name is random, because processes in two containers can have the same process id. It matches DRAFT (sqlite_file.py), by
+    # which the draft of an interrupted command is recognised.
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -16,13 +16,13 @@ from typing import Protocol
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 
-# Parts of the messages for an error before a commit, for a commit without an answer, and for an error after an earlier commit.
+# Parts of messages. UNSURE is for a commit without an answer.
 NOTHING = "nothing was written"
 UNSURE = (
     "nothing is acknowledged, and the entry may be written or not: dpcli budget log shows it; if the same request is repeated under its "
     "key, it is charged once"
 )
-STANDS = "earlier entries remain valid"
+STANDS = "earlier entries remain valid"  # for an error after an earlier commit
 NOT_READ_BACK = "an entry was written, but cannot be read back: the ledger's definitions were changed"
 
 
