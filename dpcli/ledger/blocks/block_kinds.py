@@ -55,13 +55,13 @@ class BlockKind(ABC):
         names: The names of the blocks, if they are listed.
         count: The number of the blocks, if a hash determines them.
         needs: The term of the ledger that determines the blocks, "names" or "count"; "" if the calendar determines them.
-        within: Whether all records of a unit lie in one block.
+        unit_in_one_block: Whether all records of a unit lie in one block, by the definition of the blocks.
         ordered: Whether the blocks have an order.
-        weekly: Whether a calendar shows a week of blocks in one line.
+        daily: Whether each block is a day. A calendar then shows a week in one line.
         word: A block in words, for messages.
         column_type: The type of the column that determines the block of a record; None if dpcli cannot compute the block from a column.
-        shared: The part of the column's value that all records of a block share and that differs between blocks: the value itself, or the
-            week of a date.
+        shared_part: The part of the column's value that all records of a block share and that differs between blocks: the value itself, or
+            the week of a date.
         premises: The assumptions under which the guarantees of the blocks hold.
     """
 
@@ -69,12 +69,12 @@ class BlockKind(ABC):
     count: int | None
     premises: ClassVar[Premises] = PREMISES
     needs: ClassVar[str] = ""
-    within: ClassVar[bool] = False
+    unit_in_one_block: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
-    weekly: ClassVar[bool] = False
+    daily: ClassVar[bool] = False
     word: ClassVar[str]
     column_type: ClassVar[ColumnType | None]
-    shared: ClassVar[Part] = "value"
+    shared_part: ClassVar[Part] = "value"
 
     def __init__(self, names: Sequence[str] = (), count: int | None = None) -> None:
         self.names, self.count = names, count
@@ -125,7 +125,7 @@ def known_kinds() -> Mapping[str, str]:
 class Days(BlockKind):
     """Days of the calendar: 2026-01-31."""
 
-    weekly: ClassVar[bool] = True
+    daily: ClassVar[bool] = True
     word: ClassVar[str] = "a day as 2026-01-31"
     column_type: ClassVar[ColumnType | None] = "date"
 
@@ -150,7 +150,7 @@ class Weeks(BlockKind):
 
     word: ClassVar[str] = "a week as 2026-W05"
     column_type: ClassVar[ColumnType | None] = "date"
-    shared: ClassVar[Part] = "week"
+    shared_part: ClassVar[Part] = "week"
 
     def extent(self, name: str) -> tuple[str, str]:
         monday = date.fromisoformat(f"{name}-1").toordinal()
@@ -203,7 +203,7 @@ class Hashes(BlockKind):
     """Parts 0 to count - 1 by a hash of the unit. All records of a unit lie in one part."""
 
     needs: ClassVar[str] = "count"
-    within: ClassVar[bool] = True
+    unit_in_one_block: ClassVar[bool] = True
     word: ClassVar[str] = "a whole number below the count that was stated at the opening"
     column_type: ClassVar[ColumnType | None] = None
 

@@ -148,12 +148,12 @@ class BlockFamily:
     def missing_proof(self, rule: Filter, adjacency: str, delta: float) -> str | None:
         """Return why no guarantee is proved for these blocks, as a text "expected ..."; None if the proof of this module applies."""
         given = {term for term in ("names", "count") if getattr(self, term)}
-        if given != {self.kind.needs} - {""}:  # `needs` is the one of the two terms that the kind needs, or "" for none
-            needed = self.kind.needs or "neither names nor count"
-            return f"expected {needed} with blocks by {self.by}, found {' and '.join(sorted(given)) or 'none'}"
+        needed = self.kind.needs  # the one of the two terms that the kind needs; "" for none
+        if given != ({needed} if needed else set()):
+            return f"expected {needed or 'neither names nor count'} with blocks by {self.by}, found {' and '.join(sorted(given)) or 'none'}"
         if adjacency == "replace-one":
             return "expected add-remove or zero-out with blocks, found replace-one: a replaced record may move between blocks"
-        if self.kind.within and self.max_blocks != 1:
+        if self.kind.unit_in_one_block and self.max_blocks != 1:
             return f"expected max_blocks = 1 with blocks by {self.by}, as all records of a unit lie in one block, found {self.max_blocks}"
         if self.max_blocks > 1 and (rule.group_power is None or (delta > 0.0 and "delta" in rule.currency)):
             return (

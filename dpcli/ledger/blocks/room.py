@@ -100,9 +100,9 @@ def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
     family = state.open_terms().family
     if family is None:
         raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which is not cut into blocks')
-    known = family.kind.listed or _used_blocks(state)
     if within:
         return tuple(sorted(within, key=family.kind.rank))
+    known = family.kind.listed or _used_blocks(state)
     if not known:
         raise InputError(
             f'--within: name the blocks to check: no run was charged to "{state.dataset}" yet, so each block has its full budget'

@@ -90,7 +90,7 @@ def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | 
         smallest, _ = kind.extent(stretch[0])
         _, largest = kind.extent(stretch[-1])
         spans.append((smallest, largest))
-    block_part = kind.shared if family.max_blocks == 1 else None
+    block_part = kind.shared_part if family.max_blocks == 1 else None
     return RowWindow(family.column, kind.column_type, tuple(spans), window_spelling(family, blocks), family.content(), block_part)
 
 

@@ -233,7 +233,7 @@ def _cap_words(state: LedgerState) -> str:
 def _run_words(result: Receipt, run: Run, left: str) -> str:
     """Return the headline for a granted request about a run. `left` says what is left of the cap."""
     cost = cost_words(run.cost)
-    if result.notes:  # a repeated charge
+    if result.notes:  # the receipt of a repeated charge has notes, and no other
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
         return f"{before}; {cost} is {run.status}; {left}"
     if result.entry is None:

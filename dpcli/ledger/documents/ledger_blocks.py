@@ -43,7 +43,7 @@ def calendar(state: LedgerState) -> tuple[str, ...]:
     if not marks:
         return ("no block was charged yet",)
     blocks = sorted(family.kind.listed or marks, key=family.kind.rank)
-    lines = _week_lines(marks) if family.kind.weekly else _block_lines(blocks, marks)
+    lines = _week_lines(marks) if family.kind.daily else _block_lines(blocks, marks)
     hidden = [f"... {len(lines) - SHOWN_LINES} earlier lines"] if len(lines) > SHOWN_LINES else []
     return ("", LEGEND, *hidden, *lines[-SHOWN_LINES:])
 

@@ -29,7 +29,7 @@ from dpcli.ledger.chain import STAMP, LedgerEntry
 from dpcli.ledger.planning.plan_rehearsal import BudgetPlan
 from dpcli.ledger.state import LedgerState
 
-# The least used share of each colour of a square, and the label of the colour.
+# `Grid.steps`: the least used share of each colour of a square, and the label of the colour.
 STEPS = (
     (0.0, "under 20 %"),
     (0.2, "20 to 40 %"),
@@ -132,7 +132,7 @@ def _draw(family: BlockFamily, known: set[str], square: SquareMaker) -> BlockDra
     first_days = map(kind.first_day, known)
     days = {day for day in first_days if day is not None}
     if days:
-        return _draw_days(days, square) if kind.weekly else _draw_weeks(days, square)
+        return _draw_days(days, square) if kind.daily else _draw_weeks(days, square)
     listed = sorted(kind.listed, key=kind.rank)
     shown = listed if len(listed) <= MOST_NAMED else sorted(known, key=kind.rank)[:MOST_NAMED]
     squares = tuple(square(block, index % NAMED_PER_ROW, index // NAMED_PER_ROW) for index, block in enumerate(shown))
@@ -146,12 +146,12 @@ def _draw_days(days: set[date], square: SquareMaker) -> BlockDrawing:
     """
     first, last = min(days), max(days)
     end = _week(last)
-    strips = sorted({(end - _week(day)) // WEEKS_PER_STRIP for day in days}, reverse=True)  # each by the number of strips after it
-    shown = strips[-MOST_STRIPS:]
+    # A strip is named by the number of strips after it.
+    shown = sorted({(end - _week(day)) // WEEKS_PER_STRIP for day in days}, reverse=True)[-MOST_STRIPS:]
     squares: list[Square] = []
     headings: list[Heading] = []
-    for strip, later_strips in enumerate(shown):
-        top = ROWS_PER_STRIP * strip  # the row of months
+    for index, later_strips in enumerate(shown):
+        top = ROWS_PER_STRIP * index  # the row of months
         start = max(end - WEEKS_PER_STRIP * (later_strips + 1) + 1, _week(first))
         within: list[date] = []
         for week in range(start, end - WEEKS_PER_STRIP * later_strips + 1):
@@ -253,7 +253,8 @@ def burn_down(entries: Sequence[LedgerEntry]) -> Picture | None:
     chart = _chart_of_remaining("burn-down", "remaining budget", subtitle, times, left, label, amended, notes)
     title = _cut_title("remaining budget after each entry", len(rows))
     columns = ("entry", "when", "kind", "run", "who", "cap epsilon", "left of the cap")
-    return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), numeric=frozenset({0, 5, 6})))
+    numeric = frozenset(map(columns.index, ("entry", "cap epsilon", "left of the cap")))
+    return Picture(chart, Table(title, columns, tuple(rows[-MOST_ROWS:]), numeric=numeric))
 
 
 def _chart_of_remaining(

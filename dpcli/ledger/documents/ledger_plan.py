@@ -172,7 +172,8 @@ def _schedule_table(plan: BudgetPlan) -> Table:
         )
         rows.append(row)
     columns = ("file", "every", "first", "last", "window", "runs", "fit", "cost of one", "share")
-    return Table("schedule", columns, tuple(rows), numeric=frozenset({5, 6, 8}), flagged=frozenset(flagged))
+    numeric = frozenset(map(columns.index, ("runs", "fit", "share")))
+    return Table("schedule", columns, tuple(rows), numeric=numeric, flagged=frozenset(flagged))
 
 
 def _first_and_last_day(plan: BudgetPlan, position: int) -> tuple[str, str]:
@@ -197,7 +198,8 @@ def _run_table(plan: BudgetPlan) -> Table:
     used = "used after" if plan.before.open_terms().family is None else "used after, fullest of its blocks"
     columns = ("run", "day", "file", "window", used, "answer")
     flagged = frozenset(index for index, run in enumerate(plan.runs) if not run.fits)
-    return Table("runs", columns, tuple(rows), numeric=frozenset({0, 4}), flagged=flagged, folded=True)
+    numeric = frozenset(map(columns.index, ("run", used)))
+    return Table("runs", columns, tuple(rows), numeric=numeric, flagged=flagged, folded=True)
 
 
 def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> dict[str, Any]:
