@@ -46,9 +46,9 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     beginning = "denied, and nothing was written"
     if pipeline.name:  # a program may charge several runs
         beginning += f": {visible_text(pipeline.name)[:LONGEST_PIPELINE_NAME]}"
-    closed, state_on_window = state.retired_block(window), state.on_blocks(window)
-    if closed is not None:
-        return f"{beginning}: {retired_words(closed)}"
+    retired, state_on_window = state.retired_block(window), state.on_blocks(window)
+    if retired is not None:
+        return f"{beginning}: {retired_words(retired)}"
     wanted = amounts.read(cost.amounts)
     quota = state.over_quota(who, window, wanted)
     if quota is not None and state_on_window.fits(wanted):

@@ -26,7 +26,7 @@ from dpcli.ledger.state import LedgerState
 
 # Limits of the search. They are arbitrary, and affect the proposals and the time alone, as each trial prices a pipeline.
 DIGITS = 4  # significant digits of a proposed value
-DOUBLINGS = 14  # the search for more noise stops before 2^14 times the current noise
+DOUBLINGS = 14  # the search for more noise stops before the current noise was doubled so often
 BISECTIONS = 12  # largest number of halvings of the last interval of this search
 
 
@@ -148,7 +148,7 @@ def _query_of(pipeline: Pipeline, entry: Entry) -> str:
 
 
 def _least_value(now: float, fits: Callable[[float], bool]) -> float | None:
-    """Return the smallest value above `now` that fits, rounded up to `DIGITS` digits; None if no value up to 2^13 times `now` fits."""
+    """Return the smallest value above `now` that fits, rounded up to `DIGITS` digits; None if none of the doubled values fits."""
     doubled = (float(f"{now * 2.0**power:.{DIGITS}g}") for power in range(1, DOUBLINGS))
     high = next(filter(fits, doubled), None)
     if high is None:

@@ -302,8 +302,8 @@ def charge_or_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) 
 
 def denial_reason(state: LedgerState, charge: Charge, *, names_blocks: bool) -> str:
     """Return why a charge does not fit. If `names_blocks` is true, the reason names the full blocks."""
-    closed = state.retired_block(charge.window)
-    if closed is not None:
-        return retired_words(closed)
+    retired = state.retired_block(charge.window)
+    if retired is not None:
+        return retired_words(retired)
     missing = shortfall(state.on_blocks(charge.window), charge.cost)
     return missing + full_blocks_words(state, charge.cost, charge.window) if names_blocks else missing

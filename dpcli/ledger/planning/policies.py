@@ -112,8 +112,7 @@ def _verdicts_by_packing(before: LedgerState, requested: Sequence[Offer]) -> dic
 class Obstacle(NamedTuple):
     """A block on which a run does not fit in what is unlocked.
 
-    Attributes:
-        shares: The least number of unlocked shares with which the run would fit. It is above the number of all shares if nothing is left.
+    `shares` is the least number of unlocked shares with which the run would fit, and above the number of all shares if nothing is left.
     """
 
     block: str
@@ -135,7 +134,7 @@ class _Locks:
     shares: int
     opened: Counter[str] = field(default_factory=Counter)
     taken: dict[str, Fraction] = field(default_factory=dict)
-    _needed: dict[tuple[str, Decimal], Fraction | None] = field(default_factory=dict)  # many runs cost the same on a block
+    _needed: dict[tuple[str, Decimal], Fraction | None] = field(default_factory=dict)  # cached `_shares`: many runs cost the same
 
     def open(self, blocks: Sequence[str]) -> None:
         """Unlock a share of each block that still has a locked one."""
@@ -151,7 +150,9 @@ class _Locks:
         """Take the shares of a run that fits in what is unlocked."""
         for key, cost in _cost(offer).items():
             if cost:
-                self.taken[key] = self.taken.get(key, Fraction(0)) + (self._shares(key, cost) or 0)
+                shares = self._shares(key, cost)
+                assert shares is not None  # as the run fits
+                self.taken[key] = self.taken.get(key, Fraction(0)) + shares
 
     def obstacle(self, offer: Offer) -> Obstacle | None:
         """Return the first obstacle of a run; None if it fits in what is unlocked on all of its blocks."""

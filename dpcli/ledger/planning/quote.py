@@ -4,8 +4,7 @@ A dry run (--dry-run --ledger) shows the quote for its run, and `dpcli gate` ask
 one after the other. Costs and caps are *amounts* by name in the currency of the ledger's *filter*, the theorem that adds up runs, such as
 {"rho": 0.1} (dpcli/ledger/amounts.py). A dataset may be cut into *blocks*, such as days, each with a cap of its own; a run is charged on
 the blocks of its *window*; `LedgerState.on_blocks` returns the state with the spending of the fullest of them. `label` is the printed name
-of an amount. The *balance* is the state of the ledger before any of the runs. Printed costs are rounded up, and what is left is rounded
-down.
+of an amount. Printed costs are rounded up, and what is left is rounded down.
 """
 
 from __future__ import annotations
@@ -122,19 +121,19 @@ def _quote_of(balance: LedgerState, request: RequestedRuns, cost_of_all: dict[st
     """Return the quote for one file.
 
     Args:
-        balance: The state of the ledger.
+        balance: The state of the ledger before any of the runs.
         cost_of_all: The cost of all files together, on each block.
-        files: The number of files.
+        files: The number of files that have a cost.
     """
     window = request.window
-    state, closed = balance.on_blocks(window), balance.retired_block(window)
+    state, retired = balance.on_blocks(window), balance.retired_block(window)
     total = most_on_one_block(cost_of_all, state.caps, window) if window else cost_of_all
     fits = False
-    if closed is not None:
-        message = f"{state.dataset}: {retired_words(closed)}"
+    if retired is not None:
+        message = f"{state.dataset}: {retired_words(retired)}"
     elif not state.fits(request.wanted):
         message = _alone_too_much(state, request)
-    elif not _after_spending(balance, cost_of_all).on_blocks(window).fits({}):
+    elif not _after_spending(balance, cost_of_all).on_blocks(window).fits({}):  # without a further cost
         message = _together_too_much(state, request, total, files)
     else:
         fits = True
