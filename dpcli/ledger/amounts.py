@@ -21,6 +21,7 @@ Amounts = Mapping[str, Decimal]
 # The largest number of significant digits of an amount in an entry. A double needs 17. It affects accuracy alone, as costs are rounded up
 # and caps are rounded down.
 DIGITS = 20
+WRITTEN_DIGITS = 15  # number of digits up to which different decimals are different doubles of normal size
 # Limits of an amount that can be read. They are wider than the limits of what dpcli writes, and refuse a hostile text early.
 CHARACTERS_LIMIT = 400  # an amount has fewer characters
 LARGEST_EXPONENT = 400  # largest absolute value of the power of ten of the first digit; doubles reach 324
@@ -57,12 +58,11 @@ def cap_text(lower: float | Decimal) -> str:
 def decimal_of(x: float) -> Decimal:
     """Return the decimal that a double represents.
 
-    If the shortest spelling of the double has at most 15 digits, the result is that decimal, as somebody may have written it. So ten costs
-    of 0.1 add up to 1. Otherwise the result is the exact value of the double.
+    If the shortest spelling of the double has at most `WRITTEN_DIGITS` digits, the result is that decimal, as somebody may have written it.
+    So ten costs of 0.1 add up to 1. Otherwise the result is the exact value of the double.
     """
     shortest = Decimal(repr(x))
-    # Doubles of normal size tell decimals of 15 digits apart.
-    return shortest if len(shortest.as_tuple().digits) <= 15 else Decimal(x)
+    return shortest if len(shortest.as_tuple().digits) <= WRITTEN_DIGITS else Decimal(x)
 
 
 def float_above(amount: Decimal) -> float:
@@ -189,5 +189,4 @@ def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dic
 
 
 def _key(name: str, block: str) -> str:
-    """Return the key of an amount on a block."""
     return f"{name}{AT}{block}"

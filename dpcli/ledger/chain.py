@@ -22,7 +22,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError, LedgerError
 
-VERSION = 1  # format of the entries, which each entry states in its field "ledger"
+VERSION = 1  # version of the format of entries, which each entry states in its field "ledger"
 GENESIS = "0" * 64  # the field "previous" of the first entry, which has no entry before it
 # Sorted keys, no spaces, ASCII: so equal contents have equal texts, and thus equal hashes.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -95,7 +95,10 @@ def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
 
 
 def linked_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
-    """Return the entry in a row as `next_entry` does, but without the check of its canonical form, which takes half of the time."""
+    """Return the entry in a row as `next_entry` does, but without the check of its canonical form, which takes half of the time.
+
+    It is for rows that `next_entry` has checked before (`EntryLog.reread`).
+    """
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
         raise LedgerError(f"{place}: missing from the chain (entry {row.seq} comes next): the ledger was changed by hand")
@@ -173,7 +176,7 @@ def utc_now() -> str:
 
 
 def is_stamp(text: str) -> bool:
-    """Return whether a text is a time in the form that entries use."""
+    """Return whether a text is a time in the form of entries (STAMP)."""
     try:
         datetime.strptime(text, STAMP)
     except ValueError:

@@ -59,7 +59,7 @@ class Receipt:
         entry: The entry that was appended; None if the request had been granted before (`repeated`).
         run: The run that the request is about, in its new state.
         state: State of the ledger after the request.
-        notes: Further sentences for the user.
+        notes: Sentences for the user about a charge that is repeated; empty otherwise.
     """
 
     entry: LedgerEntry | None

@@ -36,7 +36,8 @@ PIECE = 1 << 20  # number of bytes of a file that are read at once, which limits
 # The largest number of characters of a share on the command line. The shortest spelling has at most 8; zeros may precede or follow it.
 LONGEST_PORTION = 20
 ALWAYS_REQUIRED = ("dataset", "unit", "adjacency", "epsilon", "delta")  # the flags that every ledger needs
-FLAG_OF_TERM = {"names": "block", "count": "block_count"}  # the flag for the term that a kind of blocks needs (`BlockKind.needs`)
+NEEDED_BY_BLOCKS = ("column", "max_blocks")  # the flags that every kind of blocks needs
+FLAG_OF_TERM = {"names": "block", "count": "block_count"}  # the flag for a term that one kind of blocks needs (`BlockKind.needs`)
 # What a message tells the user to state, for each required flag.
 REQUIRED_FLAGS = {
     "dataset": "the name of the dataset",
@@ -68,8 +69,8 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
     given = {**given, "dataset": dataset}
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
-    common["ceiling"] = given.get("ceiling")
-    terms = LedgerTerms(**common, blocks=_blocks_of(given), two_person=given.get("two_person") or None)
+    ceiling, two_person = given.get("ceiling"), given.get("two_person") or None
+    terms = LedgerTerms(**common, ceiling=ceiling, blocks=_blocks_of(given), two_person=two_person)
     terms.refuse_invalid()
     terms = _declared_terms_of(terms, given) if given["mode"] == "declared" else _adaptive_terms_of(terms, given)
     assert dataset is not None  # as `_require_all` has checked
@@ -93,8 +94,8 @@ def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the flags that are required together with the given ones."""
     yield from ALWAYS_REQUIRED
     if given.get("blocks") is not None:
-        yield from ("column", "max_blocks")
-        term = known_kinds().get(given["blocks"], "")  # "names" for listed blocks, "count" for blocks by a hash
+        yield from NEEDED_BY_BLOCKS
+        term = known_kinds().get(given["blocks"], "")  # "names" for listed blocks, "count" for blocks by a hash, "" for others
         if term in FLAG_OF_TERM:
             yield FLAG_OF_TERM[term]
     yield "declare" if given["mode"] == "declared" else "filter"
@@ -121,7 +122,7 @@ def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises InputError if a flag about blocks is given without --blocks.
     """
     if given.get("blocks") is None:
-        unused = next((name for name in ("column", "max_blocks", "block", "block_count") if given.get(name)), None)
+        unused = next((name for name in (*NEEDED_BY_BLOCKS, *FLAG_OF_TERM.values()) if given.get(name)), None)
         if unused is not None:
             raise InputError(f"{_flag(unused)}: only with --blocks")
         return None
@@ -179,8 +180,7 @@ def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
 def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
     """Return the terms of declared mode with a set of runs, and with the epsilon of all runs together.
 
-    Args:
-        runs: Each pipeline with the number of its runs.
+    `runs` has each pipeline with the number of its runs.
 
     Raises:
         InputError: There is no run, or a number of runs is not in [1, `MOST_RUNS`]. A run states another unit, adjacency or dataset_size,

@@ -2,8 +2,9 @@
 
 `Ledger` (ledger.py) is a subclass, which charges runs; dry runs, quotes and plans only ask for the price. A run is *charged* before its
 noise is drawn. Its *key* is its name, and its *cost* is in the currency of the ledger's *filter*, a theorem that adds up runs even if they
-were chosen from earlier outputs (filters/filter.py). The *terms* are what was fixed at the opening (terms.py). A dataset may be cut into
-*blocks*, such as days, each with a cap of its own; a run is charged on the blocks of its *window* (blocks/family.py).
+were chosen from earlier outputs (filters/filter.py). The *terms* are what was fixed at the opening (terms.py). *This login* is the person
+who signs the entries (`who`). A dataset may be cut into *blocks*, such as days, each with a cap of its own; a run is charged on the blocks
+of its *window* (blocks/family.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ class Price(NamedTuple):
 
 
 class RunPrices(EntryLog):
-    """The names, prices and blocks of the runs of a dataset in a store. `EntryLog` describes the attributes."""
+    """The names, prices and blocks of the runs of a dataset in a store. `EntryLog` describes the attributes.
+
+    `state()` reads new entries first; `_state` is the state as it was read last, which suffices for terms, because no entry changes them.
+    """
 
     def own_key(self, key: str) -> str:
         """Return the name of the run that this login charges under a key that a person chose: "ada//week-7" for the key "week-7" of ada.
@@ -72,7 +76,7 @@ class RunPrices(EntryLog):
         """Return what one run would be charged. Nothing is written.
 
         Args:
-            delta: The delta of the description. If None, it is the file's privacy.delta, or 0 if the file has none.
+            delta: The delta at which the run is described. If None, it is the file's privacy.delta, or 0 if the file has none.
 
         Raises:
             InputError: The run states another dataset, unit, adjacency or dataset_size, or is not one of the declared runs of a ledger in
@@ -80,7 +84,7 @@ class RunPrices(EntryLog):
             CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
             LedgerError: The dataset has moved, or its ledger cannot be read.
         """
-        terms = self._state.terms or self.state().open_terms()  # cached terms are current, because no entry changes them
+        terms = self._state.terms or self.state().open_terms()
         self._state.refuse_moved()  # a charge checks this again, in the newest state
         if pipeline.privacy.dataset not in (None, self.dataset):
             raise InputError(
@@ -144,9 +148,9 @@ class RunPrices(EntryLog):
         Every charge calls this method, so that a run is charged on the blocks that it states.
 
         Under the adjacency zero-out a neighbouring dataset has a blank in place of a record, and the blank may lie in another block. So a
-        mechanism is accepted on blocks only if a blank record adds nothing to its output.
+        mechanism is accepted on blocks only if a blank adds nothing to its output.
 
-        Raises InputError as `window`, and if the file and the caller state different blocks, or a mechanism may reveal a blank record.
+        Raises InputError as `window`, and if the file and the caller state different blocks, or a mechanism may reveal a blank.
         """
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):
@@ -155,9 +159,7 @@ class RunPrices(EntryLog):
             )
         blocks = self.window(given or stated)
         if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT:
-            revealing = entry_that_shows_blanks(
-                pipeline.mechanisms
-            )  # the name of a mechanism to which a blank record may add something
+            revealing = entry_that_shows_blanks(pipeline.mechanisms)  # the name of a mechanism, to which a blank may add something
             if revealing is not None:
                 raise InputError(
                     f'mechanism["{revealing}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move '

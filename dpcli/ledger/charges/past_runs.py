@@ -4,8 +4,9 @@ A *run* is a charge with its *key* (its name), its status and its cost (ledger_r
 that not all of them have to be in memory. A *checkpoint* is a stored state of the ledger, from which a reader continues without the entries
 before it (checkpoint.py).
 
-`EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
-Both take the place of the dict `LedgerState.runs`. `recent_runs` reads the last runs of a chain, for `dpcli budget show`.
+`EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` is for a *replay*, which reads all entries from the first
+one: it keeps the ended runs in a temporary file. Both take the place of the dict `LedgerState.runs`. `recent_runs` reads the last runs of a
+chain, for `dpcli budget show`.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class EarlierRuns(Mapping[str, Run]):
         Raises LedgerError if the entries about the key contradict the checkpoint or each other.
         """
         rows = (row for row in self._store.rows_of_key(self._dataset, key) if row.seq <= self._end.seq)
-        entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]  # the index may be damaged
+        entries = [entry for row in rows if (entry := single_entry(row, self._dataset)).key == key]  # a damaged index finds others
         under_way = self._under_way.get(key)
         if under_way is None:
             return self._ended_run(key, entries)
@@ -122,9 +123,9 @@ class EarlierRuns(Mapping[str, Run]):
 
 
 class ForgetfulRuns(Mapping[str, Run]):
-    """The runs of a replay from the first entry. Ended runs are kept in a temporary file, without their costs and pipelines.
+    """The runs of a replay. Ended runs are kept in a temporary file, without their costs and pipelines, which a replay does not need.
 
-    A replay needs only the key, status and counts of an ended run. Even a dictionary of the keys would grow with the history.
+    Even a dictionary of the keys would grow with the history.
     """
 
     def __init__(self) -> None:

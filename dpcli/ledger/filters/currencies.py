@@ -2,7 +2,8 @@
 
 A *filter* is a theorem that bounds the total loss of runs even if a run was chosen from the outputs of earlier ones. A ledger in adaptive
 mode has one of these filters, which its terms name (dpcli/ledger/terms.py). `Filter` (filter.py) describes the attributes and methods: in
-short, `caps` converts the ledger's (epsilon, delta) into caps in the currency, rounded down, and `cost` a run into a cost, rounded up.
+short, `caps` converts the ledger's (epsilon, delta) into caps in the currency, rounded down, `cost` a run into a cost, rounded up, and
+`epsilon` a sum of costs into an epsilon. `odometer` bounds what is spent at a moment that may be chosen from outputs (odometer.py).
 
 Factors such as 1 + 1e-14 make up for the rounding of floating-point operations, each of which errs by about 1e-16 of its result. They
 are a matter of soundness: without them a cost or an epsilon might not be an upper bound.
@@ -257,6 +258,7 @@ def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
         tried.append((value, z))
         return value
 
+    # The start is where (epsilon + log_delta / z) / z is largest, which is the quotient for large z without its small terms.
     minimise_scalar(negative_rho, start=2.0 * max(-log_delta, 1e-3) / epsilon)
     _, best = min(tried)
     return min(max(best, 1e-5), 1e5)

@@ -30,12 +30,7 @@ MOST_RUNS = 10**6
 def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:
     """Return the smallest sound bound on the epsilon of all runs together at `delta`. All runs must be fixed in advance.
 
-    Args:
-        runs: Each pipeline with the number of its runs.
-        delta: The delta of the bound.
-
-    Raises:
-        CannotCertify: No accountant finds a finite bound.
+    `runs` has each pipeline with the number of its runs. Raises CannotCertify if no accountant finds a finite bound.
     """
     from dpcli.analysis.inquiry import tightest
 

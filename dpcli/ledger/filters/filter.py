@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
-# The assumptions of every filter, in addition to the assumptions of its theorem.
+# The assumptions of every filter, in addition to those of its theorem. The ceiling is the largest cap that may be set after outputs were
+# seen (terms.py).
 PREMISES: Premises = (
     Premise(
         "Every release about the dataset is charged before anybody sees it.",
@@ -138,9 +139,9 @@ class Filter(Protocol):
         """Return an upper bound on the epsilon, at the ledger's `delta`, of runs whose costs sum to `amounts`."""
 
     def odometer(self, amounts: Amounts, delta: float) -> float:
-        """Return the epsilon of the odometer (dpcli.ledger.filters.odometer) at the ledger's `delta`, rounded up.
+        """Return an upper bound on what the runs so far, whose costs sum to `amounts`, have spent: an epsilon at the ledger's `delta`.
 
-        The runs that are charged so far cost `amounts`. The result holds at every moment, also at one that is chosen from outputs.
+        Unlike `epsilon`, it holds at every moment, also at one that is chosen from outputs (odometer.py).
         """
 
 

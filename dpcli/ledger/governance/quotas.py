@@ -34,8 +34,7 @@ class Quota:
 
     Attributes:
         seq, hash: Number and hash of the entry that set the quota.
-        of: "person" or "team".
-        name: Name of the person or team.
+        of, name: "person" or "team", and the name of the person or team.
         members: The people whose charges count.
         share: The limit as a share of each cap.
         alert_at: A warning is shown once this share of the limit is used.
@@ -72,7 +71,7 @@ class Quota:
         return {name: total.get(name, Decimal(0)) for name in caps}
 
 
-Quotas = Mapping[str, Quota]  # by subject
+Quotas = Mapping[str, Quota]  # by subject: whom the quota is for (`subject_of` in proposals.py)
 
 
 def quota_of(entry: LedgerEntry) -> Quota:
