@@ -7,8 +7,8 @@ The words that the files of this folder share:
   until it starts or expires, and is then refunded. The *key* is the name of a run; a repeated request under one key is charged once.
 * *entry*, *chain*, *head*: every change is an entry, which is appended and never changed. It contains the hash of the entry before it. The
   head is the number and the hash of the last entry (chain.py). The *state* is what the entries add up to (state.py).
-* *terms*, *cap*: the opening entry fixes the terms (terms.py). The cap is the epsilon and delta that all runs together may cost one unit of
-  privacy. Only its epsilon can be *amended*.
+* *terms*, *cap*: the opening entry fixes the terms (terms.py). The cap is the epsilon and delta that all runs together may cost one *unit*,
+  such as a user. Only its epsilon can be *amended*.
 * *filter*, *currency*, *amount*: the filter is a theorem that adds up the costs of runs even if a run was chosen from the outputs of
   earlier ones (filters/filter.py). Costs and caps are *amounts* by name in its currency, such as {"rho": 0.1}. In *declared mode* there is
   no filter, as all runs are fixed at the opening (filters/declared_set.py).

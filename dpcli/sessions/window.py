@@ -89,14 +89,11 @@ def over_window(plan: Plan, ledger: Ledger | None, flag: Sequence[str] = ()) -> 
 
 
 def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
-    """Check that the name of the column with the owners does not contradict the unit that the file protects.
+    """Check that the name of the column with the owners does not contradict the unit in the file. Raises InputError if it does.
 
     Args:
         family: Blocks of the ledger. None if records cannot be assigned to one of several blocks. An owner's contributions are then bounded
             over all blocks together.
-
-    Raises:
-        InputError: The names contradict each other.
     """
     if plan.bounded is not None:
         key, column = plan.bounded

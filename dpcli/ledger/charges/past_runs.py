@@ -67,7 +67,6 @@ class EarlierRuns(Mapping[str, Run]):
         return sorted(runs, key=lambda run: run.seq)
 
     def _look_up_prefix(self, prefix: str) -> None:
-        """Look up the runs whose keys begin with `prefix`, and remember them."""
         entries: dict[str, list[LedgerEntry]] = {}  # by key
         for row in self._store.rows_of_prefix(self._dataset, prefix):
             entry = single_entry(row, self._dataset)

@@ -122,7 +122,6 @@ def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Cal
 
 
 def _with_noise(pipeline: Pipeline, entries: Sequence[Entry], factor: float) -> Pipeline:
-    """Return the pipeline with `factor` times the noise in these entries."""
     noisier = {entry.name: _noisier(entry, factor) or entry for entry in entries}
     return replace(pipeline, mechanisms=tuple(noisier.get(entry.name, entry) for entry in pipeline.mechanisms))
 

@@ -167,7 +167,6 @@ def explain_errors(
     """Turn every error of psycopg into a LedgerError.
 
     Args:
-        place: Start of the message.
         meanings: Messages by the beginning of the SQLSTATE.
         unsure: Function that returns the part of the message that states what is certain. It is called if the server gives no answer.
     """
@@ -213,13 +212,7 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
 def bounded_transaction(
     connection: Any, place: str, limits: Limits, schema: ServerSchema = LEDGER, writes: bool = True
 ) -> Iterator[None]:
-    """Open a transaction with bounded waits, in which names are looked up in pg_catalog only.
-
-    Args:
-        place: Start of messages.
-        limits: The longest waits.
-        schema: The schema, with its messages.
-        writes: Whether the transaction may write.
+    """Open a transaction with bounded waits, in which names are looked up in pg_catalog only. `writes` says whether it may write.
 
     Raises:
         LedgerError: The transaction failed. After a lock timeout the message names the login that holds the lock. If the server does not
