@@ -99,7 +99,7 @@ def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
         like_last = 0 if has_moved else runs_like(state, state.last)
     planned, pure = None, 0.0
     if terms.mode == "declared":
-        planned = float((terms.certified or {})["epsilon"])
+        planned = float((terms.certified or {})["epsilon"])  # of all declared runs together
     elif not has_moved:
         rule = terms.the_filter
         first_amount = rule.currency[0]  # the amount in which a pure epsilon costs something; the other one, if any, is delta

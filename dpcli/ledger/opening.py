@@ -69,7 +69,7 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
     given = {**given, "dataset": dataset}
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
-    ceiling, two_person = given.get("ceiling"), given.get("two_person") or None
+    ceiling, two_person = given.get("ceiling"), given.get("two_person") or None  # terms state None in place of False
     terms = LedgerTerms(**common, ceiling=ceiling, blocks=_blocks_of(given), two_person=two_person)
     terms.refuse_invalid()
     terms = _declared_terms_of(terms, given) if given["mode"] == "declared" else _adaptive_terms_of(terms, given)

@@ -45,6 +45,7 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 # days, and an empty row.
 WEEKS_PER_STRIP, ROWS_PER_STRIP, MOST_STRIPS = 53, 9, 10
 MONTH_WIDTH = 3  # number of columns that the name of a month needs
+LEFT = -1  # the column of headings to the left of the squares
 # A chart of weeks has a row for each year and a column for each week of the year, of which every fourth has a label.
 WEEKS_PER_YEAR, MOST_YEARS, WEEKS_PER_LABEL = 53, 20, 4
 MOST_NAMED, NAMED_PER_ROW = 300, 6  # largest number of squares with names, and their number in a row
@@ -157,11 +158,10 @@ def _draw_days(days: set[date], square: SquareMaker) -> BlockDrawing:
         for week in range(start, end - WEEKS_PER_STRIP * later_strips + 1):
             within += [day for day in _days_of(week) if first <= day <= last]
         squares += [square(day.isoformat(), _week(day) - start, top + 1 + day.weekday()) for day in within]
-        # The names of weekdays and the year are in the column left of the squares.
-        headings += [Heading(name, -1, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)]
+        headings += [Heading(name, LEFT, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)]
         months = _months(within)
         headings += [Heading(label, _week(day) - start, top) for day, label in months.items()]
-        headings.append(Heading(f"{min(months).year:04}", -1, top))
+        headings.append(Heading(f"{min(months).year:04}", LEFT, top))
     hidden = sum((end - _week(day)) // WEEKS_PER_STRIP not in shown for day in days)
     return BlockDrawing(tuple(squares), tuple(headings), hidden=hidden)
 
@@ -203,7 +203,7 @@ def _draw_weeks(mondays: set[date], square: SquareMaker) -> BlockDrawing:
             if monday is not None and first <= monday <= last:
                 squares.append(square(f"{year:04}-W{week:02}", week - 1, row))
     columns = {drawn.column for drawn in squares}
-    headings = [Heading(f"{year:04}", -1, row) for row, year in enumerate(shown, 1)]
+    headings = [Heading(f"{year:04}", LEFT, row) for row, year in enumerate(shown, 1)]
     labelled = [column for column in range(0, WEEKS_PER_YEAR, WEEKS_PER_LABEL) if column in columns]
     headings += [Heading(f"W{column + 1:02}", column, 0) for column in labelled]
     return BlockDrawing(tuple(squares), tuple(headings), hidden=sum(day.isocalendar().year not in shown for day in mondays))

@@ -6,8 +6,10 @@ A *document* is what a command prints, before a format such as text or JSON is c
 that folder finds out which runs fit, by charging them to a copy of the ledger's state; a run that does not fit is *refused*.
 plan_changes.py finds what would have to change, and policies.py orders the runs in another way than by their days. The *outlook* continues
 a schedule beyond its end. A *window* is the part of the dataset that a run reads; it consists of *blocks*, such as days, each with a cap of
-its own. Of a `BudgetPlan`, `before` and `after` are the states of the ledger before and after the runs that fit, and `priced` has the
-tables with their costs. If a policy gave another order, `first_come` is the plan in the order of the days.
+its own.
+
+Of a `BudgetPlan`, `before` and `after` are the states of the ledger before and after the runs that fit, and `priced` has the tables with
+their costs. If a policy gave another order, `first_come` is the plan in the order of the days.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def _verdicts_by_unlocking(before: LedgerState, requested: Sequence[Offer], shar
                 waiting.add(obstacle, rank)
                 continue
             why = charge_or_reason(state, requested[index].charge, names_blocks=True)
-            verdicts[index] = Verdict(offer.day, why)
+            verdicts[index] = Verdict(offer.day, why)  # on the day of the request that unlocked the last share
             if not why:
                 locks.take(requested[index])
     for number, (rank, block) in enumerate(waiting.still_waiting()):

@@ -54,7 +54,7 @@ class Tail(Protocol):
 
     @property
     def new(self) -> Sequence[StoredRow]:
-        """The appended rows. After the end of `Store.writing` they are as stored, possibly after rows that others appended meanwhile."""
+        """The appended rows. After the end of `Store.writing` they are as stored: with later numbers if others appended meanwhile."""
 
     def after(self, seq: int) -> Sequence[StoredRow]:
         """Return the rows after number `seq`, in ascending order."""
