@@ -38,7 +38,7 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
 
     Args:
         state: The state of the ledger before the charge.
-        pipeline, cost, delta, window: The run, its cost, the delta at which it is described, and its blocks.
+        pipeline, cost, delta, window: The run, its cost, the delta at which approx-dp and advanced charge its epsilon, and its blocks.
         who: The person who would be charged.
     """
     from dpcli.ledger.planning.fit import changes_that_fit_now

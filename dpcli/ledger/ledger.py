@@ -78,7 +78,7 @@ class Ledger(RunPrices):
 
         Args:
             key: Name of the run. If the request is repeated under this key, it is not charged again.
-            delta: The delta at which the run is described. If None, it is the delta of the file.
+            delta: The delta at which the filters approx-dp and advanced charge the run's epsilon. If None, it is the delta of the file.
             window: The blocks that the run reads, as names or ranges FIRST..LAST. If empty, they are the blocks that the pipeline states.
             certificate: SHA-256 of a certificate about the run, which the entry names; "" for none.
 
@@ -280,7 +280,7 @@ class Ledger(RunPrices):
 
         Args:
             pipeline: What the run did.
-            delta: The delta at which the run is described. If None, it is the delta of the file.
+            delta: As in `spend`.
 
         Raises:
             Denied: More was spent than the cap or a quota allows. Nothing was written.

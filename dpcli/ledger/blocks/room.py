@@ -68,7 +68,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
         within: The blocks to check, as --within takes them. If empty, the listed blocks are checked. If the blocks are not listed, all
             blocks from the first to the last charged or retired block are checked. In both cases only the last `MOST_IN_WINDOW` blocks are
             checked.
-        delta: The delta at which the run is described. If None, it is the delta of the file.
+        delta: The delta at which the filters approx-dp and advanced charge the run's epsilon. If None, it is the delta of the file.
 
     Raises:
         InputError: The dataset has no blocks, or no block was charged yet and none is stated. A stated block is wrong, or the run states

@@ -127,7 +127,7 @@ class Filter(Protocol):
         """
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        """Return the cost of one run of `pipeline`, rounded up. If the currency needs a delta, the run is described at `delta`.
+        """Return the cost of one run of `pipeline`, rounded up. If the currency has a delta, the epsilon of the run is taken at `delta`.
 
         Raises NotRepresentable or CannotCertify if the run has no finite cost in the currency.
         """

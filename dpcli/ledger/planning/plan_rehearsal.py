@@ -45,7 +45,7 @@ class PricedRun:
 
     Attributes:
         scheduled: The table of the schedule.
-        delta: The delta at which the run is described.
+        delta: The delta at which the filters approx-dp and advanced charge the run's epsilon.
         reads: The blocks that the run reads, or the trailing window from which they follow on each day.
     """
 

@@ -37,7 +37,7 @@ class RequestedRuns(NamedTuple):
 
     Attributes:
         wanted, cost: The cost of all runs together, as decimals and as texts.
-        delta: The delta at which the runs are described.
+        delta: The delta at which the filters approx-dp and advanced charge the epsilon of a run.
         window: The blocks that each run reads.
     """
 
