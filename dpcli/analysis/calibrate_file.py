@@ -56,6 +56,7 @@ def calibrate_goal(
         return ValuedBound(result.upper, result.accountant)
 
     solved_targets = solvable(pipeline, targets, solve)
+    # Not `pure`: the weights are shares of rho, as no goal is an epsilon at delta 0.
     bounds = BoundByValue(measure, pipeline, solved_targets, noise_divisors(solved_targets, weights, pure=False))
     return calibration_of(bounds, goal.target, solve, group_size, quantity=goal.quantity, wording=goal.wording)
 

@@ -18,7 +18,7 @@ from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.numerics.work import limited
 
-FIXED = (
+FIXED = (  # the premise of a joint cost, as documents state it
     "the sum is valid if all files were fixed before the first of them ran; charge a file that was chosen later to a ledger (dpcli "
     "budget)"
 )

@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 Tables = Mapping[str, Any]
 
 # Sets of alternative keys, of which an entry states one. Replacing a key by an alternative is one change. An alternative that is missing
-# here would make two changes, each of which is then priced or refused by itself (accuracy of the report).
+# here would make two changes, each of which is then priced or refused by itself.
 ALTERNATIVES = (
     frozenset({"steps", "epochs"}),
     frozenset({"rate", "batch_size"}),

@@ -40,10 +40,10 @@ def report_unreported(error: BaseException, arguments: Sequence[str]) -> None:
         possible_inputs += (argument, argument.partition("=")[2], argument[2:])
     report_error(
         error,
-        Invocation("dpcli", ""),
+        Invocation(words="dpcli", path=""),
         format_ if format_ in FORMATS else "text",
         outputs,
-        outlives_errors=True,
+        outlives_errors=True,  # a report in another format stays
         inputs=possible_inputs,
     )
 

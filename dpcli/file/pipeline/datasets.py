@@ -20,7 +20,7 @@ from dpcli.file.toml.shown import quoted
 # Both limits are arbitrary, and affect no number.
 LONGEST_NAME = 100  # largest number of characters of a dataset's name
 MOST_SHOWN = 8  # largest number of blocks that a sentence names
-# Start and end of a ledger's message about blocks, which refer to the flag --window.
+# How a ledger's message about blocks begins and ends if it refers to the flag --window; `without_flag` removes both.
 WINDOW_FLAG, FLAG_HINT = "--window: ", ", or by this flag of a command that charges a run"
 UNCHECKED = "dpcli did not check that all records lie in the window"  # printed where a window narrows what is charged
 

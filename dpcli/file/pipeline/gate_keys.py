@@ -129,7 +129,7 @@ class Gate:
     """Conditions that `dpcli gate` adds to the budget."""
 
     max_increase: Annotated[
-        float | None, Key("largest allowed increase of epsilon over the base version, in nats", NON_NEGATIVE, "smaller")
+        float | None, Key("largest allowed increase of epsilon over the base version, in nats", NON_NEGATIVE, safer="smaller")
     ] = None
     horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline, and a cap on all runs together")] = None
     waiver: Annotated[tuple[Waiver, ...], Key("exceptions, one [[gate.waiver]] table each")] = ()

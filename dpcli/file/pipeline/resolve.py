@@ -151,7 +151,7 @@ def _counted_mechanism(
     entry, dataset_size = sample_entries[0], pipeline.privacy.dataset_size
     specs = [_bound_spec(entry_of_sample, entries, dataset_size) for entry_of_sample in sample_entries]
     spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
-    _check_sampling(entry, spec)
+    _check_sampling(entry, spec)  # `_bound_spec` has checked each spec alone, but not several on one sample
     factor = _partition_factor(entry, spec, neighbours)
     runs = entry.runs(dataset_size)
     if entry.sampling is None:
@@ -177,10 +177,10 @@ def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
     * Gaussian noise: the L2 norm of the change is no larger than its L1 norm. Mixtures of Gaussians are dominated by those of their norms
       (Choquette-Choo et al. 2023, arXiv:2310.15526).
 
-    Under zero-out, a blank may lack the column that assigns the record to a part, so that it enters another part. If the noise is stated
-    per contribution, this costs no more than a blank in place: the sum of the old part moves by C, and the blank adds 0 to the sum of the
-    new part. A bare statement does not cover a record that leaves its part. In a batch of limited size, a blank takes the place of another
-    record, which the price does not cover.
+    Under zero-out, the blank that replaces a record may lack the column that assigns it to a part, so that it enters another part. If the
+    noise is stated relative to C, this costs no more than a blank in place: the sum of the old part moves by C, and the blank adds 0 to the
+    sum of the new part. A bare sensitivity or epsilon does not cover a record that leaves its part. In a batch of limited size, a blank
+    takes the place of another record, which the price does not cover.
 
     Raises InputError for a partition whose cost no such argument bounds.
     """
