@@ -212,7 +212,7 @@ class BoundByValue:
             candidate = self.pipeline_at(value)
             # The reader of files checked the keys before this value was set. Some types refuse, for example, very little noise.
             problems = itertools.chain.from_iterable(entry.spec.problems() for entry in candidate.mechanisms)
-            if any(True for _ in problems):
+            if next(problems, None) is not None:
                 return math.inf
             self.known[value] = self.measure(candidate, value)
         return self.known[value].upper

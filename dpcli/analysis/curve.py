@@ -210,7 +210,7 @@ def _curve_of_case(
         names.append("exact")  # last, as its contour integrals take long for sums of atoms, and a grid is narrow enough
     for name in names:
         curve_of, candidate = TWO_SIDED[name], by_name[name]
-        # The fallback accountant may always do the work of one question, whatever was spent before.
+        # The fallback accountant may always do the work of one question, whatever was spent before. The others leave RESERVED cells.
         least_cells = QUESTION if candidate.accountant.fallback else 0.0
         with allowance(CURVE_CELLS, least=least_cells, reserved=RESERVED):
             answer = replace(curve_of(candidate.profile, epsilons, delta), delta=delta)
@@ -219,7 +219,7 @@ def _curve_of_case(
         # All accountants bound the same dominating pairs, so a narrow interval cannot be improved, whether or not data attain the pairs.
         if answer.is_narrow() or curve.is_narrow():
             break
-    else:
+    else:  # no interval was narrow
         one_sided = [candidate for name, candidate in by_name.items() if name not in TWO_SIDED]
         curve = curve.intersected(_from_pairs(one_sided, epsilons, delta, wide_points, has_many))
     # A point of the curve may imply a smaller delta at another epsilon than the accountants have there.

@@ -54,6 +54,6 @@ def _as_document_output(output: str) -> str | None:
     For -o=PATH, Click passes on "=PATH".
     """
     try:
-        return named_output(output.removeprefix("="), DocumentFormat(EVERYTHING))
+        return named_output(output.removeprefix("="), DocumentFormat(EVERYTHING))  # any format of documents
     except InputError:
         return None

@@ -149,7 +149,7 @@ def _account_of_flags(
 def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> None:
     """Raise InputError if a flag describes a pipeline although FILE does."""
     if any(value is not None and value is not False for value in (write, *flags.values())):
-        from dpcli.analysis.commands.stating import refuse_with_file
+        from dpcli.analysis.commands.stating import refuse_with_file  # needed for the message only
 
         refuse_with_file(file, {"write": write, **flags})
 

@@ -117,7 +117,7 @@ def _cell(value: Any) -> Value:
 
 
 def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
-    """Return one row for each edit of a change. The first row has the numbers."""
+    """Yield one row for each edit of a change. The first row has the numbers."""
     epsilon = "" if change.epsilon is None else up(change.epsilon)
     cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, signed(change.increase))
     first, *others = change.change.edits  # valid only together, so that they have one cost

@@ -103,10 +103,7 @@ class Waiver:
     mechanism: Annotated[str | None, Key("name of the mechanism whose findings are waived; all mechanisms if absent")] = None
     epsilon: Annotated[
         float | None,
-        Key(
-            "largest epsilon that the waiver allows; required for budget, increase and horizon",
-            POSITIVE,
-        ),
+        Key("largest epsilon that the waiver allows; required for budget, increase and horizon", POSITIVE),
     ] = None
 
     def problems(self) -> Iterator[Problem]:

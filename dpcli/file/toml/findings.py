@@ -29,7 +29,7 @@ _INDENT = "    "
 
 
 class TooMany(Exception):
-    """MAX_FINDINGS findings were collected. The reader stops, and reports these."""
+    """A finding was added to MAX_FINDINGS others. The reader stops, and reports those."""
 
 
 class Advice(NamedTuple):
