@@ -42,7 +42,7 @@ def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]
 
 
 def _flag(key: str) -> str:
-    """Return the flag that stands for a key of the file; the key itself if none does."""
+    """Return the flag that states a key of [privacy]; the key itself if none does."""
     table, _, name = key.partition(".")
     return f"--{name.replace('_', '-')}" if table == "privacy" and name in ("dataset_size", "delta", "adjacency") else key
 

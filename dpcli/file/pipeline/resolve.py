@@ -84,8 +84,8 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     for entry in pipeline.mechanisms:
         # The entries that read one sample; the entry alone if it names no sample.
         sample_entries = samples.get(entry.sample, (entry,))
-        # The first entry of a sample is charged for all of them. A member is charged with the entry that names it; one that shares a
-        # sample goes on, as `_require_one_draw` refuses it.
+        # The first entry of a sample is charged for all of them, and a member with the entry that names it. A member that shares a sample
+        # is an error, which `_require_one_draw` reports below.
         is_charged_with_another = entry is not sample_entries[0] or (entry.name in members and len(sample_entries) == 1)
         if is_charged_with_another:
             continue
@@ -155,7 +155,7 @@ def _counted_mechanism(
     factor = _partition_factor(entry, spec, neighbours)
     runs = entry.runs(dataset_size)
     if entry.sampling is None:
-        mechanism, count = spec.resolve(neighbours), runs.steps_at(None)
+        mechanism, count = spec.resolve(neighbours), runs.steps_at(rate=None)
     else:
         mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
     # The records of a unit may lie in fewer parts, so that the bound need not be attained.

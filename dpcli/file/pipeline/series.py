@@ -309,7 +309,7 @@ def _numeric_keys(members: Members) -> frozenset[str]:
 
 
 def _known_keys(table: Tables) -> Members:
-    """Return the keys that an entry may have: those of all types and, if its type is known, those of the type."""
+    """Return the keys that an entry may have: those of every entry and, if its type is known, those of the type."""
     name = MECHANISM_TYPES.selected(table)
     return {**members_of(Entry), **(MECHANISM_TYPES.class_members(name) if name else {})}
 
