@@ -191,7 +191,6 @@ class BoundByValue:
     """The upper bound on a quantity as a function of the parameter. No value is measured twice.
 
     measure: function of a pipeline in which the value has been set, and of the value, that returns the bound.
-    targets: the (mechanism, key) pairs that get the value.
     divisors: for each mechanism, the number by which the value is divided (`noise_divisors`).
     known: the bounds that were measured so far, by value.
     """

@@ -3,8 +3,7 @@
 `dpcli calibrate` and `dpcli calibrate-sigma` call this module, and calibrate.py searches. Here it is decided what is solved for: the keys
 with the value "calibrate", or the parameter that a flag names; such (mechanism, key) pairs are the *targets*. The *goal* is an epsilon,
 another quantity (goals.py), or every cap of the file's budget. `solved_text` writes the answer into the file without touching its comments;
-it must not change a number that another entry, a [[mechanism]] table, reads too. The classical formula for Gaussian noise is for comparison
-only.
+it must not change a number that another entry, a [[mechanism]] table, reads too.
 """
 
 from __future__ import annotations

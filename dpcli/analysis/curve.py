@@ -292,7 +292,6 @@ def _from_pairs(
 
     delta: the delta of interest, at which the accountants are compared.
     points: epsilons at which pairs are added.
-    has_many: whether there are too many mechanisms to handle each of them at every point.
     """
     reference_delta = delta or USUAL_DELTA  # at delta = 0 only pure mechanisms have a finite epsilon
     competitive = _competitive(profiles, reference_delta)

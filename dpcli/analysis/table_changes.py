@@ -28,7 +28,7 @@ ALTERNATIVES = (
     frozenset({"epsilon", "keep", "rho", "orders", "values", "weight", "error"}),
 )
 UNIT_KEYS = frozenset({"unit", "max_contributions"})  # changed together, since a unit with several records needs max_contributions
-LISTS = ("mechanism", "query")  # kinds of tables of which a file has several; they are matched by name
+LISTS = ("mechanism", "query")  # kinds of tables of which a file has several
 # Keys that must change together in all entries that share a sample: those in which they must agree, and the name of the sample.
 SAMPLE_KEYS = frozenset({"steps", "epochs", "sampling", "partition", "sample"})
 TYPELESS_KEYS = SAMPLE_KEYS | {"description"}  # keys that entries of every type have

@@ -43,7 +43,6 @@ class Stated:
 
     Attributes:
         noise_multiplier: Noise multiplier of Gaussian noise or, with `laplace`, of Laplace noise.
-        laplace: Whether the noise is Laplace noise.
         pure: Epsilon of one step, if the step satisfies pure differential privacy.
         sampling_rate: Rate of Poisson sampling.
         batch_size: Expected batch size of Poisson sampling. The rate is then batch_size / dataset_size.

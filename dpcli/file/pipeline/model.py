@@ -163,7 +163,7 @@ class Entry:
             'name of a sample, which all entries with this name read together; "own", also if absent: a sample that no other entry reads',
             claim=True,
         ),
-    ] = field(default=None, kw_only=True)  # keyword-only, so that positional arguments of older callers keep their meaning
+    ] = field(default=None, kw_only=True)
     partition: Annotated[
         str | PartitionKey | None,
         Key(

@@ -82,7 +82,6 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     # By the attribute that divides the data, and by the part of the data.
     charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
-        # The entries that read one sample; the entry alone if it names no sample.
         sample_entries = samples.get(entry.sample, (entry,))
         # The first entry of a sample is charged for all of them, and a member with the entry that names it. A member that shares a sample
         # is an error, which `_require_one_draw` reports below.
