@@ -26,7 +26,7 @@ PRIORS = (0.01, 0.5)  # beliefs before the release, by default
 GROUPS = (1, 2, 4)  # sizes of groups
 # Largest share of the work left (numerics/work.py) that one group, which is often hard, may take, so that the next has some too.
 GROUP_SHARE = 0.5
-SMALL_DELTA = 1e-4  # a delta that is small compared with most false positive rates of the table
+SMALL_DELTA = 1e-4  # a delta that is small compared with most false positive rates of the table; it touches accuracy
 # Above this epsilon the points are sparse: slopes of the trade-off curve above e^12 matter only at false positive rates below 1e-5.
 STEEPEST = 12.0
 # The extent and the density of the curve. More points make its bounds slightly tighter and take longer; all are sound.
