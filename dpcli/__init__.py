@@ -82,7 +82,7 @@ _HOME = {  # the place of each public object, as "package.module:name"
     "PlannedRelease": "dpcli.release.table_release:PlannedRelease",
     "plan_release": "dpcli.release.table_release:plan_release",
     "ReleasedAnswers": "dpcli.release.table_release:ReleasedAnswers",
-    "release": "dpcli.release:PACKAGE",  # a folder of dpcli has the same name, which Python binds to its module
+    "release": "dpcli.release:PACKAGE",  # Python binds this name to the package in the folder release, which can be called itself
     "Private": "dpcli.train.loop.private:Private",
     "PrivateBatch": "dpcli.train.loop.private:PrivateBatch",
     "PrivateResult": "dpcli.train.loop.private:PrivateResult",

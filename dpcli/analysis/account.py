@@ -3,7 +3,7 @@
 The pipeline becomes *charges* (file/pipeline/resolve.py): mechanisms with the number of their runs. A *panel* of accountants bounds their
 composition (inquiry.py); each answers with a *row*, a bound or the reason why it has none (account_rows.py). The *headline* is the smallest
 upper bound of a sound accountant or, for an adaptive pipeline, the cap that a privacy filter enforces (adaptive_cap.py). Either delta is
-fixed and epsilon bounded, or the reverse (`quantity` and `at`). The epsilon of a sound accountant is an upper bound.
+fixed and epsilon bounded, or the reverse (`quantity` and `at`).
 
 `account` fills the whole table. `headline` finds the same headline with less work, for the gate, the ledger and training.
 `account_of_charges` serves callers that have charges of their own. Accountants bound a *dominating pair* of each mechanism, two output

@@ -112,7 +112,8 @@ def row_of(accountant: Accountant, profile: PrivacyProfile, quantity: Quantity, 
     Raises InternalError if the profile returns a number that cannot be a bound.
     """
     try:
-        with accountant.within_allowance(LEAST, share):  # raises TooMuchWork, a NotRepresentable, if the work exceeds it
+        # Raises TooMuchWork, a NotRepresentable, if the work exceeds the allowance.
+        with accountant.within_allowance(least=LEAST, share=share):
             if quantity == "epsilon":
                 bound = checked(profile.epsilon(at))
             elif accountant.sound:  # any (epsilon, delta) pair of its profile bounds delta at all other epsilons

@@ -191,7 +191,6 @@ class BoundByValue:
     """The upper bound on a quantity as a function of the parameter. No value is measured twice.
 
     measure: function of a pipeline in which the value has been set, and of the value, that returns the bound.
-    targets: the (mechanism, key) pairs that get the value.
     divisors: for each mechanism, the number by which the value is divided (`noise_divisors`).
     known: the bounds that were measured so far, by value.
     """
@@ -212,7 +211,7 @@ class BoundByValue:
             candidate = self.pipeline_at(value)
             # The reader of files checked the keys before this value was set. Some types refuse, for example, very little noise.
             problems = itertools.chain.from_iterable(entry.spec.problems() for entry in candidate.mechanisms)
-            if any(True for _ in problems):
+            if next(problems, None) is not None:
                 return math.inf
             self.known[value] = self.measure(candidate, value)
         return self.known[value].upper

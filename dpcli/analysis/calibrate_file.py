@@ -3,8 +3,7 @@
 `dpcli calibrate` and `dpcli calibrate-sigma` call this module, and calibrate.py searches. Here it is decided what is solved for: the keys
 with the value "calibrate", or the parameter that a flag names; such (mechanism, key) pairs are the *targets*. The *goal* is an epsilon,
 another quantity (goals.py), or every cap of the file's budget. `solved_text` writes the answer into the file without touching its comments;
-it must not change a number that another entry, a [[mechanism]] table, reads too. The classical formula for Gaussian noise is for comparison
-only.
+it must not change a number that another entry, a [[mechanism]] table, reads too.
 """
 
 from __future__ import annotations
@@ -56,6 +55,7 @@ def calibrate_goal(
         return ValuedBound(result.upper, result.accountant)
 
     solved_targets = solvable(pipeline, targets, solve)
+    # Not `pure`: the weights are shares of rho, as no goal is an epsilon at delta 0.
     bounds = BoundByValue(measure, pipeline, solved_targets, noise_divisors(solved_targets, weights, pure=False))
     return calibration_of(bounds, goal.target, solve, group_size, quantity=goal.quantity, wording=goal.wording)
 
@@ -86,7 +86,7 @@ def calibrate_file(
     text = read_bytes(path) if data is None else data
     marked = targets(text, path)  # the keys with the value "calibrate"
     pipeline = _pipeline_to_solve(text, path, marked, solve) if marked else parse(text, path)
-    parameter: Parameter = solve  # type: ignore[assignment]
+    parameter: Parameter = solve  # type: ignore[assignment]  # another word is refused below
     chosen = _chosen_targets(pipeline, parameter, marked, mechanisms)
     weight_of = weights(text, path) if marked else {}
     if goal is not None:

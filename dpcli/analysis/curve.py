@@ -30,13 +30,13 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives
 from dpcli.numerics.work import QUESTION, RESERVED, allowance, limited
 
-# When bounds are tight enough (accuracy).
+# When bounds are tight enough.
 CURVE_GAP = 5e-2  # relative gap between the bounds on delta below which no further accountant is run; it is invisible in a picture
 POINT_GAP = 1e-3  # the gap at an epsilon whose delta is printed as a number; the grid accountant aims at it too
 NEGLIGIBLE = 1e-4  # bounds on deltas below this share of the delta of interest need not be tight
 TINY = 1e-300  # the smallest delta that is computed with; smaller ones are close to the least double
 
-# Limits on the work (speed, and how tight the bounds are). They are arbitrary.
+# Limits on the work. They are arbitrary.
 CURVE_CELLS = 3.0 * QUESTION  # cells of work (numerics/work.py) that one accountant may use for a whole curve
 MANY_MECHANISMS = 64  # with more mechanisms, accountants that handle each step by itself are not run at single points
 COMPETITIVE = 1.25  # an accountant whose epsilon exceeds the best one by a larger factor is not run for a whole curve
@@ -207,10 +207,10 @@ def _curve_of_case(
     names = [name for name in TWO_SIDED if name in by_name]
     if "exact" in by_name and _sums_atoms(by_name["exact"].profile):
         names.remove("exact")
-        names.append("exact")  # last, as contours of sums of atoms take long, and a grid is narrow enough
+        names.append("exact")  # last, as its contour integrals take long for sums of atoms, and a grid is narrow enough
     for name in names:
         curve_of, candidate = TWO_SIDED[name], by_name[name]
-        # The fallback accountant may always do the work of one question, whatever was spent before.
+        # The fallback accountant may always do the work of one question, whatever was spent before. The others leave RESERVED cells.
         least_cells = QUESTION if candidate.accountant.fallback else 0.0
         with allowance(CURVE_CELLS, least=least_cells, reserved=RESERVED):
             answer = replace(curve_of(candidate.profile, epsilons, delta), delta=delta)
@@ -219,7 +219,7 @@ def _curve_of_case(
         # All accountants bound the same dominating pairs, so a narrow interval cannot be improved, whether or not data attain the pairs.
         if answer.is_narrow() or curve.is_narrow():
             break
-    else:
+    else:  # no interval was narrow
         one_sided = [candidate for name, candidate in by_name.items() if name not in TWO_SIDED]
         curve = curve.intersected(_from_pairs(one_sided, epsilons, delta, wide_points, has_many))
     # A point of the curve may imply a smaller delta at another epsilon than the accountants have there.
@@ -292,7 +292,6 @@ def _from_pairs(
 
     delta: the delta of interest, at which the accountants are compared.
     points: epsilons at which pairs are added.
-    has_many: whether there are too many mechanisms to handle each of them at every point.
     """
     reference_delta = delta or USUAL_DELTA  # at delta = 0 only pure mechanisms have a finite epsilon
     competitive = _competitive(profiles, reference_delta)
@@ -316,7 +315,7 @@ def _competitive(profiles: Sequence[ComposedProfile], delta: float) -> list[Comp
 
 def _deltas(reference_delta: float) -> list[float]:
     """Return the deltas at which one-sided accountants are run: 0, the delta of interest, and a grid from below it to LAST_DELTA."""
-    first = max(min(1e-3 * reference_delta, 1e-9), TINY)  # well below every delta at which a curve is read; arbitrary (accuracy)
+    first = max(min(1e-3 * reference_delta, 1e-9), TINY)  # well below every delta at which a curve is read; arbitrary
     sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
     close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
     return [0.0, reference_delta, *sparse.tolist(), *close.tolist()]

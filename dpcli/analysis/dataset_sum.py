@@ -1,8 +1,7 @@
 """The joint cost of several pipelines on one dataset: all of their mechanisms are composed as if they were in one file.
 
 `dpcli account` with several files, and `dpcli gate`, ask for it, as two cheap files about the same people may be too much together. Files
-belong together if they state the same name in privacy.dataset. A *charge* is a mechanism with the number of its runs. The result is an
-upper bound.
+belong together if they state the same name in privacy.dataset. A *charge* is a mechanism with the number of its runs.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.file.pipeline.resolve import BillLine
 from dpcli.numerics.work import limited
 
-FIXED = (
+FIXED = (  # the premise of a joint cost, as documents state it
     "the sum is valid if all files were fixed before the first of them ran; charge a file that was chosen later to a ledger (dpcli "
     "budget)"
 )

@@ -25,8 +25,8 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
 
-CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again separately (accuracy)
-MOST_STEPS = 10**15  # floats represent every whole number up to this one, so a number of steps is never rounded (soundness)
+CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again separately
+MOST_STEPS = 10**15  # floats represent every whole number up to this one, so a number of steps is never rounded
 # Up to this number of settings with equal noise and rate, no contours are shared. Arbitrary; it touches speed, and the widths of intervals
 # up to CLOSE.
 FEW_SETTINGS = 16

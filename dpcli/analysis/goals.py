@@ -21,7 +21,7 @@ from dpcli.analysis.curve import ProfileCurve, profile, pure_epsilon, trade_off
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.resolve import resolve, steps_of
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array, np
@@ -117,7 +117,7 @@ class PowerGoal:
 
     def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
         last = -math.log(min(self.level, 1.0 - self.target))  # for larger epsilons, both bounds exceed the target
-        delta_of_interest = min(1e-6, 1e-2 * self.level)  # bounds on deltas far below it need not be tight (accuracy)
+        delta_of_interest = min(1e-6, 1e-2 * self.level)  # arbitrary: bounds on deltas far below it need not be tight
         pure = pure_epsilon(pipeline, group_size)  # the curve has a corner at it, which a search may miss
         low, high = 0.0, last
         smallest = math.inf
@@ -161,7 +161,7 @@ class GaussianGoal:
     target: float
 
     def measure(self, pipeline: Pipeline, group_size: int) -> GoalBound:
-        steps = tuple((charge.mechanism, charge.count) for charge in resolve(pipeline, group_size))
+        steps = steps_of(resolve(pipeline, group_size))
         mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # rounded up by more than the errors of the sum and the root
         return GoalBound(without_rounding(mu, self.target), "gdp, exact")
 

@@ -330,7 +330,7 @@ def _attained_steps(inquiry: Inquiry) -> Iterator[Steps]:
 
 def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
     """Return a certified lower bound for steps that attain their dominating pairs; 0 if no accountant certifies one."""
-    for name in BRACKETING:
+    for name in BRACKETING:  # the accountants that certify lower bounds; the first answer is taken
         accountant = accountant_named(name)
         profile = accountant.profile(steps).tuned(tolerance=None, seconds=GRID_SECONDS_ALONE)
         bound = row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE_EACH).bound

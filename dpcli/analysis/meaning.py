@@ -20,15 +20,14 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon
 from dpcli.numerics.work import allowance, limited
 
-# False positive rates at which the trade-off curve is tabulated.
-# They, the priors and the groups are arbitrary.
+# False positive rates at which the trade-off curve is tabulated. They, the priors and the groups are arbitrary.
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)  # beliefs before the release, by default
 GROUPS = (1, 2, 4)  # sizes of groups
-# Share of the work left that the question about a group may take, which is often hard; the next question needs some too.
+# Largest share of the work left (numerics/work.py) that one group, which is often hard, may take, so that the next has some too.
 GROUP_SHARE = 0.5
 SMALL_DELTA = 1e-4  # a delta that is small compared with most false positive rates of the table; it touches accuracy
-# Larger epsilons, which are slopes of the trade-off curve above e^12, matter only at false positive rates below 1e-5.
+# Above this epsilon the points are sparse: slopes of the trade-off curve above e^12 matter only at false positive rates below 1e-5.
 STEEPEST = 12.0
 # The extent and the density of the curve. More points make its bounds slightly tighter and take longer; all are sound.
 BEYOND = 1.25  # the largest epsilon of the curve, as a multiple of the reach
@@ -119,7 +118,7 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
         curve=curve,
         alphas=ALPHAS,
         false_negatives=tuple(trade_off(curve, ALPHAS).tolist()),
-        advantage=float(curve.upper[0]),
+        advantage=float(curve.upper[0]),  # delta at epsilon 0
         pointwise=pointwise,
         exception=exception,
         beliefs=tuple(_belief(curve, prior, pointwise) for prior in priors),

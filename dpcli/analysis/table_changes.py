@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 Tables = Mapping[str, Any]
 
 # Sets of alternative keys, of which an entry states one. Replacing a key by an alternative is one change. An alternative that is missing
-# here would make two changes, each of which is then priced or refused by itself (accuracy of the report).
+# here would make two changes, each of which is then priced or refused by itself.
 ALTERNATIVES = (
     frozenset({"steps", "epochs"}),
     frozenset({"rate", "batch_size"}),
@@ -28,7 +28,7 @@ ALTERNATIVES = (
     frozenset({"epsilon", "keep", "rho", "orders", "values", "weight", "error"}),
 )
 UNIT_KEYS = frozenset({"unit", "max_contributions"})  # changed together, since a unit with several records needs max_contributions
-LISTS = ("mechanism", "query")  # kinds of tables of which a file has several; they are matched by name
+LISTS = ("mechanism", "query")  # kinds of tables of which a file has several
 # Keys that must change together in all entries that share a sample: those in which they must agree, and the name of the sample.
 SAMPLE_KEYS = frozenset({"steps", "epochs", "sampling", "partition", "sample"})
 TYPELESS_KEYS = SAMPLE_KEYS | {"description"}  # keys that entries of every type have

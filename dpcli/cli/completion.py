@@ -18,9 +18,8 @@ from dpcli.cli.printing import show
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-Completer = Callable[
-    ["click.Context", "click.Parameter", str], "list[CompletionItem] | list[str]"
-]  # the last argument is the typed word
+# The last argument is the typed word.
+Completer = Callable[["click.Context", "click.Parameter", str], "list[CompletionItem] | list[str]"]
 VARIABLE = "_DPCLI_COMPLETE"  # environment variable by which a script asks dpcli for completions
 
 

@@ -99,7 +99,7 @@ def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
         return {"width": DEFAULT_WIDTH, "color": color}
     import shutil  # slow to import, and not needed to write files
 
-    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns  # 24 lines are the usual fallback, and are not used
+    columns = shutil.get_terminal_size(fallback=(DEFAULT_WIDTH, 24)).columns
     return {"width": max(SMALLEST_WIDTH, columns), "color": color}
 
 

@@ -64,7 +64,7 @@ def report_error(
         with suppress(DpcliError):
             write(path, _error_text(document, name), is_appended(name), inputs)
     if ci_reads_verdict(format_):
-        show(render(document, format_, None))
+        show(render(document, format_, settings=None))
 
 
 def _error_document(error: BaseException, invocation: Invocation) -> Document:
@@ -89,6 +89,6 @@ def _error_document(error: BaseException, invocation: Invocation) -> Document:
 def _error_text(document: Document, name: str) -> str:
     """Return the document of an error in a format; its headline if the format cannot show the document."""
     try:
-        return render(document, name, None)
+        return render(document, name, settings=None)
     except InputError:
         return f"{document.headline}\n"

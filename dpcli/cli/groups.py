@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-# The message of click about an option that expects a number, and texts that show which number was meant.
+# The message of click about an option that expects a number.
 NOT_A_NUMBER = re.compile(r"'(.*)' is not a valid (integer|float)")
 # A comma before groups of three digits, and a comma in place of a decimal point; three digits after it could be either.
 THOUSANDS, DECIMAL_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+"), re.compile(r"\d+,(?:\d{1,2}|\d{4,})")

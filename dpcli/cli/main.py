@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
     Results go to standard output, messages to standard error.
     """
     open_closed_streams()
-    if VARIABLE in os.environ:
+    if VARIABLE in os.environ:  # a shell asks for completions of a command line
         register()
     try:
         # Not standalone: Click returns the result of the command and raises its errors, instead of ending the process.
@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> int:
 def _report(error: BaseException, arguments: list[str]) -> None:
     """Write the error into the reports that the command line asks for, if the command has not done so itself.
 
-    A failure of this is not shown, because the error itself has been shown.
+    A failure here is not shown, because the error itself has been shown.
     """
     with suppress(Exception):
         from dpcli.cli.unreported import report_unreported

@@ -20,7 +20,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS, LEFT_BY_RUN, RELEASED, SECTIONS, TAKEN_FOR_DATA
 
-# The keys of `ENDINGS` in dpcli.release.engines.source_files. A test compares the two.
+# Endings of files that dpcli release reads: the keys of `ENDINGS` in dpcli.release.engines.source_files. A test compares the two.
 DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")
 DATABASE = b"SQLite format 3\0"  # the first bytes of every SQLite database, such as a ledger
 DATABASE_ENDINGS = ("", "-journal", "-wal", "-shm")  # endings of the files that SQLite may keep for a database

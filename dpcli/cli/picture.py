@@ -75,7 +75,7 @@ def _print(chart: Chart, name: str) -> None:
     """Print a chart. Raises InputError for a binary format if standard output is a terminal."""
     settings: printing.Settings = click.get_current_context().obj
     has_fixed_width = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    width = FIXED_WIDTH if has_fixed_width else shutil.get_terminal_size((FIXED_WIDTH, 24)).columns
+    width = FIXED_WIDTH if has_fixed_width else shutil.get_terminal_size(fallback=(FIXED_WIDTH, 24)).columns
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     text = _render(chart, name, width, wants_color(settings.color), encoding)
     if isinstance(text, bytes) and sys.stdout.isatty():

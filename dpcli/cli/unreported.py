@@ -40,10 +40,10 @@ def report_unreported(error: BaseException, arguments: Sequence[str]) -> None:
         possible_inputs += (argument, argument.partition("=")[2], argument[2:])
     report_error(
         error,
-        Invocation("dpcli", ""),
+        Invocation(words="dpcli", path=""),
         format_ if format_ in FORMATS else "text",
         outputs,
-        outlives_errors=True,
+        outlives_errors=True,  # a report in another format stays
         inputs=possible_inputs,
     )
 
@@ -54,6 +54,6 @@ def _as_document_output(output: str) -> str | None:
     For -o=PATH, Click passes on "=PATH".
     """
     try:
-        return named_output(output.removeprefix("="), DocumentFormat(EVERYTHING))
+        return named_output(output.removeprefix("="), DocumentFormat(EVERYTHING))  # any format of documents
     except InputError:
         return None

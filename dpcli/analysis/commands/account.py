@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AccountingFlags(NamedTuple):
-    """The flags of `dpcli account` about the accounting, in the order in which `account` takes them."""
+    """The flags of `dpcli account` about the accounting, in the order in which analysis/account.py takes them."""
 
     accountants: Sequence[str] | None
     delta: float | None
@@ -86,18 +86,18 @@ def command(
     """
     if epsilon is not None and delta is not None:
         raise InputError("give --epsilon or --delta, not both")
-    require_one_unit(write, group_size)
-    question = AccountingFlags(accountants or None, delta, epsilon, group_size, tolerance)
+    require_one_unit(write, group_size)  # a file cannot state that a group of units changes together
+    accounting = AccountingFlags(accountants or None, delta, epsilon, group_size, tolerance)
     cite_sources = click.get_current_context().obj.verbose > 0  # the option -v
     if not files:
-        return _account_of_flags(flags, question, digits, cite_sources, format_, outputs, write)
+        return _account_of_flags(flags, accounting, digits, cite_sources, format_, outputs, write)
     _require_no_flags(files[0], flags, write)
     if len(files) == 1:
-        return emit(_document_of_file(files[0], question, digits, cite_sources), format_, outputs)
-    return emit(several(files, question, digits, cite_sources), format_, outputs)
+        return emit(_document_of_file(files[0], accounting, digits, cite_sources), format_, outputs)
+    return emit(several(files, accounting, digits, cite_sources), format_, outputs)
 
 
-def _document_of_file(path: str, question: AccountingFlags, digits: int, cite_sources: bool) -> Document:
+def _document_of_file(path: str, accounting: AccountingFlags, digits: int, cite_sources: bool) -> Document:
     """Return the document with the cost of the pipeline in one file."""
     from dpcli.analysis.account import account
     from dpcli.analysis.documents.account import document
@@ -107,15 +107,15 @@ def _document_of_file(path: str, question: AccountingFlags, digits: int, cite_so
 
     data = read_bytes(path)
     pipeline = parse(data, path)
-    diagnostics = judge(pipeline, data, {"--delta": question.delta})
+    diagnostics = judge(pipeline, data, deltas={"--delta": accounting.delta})
     with working():
-        result = account(pipeline, *question)
+        result = account(pipeline, *accounting)
     return _with_place_of_cap(document(result, diagnostics, digits, cite_sources), data, result)
 
 
 def _account_of_flags(
     flags: dict[str, Any],
-    question: AccountingFlags,
+    accounting: AccountingFlags,
     digits: int,
     cite_sources: bool,
     format_: str,
@@ -130,13 +130,13 @@ def _account_of_flags(
     from dpcli.file.pipeline.flags import pipeline_of_flags
     from dpcli.lint.run import judge
 
-    tables, text = tables_and_text(flags, question.delta, question.epsilon)
+    tables, text = tables_and_text(flags, accounting.delta, accounting.epsilon)
     pipeline, data = pipeline_of_flags(tables, text), text.encode()
-    diagnostics = without_lines(judge(pipeline, data, {"--delta": None}))  # the text states --delta itself
+    diagnostics = without_lines(judge(pipeline, data, deltas={"--delta": None}))  # the text states --delta itself
     with working():
-        result = account(pipeline, *question)
+        result = account(pipeline, *accounting)
     report = document(result, diagnostics, digits, cite_sources, solving_flags(flags))
-    other_costs = alternatives(tables, question.delta, question.epsilon, question.accountants, question.group_size)
+    other_costs = alternatives(tables, accounting.delta, accounting.epsilon, accounting.accountants, accounting.group_size)
     report = with_alternatives(report, other_costs, digits)
     code = emit(_with_place_of_cap(report, data, result), format_, outputs)
     if write is not None:
@@ -149,7 +149,7 @@ def _account_of_flags(
 def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> None:
     """Raise InputError if a flag describes a pipeline although FILE does."""
     if any(value is not None and value is not False for value in (write, *flags.values())):
-        from dpcli.analysis.commands.stating import refuse_with_file
+        from dpcli.analysis.commands.stating import refuse_with_file  # needed for the message only
 
         refuse_with_file(file, {"write": write, **flags})
 
@@ -169,7 +169,7 @@ def _with_place_of_cap(document: Document, data: bytes, result: Account) -> Docu
     return replace(document, place=locate(text_of(data), [cap])[cap])
 
 
-def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_sources: bool) -> Document:
+def several(paths: Sequence[str], accounting: AccountingFlags, digits: int, cite_sources: bool) -> Document:
     """Return the document with the cost of each of several pipelines, and the joint cost of pipelines that share a dataset.
 
     Raises:
@@ -188,11 +188,13 @@ def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_s
     contents = [(path, read_bytes(path)) for path in paths]
     pipelines = [parse(data, path) for path, data in contents]
     datasets = {name: members for name, members in by_dataset(pipelines).items() if len(members) > 1}
-    findings = [judge(pipeline, data, {"--delta": question.delta}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
+    findings = [
+        judge(pipeline, data, deltas={"--delta": accounting.delta}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)
+    ]
     with working():
-        accounts = [account(pipeline, *question) for pipeline in pipelines]
+        accounts = [account(pipeline, *accounting) for pipeline in pipelines]
         # Each file runs once.
-        sums = {name: account_of_dataset([(member, 1) for member in members], *question) for name, members in datasets.items()}
+        sums = {name: account_of_dataset([(member, 1) for member in members], *accounting) for name, members in datasets.items()}
     return document(list(zip(accounts, findings, strict=True)), sums, digits, cite_sources)
 
 

@@ -73,7 +73,7 @@ def command(
     goal = goal_of(rho=target_rho, advantage=target_advantage, tpr=target_tpr, fpr=at_fpr, mu=target_mu, epsilon=target_epsilon)
     if goal is not None:
         refuse_epsilon_flags(delta, accountants)
-    result = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
+    result = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data=data, goal=goal)
     text = solved_text(data, result) if write is not None else ""  # before anything is printed, as it may be refused
     code = emit(document(result, file_deltas(result.pipeline, data, delta, result.delta)), format_, outputs)
     if write is not None:

@@ -72,11 +72,13 @@ def command(
             raise InputError("--write without FILE needs --target-epsilon, which becomes the [budget] of the new file")
         result = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
         text = _file_text(result, flags)
-        diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))
+        diagnostics = without_lines(judge(pipeline_of_flags(tables={}, text=text), text.encode()))  # only the text is read
     else:
         refuse_with_file(file, flags)
         data = read_bytes(file)
-        result = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
+        result = calibrate_file(
+            file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data=data, goal=goal
+        )
         diagnostics = file_deltas(result.pipeline, data, delta, result.delta)
         text = solved_text(data, result) if write is not None else ""
     code = emit(document(result, diagnostics), format_, outputs)

@@ -32,8 +32,8 @@ def command(files: tuple[str, str], delta: float | None, sets_exit_code: bool, f
     from dpcli.lint.documents.diagnostics import with_diagnostics
 
     result = difference(*files, delta)
-    stated = {"delta" if delta is None else "--delta": result.before.delta}
+    delta_by_name = {"delta" if delta is None else "--delta": result.before.delta}
     # If both files state the same size, the finding is about the first file.
     path_of_size = {result.after.pipeline.privacy.dataset_size: files[1], result.before.pipeline.privacy.dataset_size: files[0]}
-    diagnostics = [diagnostic for size, path in path_of_size.items() for diagnostic in judged_deltas(stated, size, path)]
+    diagnostics = [diagnostic for size, path in path_of_size.items() for diagnostic in judged_deltas(delta_by_name, size, path)]
     return emit(with_diagnostics(document(result, sets_exit_code), tuple(diagnostics), sets_exit_code), format_, outputs)

@@ -42,7 +42,7 @@ def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]
 
 
 def _flag(key: str) -> str:
-    """Return the flag that stands for a key of the file; the key itself if none does."""
+    """Return the flag that states a key of [privacy]; the key itself if none does."""
     table, _, name = key.partition(".")
     return f"--{name.replace('_', '-')}" if table == "privacy" and name in ("dataset_size", "delta", "adjacency") else key
 
@@ -70,16 +70,16 @@ def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
 def tables_and_text(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:
     """Return the tables that the flags describe, and the text of the equivalent file.
 
-    Raises InputError if the flags describe no mechanism. Raises InputError if they state neither delta nor epsilon and the mechanism is
-    not pure.
+    Raises InputError if the flags describe no mechanism, or state neither delta nor epsilon of a mechanism that is not pure.
     """
     from dpcli.file.pipeline.flags import Stated, text_of_flags
 
     stated = Stated(**flags)
     is_pure = stated.pure is not None or stated.laplace
-    is_open = delta is None and epsilon is None
-    tables = stated.tables(0.0 if is_open and is_pure else delta)  # a missing mechanism is reported before a missing delta
-    if is_open and not is_pure:
+    states_neither = delta is None and epsilon is None
+    # A pure mechanism has an epsilon at delta 0. A missing mechanism is reported before a missing delta.
+    tables = stated.tables(0.0 if states_neither and is_pure else delta)
+    if states_neither and not is_pure:
         raise InputError("--delta is missing: state a delta well below 1 / number of records")
     delta_flag = {"delta": delta} if delta is not None else {}
     return tables, text_of_flags(tables, "account", {**stated.given, **delta_flag})

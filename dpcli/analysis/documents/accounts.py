@@ -130,8 +130,7 @@ def _excess_over_budgets(part: Part, files: Sequence[Part], decimals: int) -> It
     if epsilon_cap is not None and total.quantity == "epsilon" and total.upper > epsilon_cap:
         yield (
             f'dataset "{name}": epsilon {up(total.upper, decimals)} is above the budget of each of its files '
-            f"(at most {epsilon_cap!r}), "
-            "and there is no cap on the sum; dpcli gate --max-together sets one"
+            f"(at most {epsilon_cap!r}), and there is no cap on the sum; dpcli gate --max-together sets one"
         )
 
 

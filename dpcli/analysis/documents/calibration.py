@@ -1,9 +1,9 @@
 """The document of `dpcli calibrate`: the answer, the next cheaper value, and the noise of the classical formula if it applies.
 
 calibrate.py found the answer: the *cheapest* value of the parameter (the smallest noise, or the largest number of steps) whose certified
-upper bound meets the target. That the next cheaper value misses the target shows that the answer costs no more than it must. The classical
-formula from textbooks is there because users expect its number; it asks for more noise than needed for small epsilons, and proves nothing
-for epsilon >= 1.
+upper bound meets the target. That the next cheaper value misses the target shows that the answer costs no more than it must. What the
+target bounds, usually epsilon, is the `quantity` in keys of JSON and csv, and the `wording` in messages. The classical formula from
+textbooks is there because users expect its number. It asks for more noise than small epsilons need, and proves nothing for epsilon >= 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
-# Notes: the search ended early, and the classical formula is shown.
 EARLY = "the search ended before the last digit was certain, to save work; the printed value meets the target, and a cheaper one may too"
 FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved only for epsilon < 1 (see dpcli explain sigma)"
 
@@ -35,7 +34,7 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
     classical = classical_noise(calibration)
     values = calibration.values  # (mechanism, key, number) of each key that was solved for
     numbers = [number for _, _, number in values]
-    total = numbers[0] if len(numbers) == 1 else calibration.number(calibration.value)
+    total = numbers[0] if len(numbers) == 1 else calibration.number(calibration.value)  # of several keys, what they share
     table = Table(
         f"calibration ({calibration.wording} rounded up)",
         ("", _key(calibration), calibration.quantity, f"target {calibration.target!r}"),
@@ -96,7 +95,7 @@ def _notes(calibration: Calibration, classical: ClassicalNoise | None, diagnosti
         yield from (f"{name}: {key} = {value:.10g}" for name, key, value in calibration.values)
     if calibration.pipeline.privacy.adaptive and calibration.pipeline.budget is None:
         yield UNCAPPED
-    if not calibration.adjacent:
+    if not calibration.adjacent:  # cheaper values were left untried
         yield EARLY
     if classical is not None:
         yield FORMULA

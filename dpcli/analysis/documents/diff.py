@@ -75,7 +75,7 @@ def _side(account: Account) -> dict[str, Any]:
 
 def priced_data(change: Priced) -> dict[str, Any]:
     """Return a change as JSON data."""
-    edits = [{"key": edit.key, "before": _plain(edit.old), "after": _plain(edit.new)} for edit in change.change.edits]
+    edits = [{"key": edit.key, "before": _json_data(edit.old), "after": _json_data(edit.new)} for edit in change.change.edits]
     return {"edits": edits, "epsilon_upper": change.epsilon, "increase": change.increase, "reason": change.reason}
 
 
@@ -102,14 +102,14 @@ def _sheet(difference: Difference) -> Sheet:
     rows: list[tuple[Value, ...]] = []
     for number, change in enumerate(difference.priced, start=1):
         cost = (delta, change.epsilon, change.increase, change.reason or None)
-        rows += [("change", number, edit.key, _datum(edit.old), _datum(edit.new), *cost) for edit in change.change.edits]
+        rows += [("change", number, edit.key, _cell(edit.old), _cell(edit.new), *cost) for edit in change.change.edits]
     if len(difference.priced) > 1:
         rows.append(("interaction", None, None, None, None, delta, None, difference.interaction, None))
     rows.append(("all", None, None, None, None, delta, difference.after.upper, difference.increase, None))
     return Sheet(("kind", "change", "key", "before", "after", "delta", "epsilon_upper", "increase", "reason"), tuple(rows))
 
 
-def _datum(value: Any) -> Value:
+def _cell(value: Any) -> Value:
     """Return a value for a cell of a spreadsheet."""
     if isinstance(value, str):
         return public(value)
@@ -117,13 +117,13 @@ def _datum(value: Any) -> Value:
 
 
 def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
-    """Return one row for each edit of a change. The first row has the numbers."""
+    """Yield one row for each edit of a change. The first row has the numbers."""
     epsilon = "" if change.epsilon is None else up(change.epsilon)
     cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, signed(change.increase))
     first, *others = change.change.edits  # valid only together, so that they have one cost
-    yield (first.label, _value(first.old), _value(first.new), *cost)
+    yield (first.label, _table_text(first.old), _table_text(first.new), *cost)
     for edit in others:
-        yield (f"  and {edit.label}", _value(edit.old), _value(edit.new), "", "")
+        yield (f"  and {edit.label}", _table_text(edit.old), _table_text(edit.new), "", "")
 
 
 def _notes(difference: Difference) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _notes(difference: Difference) -> Iterator[str]:
         yield f"effects are differences of upper bounds (accountant before: {names[0]}, after: {names[1]})"
 
 
-def _value(value: Any) -> str:
+def _table_text(value: Any) -> str:
     """Return a value in the syntax of TOML, shortened to LONGEST_VALUE characters; "(none)" if the key is missing."""
     text = "(none)" if value is None else _toml(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
@@ -157,15 +157,15 @@ def _toml(value: Any) -> str:
     return json.dumps(public(value), ensure_ascii=False) if isinstance(value, str) else str(value)
 
 
-def _plain(value: Any) -> Any:
+def _json_data(value: Any) -> Any:
     """Return a value as JSON data. Dates become text, and addresses lose their passwords."""
-    return _public(json.loads(json.dumps(value, default=str)))
+    return _public_data(json.loads(json.dumps(value, default=str)))
 
 
-def _public(value: Any) -> Any:
+def _public_data(value: Any) -> Any:
     """Return JSON data in which addresses have lost their passwords."""
     if isinstance(value, dict):
-        return {key: _public(item) for key, item in value.items()}
+        return {key: _public_data(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_public(item) for item in value]
+        return [_public_data(item) for item in value]
     return public(value) if isinstance(value, str) else value

@@ -43,7 +43,7 @@ def _findings(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diag
 
 def line(displayed: Displayed) -> Document:
     """Return a document with the one-line description of a result that has no document of its own."""
-    return Document(repr(displayed), {})
+    return Document(headline=repr(displayed), data={})
 
 
 def pipeline(pipeline: Pipeline) -> Document:
@@ -63,7 +63,7 @@ def pipeline(pipeline: Pipeline) -> Document:
     )
     more = (f"and {len(rows) - MOST_ROWS:,} more",) if len(rows) > MOST_ROWS else ()
     table = Table("mechanisms", ("mechanism", "type", "runs", "sampling"), rows[:MOST_ROWS], numeric=frozenset({2}), footnotes=more)
-    return Document(f"{pipeline.name or pipeline.path or 'pipeline'}: {stated}{delta}{budget}", {}, tables=(table,))
+    return Document(headline=f"{pipeline.name or pipeline.path or 'pipeline'}: {stated}{delta}{budget}", data={}, tables=(table,))
 
 
 def epsilons(epsilons: Epsilons) -> Document:
@@ -73,4 +73,4 @@ def epsilons(epsilons: Epsilons) -> Document:
     rows = tuple((repr(delta), up(upper), down(lower)) for delta, lower, upper in shown)
     more = (f"and {len(deltas) - MOST_ROWS:,} more",) if len(deltas) > MOST_ROWS else ()
     table = Table("epsilon", ("at delta", "epsilon: at most", "at least"), rows, numeric=frozenset({0, 1, 2}), footnotes=more)
-    return Document(f"epsilon of {len(deltas):,} settings (upper bounds, rounded up)", {}, tables=(table,))
+    return Document(headline=f"epsilon of {len(deltas):,} settings (upper bounds, rounded up)", data={}, tables=(table,))

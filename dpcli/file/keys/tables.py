@@ -41,7 +41,7 @@ class Member:
 
     Attributes:
         doc: Meaning of the key in one sentence.
-        safer: Changes of the key that cannot weaken the file: a smaller value, a value where there was none, or (None) no change.
+        safer: Changes that cannot weaken the file: a value where there was none ("stated"), also a smaller value ("smaller"), or none.
         claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
         needs: Setting of the table without which the key has no effect.
         default: Value of an absent key that is not required; None if it has no default.
@@ -100,8 +100,8 @@ def nearest(key: str, known: Iterable[str]) -> Advice:
 def _report_unknown(key: str, known: Members, place: KeyPlace, keys_of_others: KeysOfOtherClasses) -> str | None:
     """Add a finding for an unknown key. Return the key that was probably meant, so that its absence is not reported too."""
     advice = _advice(key, known, place, keys_of_others)
-    expected = "a known key" if advice.words else "one of " + ", ".join(known)
-    place.findings.add("DP002", (*place.path, key), expected, quoted(key), advice.words, known)
+    text = "a known key" if advice.words else "one of " + ", ".join(known)
+    place.findings.add("DP002", (*place.path, key), text, quoted(key), advice.words, known)
     return advice.meant
 
 
@@ -206,7 +206,7 @@ class SelectedTable:
         for other in self.registry:
             for key in self.class_members(other).keys() - self.class_members(name).keys():
                 result.setdefault(key, []).append(f'"{other}"')
-        return {key: f"{self.selector} = {' or '.join(words)}" for key, words in result.items()}
+        return {key: f"{self.selector} = {' or '.join(names)}" for key, names in result.items()}
 
     def selected(self, table: Mapping[str, Any]) -> str | None:
         """Return the name of the class of a table: the value of its selector, or the default; None if there is no such class."""

@@ -1,8 +1,9 @@
-"""Kinds of text values: names, remarks, answers for a report, and words from a fixed set. A *kind* reads the value of a key (kinds.py).
+"""Kinds of text values: names, remarks, answers for a report, and words from a fixed set.
 
-Texts of a file reach terminals, logs and signed reports. So a name has no characters that a terminal would obey, and an *answer* (a text
-that `dpcli report` prints behind a question) must say something: blank letters or NOT STATED would pass for an answer. annotations.py
-chooses the kind of a key by its type hint: `str` gives NAME, and Prose, Note and Person of base/fields.py the others.
+A *kind* reads the value of a key (kinds.py). For a value that it refuses, the methods of `place` add an error and raise Refused. Texts of a
+file reach terminals, logs and signed reports. So a name has no characters that a terminal would obey, and an *answer* (a text that `dpcli
+report` prints behind a question) must say something: blank letters or NOT STATED would pass for an answer. annotations.py chooses the kind
+of a key by its type hint: `str` gives NAME, and Prose, Note and Person of base/fields.py the others.
 """
 
 from __future__ import annotations

@@ -176,6 +176,7 @@ def key_advice(key: str, known: Iterable[str]) -> Advice:
 def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:
     """Return the pipeline of a document that has no findings outside of its sections. The sections are kept as plain tables."""
     sections = tuple((name, tables[name]) for name in SECTIONS if type(tables.get(name)) is dict)
+    # `queries` is no key of a file: consistency.py adds it, the index of the query for each mechanism that comes from one.
     stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure", "queries") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)
 

@@ -23,8 +23,8 @@ from dpcli.file.toml.suggest import closest
 from dpcli.mechanisms.sampling.schemes import Batched
 
 Entries = Mapping[int, Entry]
-# Smallest similarity, as difflib measures it, of a unit that is taken for a mistyped "example", if max_contributions is missing. A file
-# with [[mechanism]] tables is refused either way, with another message. A file with queries alone is refused only for such a unit.
+# Smallest similarity, as difflib measures it, of a unit that is taken for a mistyped "example", if max_contributions is missing. With
+# [[mechanism]] tables it decides only about the message; a file with queries alone is refused for such a unit and no other.
 LIKELY = 0.8
 
 

@@ -20,7 +20,7 @@ from dpcli.file.toml.shown import quoted
 # Both limits are arbitrary, and affect no number.
 LONGEST_NAME = 100  # largest number of characters of a dataset's name
 MOST_SHOWN = 8  # largest number of blocks that a sentence names
-# Start and end of a ledger's message about blocks, which refer to the flag --window.
+# How a ledger's message about blocks begins and ends if it refers to the flag --window; `without_flag` replaces both.
 WINDOW_FLAG, FLAG_HINT = "--window: ", ", or by this flag of a command that charges a run"
 UNCHECKED = "dpcli did not check that all records lie in the window"  # printed where a window narrows what is charged
 
@@ -28,8 +28,8 @@ UNCHECKED = "dpcli did not check that all records lie in the window"  # printed 
 def dataset_problems(name: str) -> Iterator[Problem]:
     """Yield the problems of a dataset's name.
 
-    Names that look alike must not differ: the costs of the same data under two names would be added up separately. So a name has one
-    script and usual letters, and `by_dataset` and the gate compare names by their `skeleton`, which is equal for names that look alike.
+    A name has one script and usual letters. `by_dataset` and the gate compare names by their `skeleton`, which is equal for names that look
+    alike.
     """
     key = ("privacy", "dataset")
     is_spaced_well = name == " ".join(name.split())

@@ -21,8 +21,8 @@ from dpcli.file.toml.write import lines_with_comments, toml_text, value_text
 
 PLACE = "the command line"  # path of the pipeline in messages
 FLAG_OF_KEY = {"rate": "sampling_rate", "epsilon": "pure"}  # names of flags by the key of the file, where they differ
-# What to change in FILE in place of giving a flag together with it, by the name of the flag; "" for nothing. For a flag that is not listed,
-# it is the key of that name.
+# A flag together with FILE is refused, with advice what to change in FILE instead: by the name of the flag; "" for no advice. For a flag
+# that is not listed, it is the key of that name.
 KEY_OF_FLAG = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}
 # Comments that `text_of_flags` adds to lines, by key.
 COMMENTS = {
@@ -43,7 +43,6 @@ class Stated:
 
     Attributes:
         noise_multiplier: Noise multiplier of Gaussian noise or, with `laplace`, of Laplace noise.
-        laplace: Whether the noise is Laplace noise.
         pure: Epsilon of one step, if the step satisfies pure differential privacy.
         sampling_rate: Rate of Poisson sampling.
         batch_size: Expected batch size of Poisson sampling. The rate is then batch_size / dataset_size.

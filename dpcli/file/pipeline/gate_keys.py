@@ -103,10 +103,7 @@ class Waiver:
     mechanism: Annotated[str | None, Key("name of the mechanism whose findings are waived; all mechanisms if absent")] = None
     epsilon: Annotated[
         float | None,
-        Key(
-            "largest epsilon that the waiver allows; required for budget, increase and horizon",
-            POSITIVE,
-        ),
+        Key("largest epsilon that the waiver allows; required for budget, increase and horizon", POSITIVE),
     ] = None
 
     def problems(self) -> Iterator[Problem]:
@@ -129,7 +126,7 @@ class Gate:
     """Conditions that `dpcli gate` adds to the budget."""
 
     max_increase: Annotated[
-        float | None, Key("largest allowed increase of epsilon over the base version, in nats", NON_NEGATIVE, "smaller")
+        float | None, Key("largest allowed increase of epsilon over the base version, in nats", NON_NEGATIVE, safer="smaller")
     ] = None
     horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline, and a cap on all runs together")] = None
     waiver: Annotated[tuple[Waiver, ...], Key("exceptions, one [[gate.waiver]] table each")] = ()

@@ -38,7 +38,7 @@ def places_of(key: str, path: str | None = None) -> list[str]:
         if key in place.members and path in (None, place.path):
             member: Member = place.members[key]
             default = default_text(member)
-            takes = f"{member.text}; {default}" if default.startswith("default ") else member.text
+            takes = f"{member.text}; {default}" if default.startswith("default ") else member.text  # else "required" or "optional"
             result.setdefault((member.doc, takes), []).append(place.title)
     return [f"{', '.join(titles)}: {doc} ({takes})" for (doc, takes), titles in result.items()]
 
@@ -68,7 +68,7 @@ def _mechanism_tables() -> Iterator[TablePlace]:
     yield from inner_tables(shared, path, title)
     for name, target in MECHANISM_TYPES.registry.items():
         keys, choice = MECHANISM_TYPES.class_members(name), f'{selector} = "{name}"'
-        yield TablePlace(choice, load(target).__doc__ or "", keys, path, name, choice)
+        yield TablePlace(choice, load(target).__doc__ or "", keys, path, selector_value=name, choice=choice)
         yield from inner_tables(keys, path, title)
 
 
@@ -96,7 +96,7 @@ def policy_schema() -> dict[str, object]:
     """Return the policy file of the gate, format 1, as JSON Schema."""
     keys, _reader = FILES["policy"]
     schema = table_schema(load(keys))
-    schema["properties"]["together"]["items"] |= CAPPED
+    schema["properties"]["together"]["items"] |= CAPPED  # [[together]] caps the sum over the files of some datasets
     return {"$schema": DIALECT, "title": "dpcli policy, format 1", **schema}
 
 

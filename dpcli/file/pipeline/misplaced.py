@@ -32,7 +32,7 @@ NONE_IN_PRIVATE_DECODING = (
     "from the accounted one; temperature is a key of the private-decoding entry"
 )
 NORMS = "c clip clip_norm clipping clipping_norm clipping_threshold l2_clip l2_norm_clip max_grad_norm max_norm norm"
-CLIPPING = frozenset(NORMS.split())
+NAMES_OF_NORM = frozenset(NORMS.split())
 NO_NORM = (
     "epsilon does not depend on the clipping norm, because noise_multiplier is noise / norm; for dpcli train, state the norm as [train] "
     "clipping = { norm = ... }"
@@ -78,7 +78,7 @@ def _why_absent(key: str, keys: set[str]) -> str:
         return NONE_IN_PMIXED
     if key in DECODING_OPTIONS and {"method", "tokens"} <= keys:  # the section [generate]
         return NONE_IN_PRIVATE_DECODING
-    if key.lower() in CLIPPING - keys and "noise_multiplier" in keys:
+    if key.lower() in NAMES_OF_NORM - keys and "noise_multiplier" in keys:
         return NO_NORM
     return ""
 

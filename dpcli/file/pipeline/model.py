@@ -48,7 +48,7 @@ class Privacy:
             "blocks of the dataset that are read, such as 2026-01-01..2026-01-28 or a name; a ledger of blocks charges each of them in full"
         ),
     ] = field(default=None, kw_only=True)
-    delta: Annotated[float | None, Key("delta at which epsilon is reported", DELTA, "smaller")] = None
+    delta: Annotated[float | None, Key("delta at which epsilon is reported", DELTA, safer="smaller")] = None
     releases: Annotated[Literal["final-model", "all-checkpoints", "outputs"] | None, Key("outputs that leave the private side")] = (
         None
     )
@@ -61,15 +61,15 @@ class Privacy:
 class Budget:
     """Caps on the privacy loss of the pipeline: on epsilon, on rho, or on both."""
 
-    epsilon: Annotated[float | None, Key("cap on epsilon; required unless rho is stated", POSITIVE, "smaller")] = None
-    delta: Annotated[float | None, Key("delta of the cap; privacy.delta if absent", DELTA, "smaller")] = None
-    warn_at: Annotated[float, Key("share of the cap above which there is a warning", RATE, "smaller")] = 0.8
+    epsilon: Annotated[float | None, Key("cap on epsilon; required unless rho is stated", POSITIVE, safer="smaller")] = None
+    delta: Annotated[float | None, Key("delta of the cap; privacy.delta if absent", DELTA, safer="smaller")] = None
+    warn_at: Annotated[float, Key("share of the cap above which there is a warning", RATE, safer="smaller")] = 0.8
     rho: Annotated[
         float | None,
         Key(
             "cap on rho of all entries together, in zCDP; it may replace a cap on epsilon or hold in addition to it",
             POSITIVE,
-            "smaller",
+            safer="smaller",
         ),
     ] = None
 
@@ -163,7 +163,7 @@ class Entry:
             'name of a sample, which all entries with this name read together; "own", also if absent: a sample that no other entry reads',
             claim=True,
         ),
-    ] = field(default=None, kw_only=True)  # keyword-only, so that positional arguments of older callers keep their meaning
+    ] = field(default=None, kw_only=True)
     partition: Annotated[
         str | PartitionKey | None,
         Key(

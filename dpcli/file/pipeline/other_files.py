@@ -26,7 +26,7 @@ LFS_POINTER = b"version https://git-lfs"
 IMPORT_OPACUS = "import opacus {}"
 SAMPLING_FLAG = " --sampling poisson (or shuffle, as batches were drawn)"
 
-FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")  # flags of compute_dp_sgd_privacy
+FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")  # flags of compute_dp_sgd_privacy of TensorFlow Privacy
 CSV_HEADER = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # the first line of a csv file with at least two columns
 READ_BYTES = 4096  # number of bytes at the start of a text that are examined; arbitrary, but enough for a few lines
 

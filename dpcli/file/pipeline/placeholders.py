@@ -1,8 +1,9 @@
 """The word "calibrate" in place of a number in a pipeline file, and the numbers that replace it.
 
-A file says "calibrate", or { calibrate = { weight = 2.0 } }, where dpcli is to compute the number from the budget. read.py replaces it
-before it checks a file: by a number that the caller of `load` gives (`with_number`), or by a placeholder, with which the file can be
-checked before the number is known (`with_placeholders`). A calibration then replaces the placeholder by the numbers that it tries.
+A file says "calibrate" where dpcli is to compute the number from the budget, or { calibrate = { weight = 2.0 } }, whose *weight* says how
+several such numbers share the cost. read.py replaces it before it checks a file: by a number that the caller of `load` gives
+(`with_number`), or by a placeholder, with which the file can be checked before the number is known (`with_placeholders`). A calibration
+then replaces the placeholder by the numbers that it tries.
 """
 
 from __future__ import annotations

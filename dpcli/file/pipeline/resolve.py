@@ -82,10 +82,9 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     # By the attribute that divides the data, and by the part of the data.
     charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
-        # The entries that read one sample; the entry alone if it names no sample.
         sample_entries = samples.get(entry.sample, (entry,))
-        # The first entry of a sample is charged for all of them. A member is charged with the entry that names it; one that shares a
-        # sample goes on, as `_require_one_draw` refuses it.
+        # The first entry of a sample is charged for all of them, and a member with the entry that names it. A member that shares a sample
+        # is an error, which `_require_one_draw` reports below.
         is_charged_with_another = entry is not sample_entries[0] or (entry.name in members and len(sample_entries) == 1)
         if is_charged_with_another:
             continue
@@ -151,11 +150,11 @@ def _counted_mechanism(
     entry, dataset_size = sample_entries[0], pipeline.privacy.dataset_size
     specs = [_bound_spec(entry_of_sample, entries, dataset_size) for entry_of_sample in sample_entries]
     spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
-    _check_sampling(entry, spec)
+    _check_sampling(entry, spec)  # `_bound_spec` has checked each spec alone, but not several on one sample
     factor = _partition_factor(entry, spec, neighbours)
     runs = entry.runs(dataset_size)
     if entry.sampling is None:
-        mechanism, count = spec.resolve(neighbours), runs.steps_at(None)
+        mechanism, count = spec.resolve(neighbours), runs.steps_at(rate=None)
     else:
         mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
     # The records of a unit may lie in fewer parts, so that the bound need not be attained.
@@ -177,10 +176,10 @@ def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
     * Gaussian noise: the L2 norm of the change is no larger than its L1 norm. Mixtures of Gaussians are dominated by those of their norms
       (Choquette-Choo et al. 2023, arXiv:2310.15526).
 
-    Under zero-out, a blank may lack the column that assigns the record to a part, so that it enters another part. If the noise is stated
-    per contribution, this costs no more than a blank in place: the sum of the old part moves by C, and the blank adds 0 to the sum of the
-    new part. A bare statement does not cover a record that leaves its part. In a batch of limited size, a blank takes the place of another
-    record, which the price does not cover.
+    Under zero-out, the blank that replaces a record may lack the column that assigns it to a part, so that it enters another part. If the
+    noise is stated relative to C, this costs no more than a blank in place: the sum of the old part moves by C, and the blank adds 0 to the
+    sum of the new part. A bare sensitivity or epsilon does not cover a record that leaves its part. In a batch of limited size, a blank
+    takes the place of another record, which the price does not cover.
 
     Raises InputError for a partition whose cost no such argument bounds.
     """

@@ -192,7 +192,7 @@ def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
         case Listed():
             yield from places_in(kind.item, path, f"[{title}]")
         case Named():
-            yield from places_in(kind.item, f"{path}.NAME", title.replace(" = {", ".NAME = {", 1))
+            yield from places_in(kind.item, f"{path}.NAME", title.replace(" = {", ".NAME = {", 1))  # in "KEY = { ... } of TABLE"
         case Either():
             yield from places_in(kind.several, path, title)
 
@@ -214,6 +214,7 @@ def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace
     earlier: dict[str, Member] = {}  # keys of earlier classes, whose inner tables were yielded before
     for name, target in kind.registry.items():
         keys, choice = kind.further_members(name), f'{kind.selector} = "{name}"'
-        yield TablePlace(f"{table_name} {choice}", load(target).__doc__ or "", keys, path, name, choice)
+        doc = load(target).__doc__ or ""
+        yield TablePlace(f"{table_name} {choice}", doc, keys, path, selector_value=name, choice=choice)
         yield from inner_tables({key: member for key, member in keys.items() if earlier.get(key) != member}, path, title)
         earlier.update(keys)

@@ -244,12 +244,12 @@ def _expansion(tables: Tables) -> Expansion | None:
     if sum(map(_length, lists_of_tables)) > MAX_ENTRIES:
         lists_of_tables = [{} for _ in written]
     entries: list[PlainEntry] = []
-    used_keys: set[str] = set()  # keys that some entry of the file may have; a default of another key is probably mistyped
+    taken_keys: set[str] = set()  # keys that the type of some entry has; a default of another key is probably mistyped
     for index, (table, lists) in enumerate(zip(written, lists_of_tables, strict=True)):
         entries += _entries_of_table(index, table, defaults, lists)
         if type(table) is dict:
-            used_keys |= _known_keys(_with_defaults(table, defaults)).keys() - {"name"}
-    return Expansion(entries, {key: value for key, value in defaults.items() if key not in used_keys})
+            taken_keys |= _known_keys(_with_defaults(table, defaults)).keys() - {"name"}
+    return Expansion(entries, {key: value for key, value in defaults.items() if key not in taken_keys})
 
 
 def _length(lists: Mapping[Path, list[Any]]) -> int:
@@ -309,7 +309,7 @@ def _numeric_keys(members: Members) -> frozenset[str]:
 
 
 def _known_keys(table: Tables) -> Members:
-    """Return the keys that an entry may have: those of all types and, if its type is known, those of the type."""
+    """Return the keys that an entry may have: those of every entry and, if its type is known, those of the type."""
     name = MECHANISM_TYPES.selected(table)
     return {**members_of(Entry), **(MECHANISM_TYPES.class_members(name) if name else {})}
 

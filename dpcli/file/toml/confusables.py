@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-# Last code point in the tables of `letters`. Soundness: PostgreSQL would not see that names look alike if a rule were missing there. Beyond
-# it are CJK ideographs, for which there is no rule here, and characters that are no letters.
+# Last code point in the tables of `letters`, by which PostgreSQL compares names: without a rule it would miss that two names look alike.
+# Beyond it are CJK ideographs, for which there is no rule here, and characters that are no letters.
 LAST_LETTER = 0x1FFFF
 _BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # Unicode calls them letters or symbols, but they are invisible
 _UNSEEN_CATEGORIES = ("Mn", "Me", "Cf", "Cc")  # accents, enclosing marks, and characters for formats and for control

@@ -29,7 +29,7 @@ _INDENT = "    "
 
 
 class TooMany(Exception):
-    """MAX_FINDINGS findings were collected. The reader stops, and reports these."""
+    """A finding was added to MAX_FINDINGS others. The reader stops, and reports those."""
 
 
 class Advice(NamedTuple):
@@ -54,7 +54,7 @@ class KeyFinding:
         expected: Text of the message after "expected".
         actual: Text of the message after "found". The message hides the passwords of addresses in it.
         hint: Advice at the end of the message, or "".
-        among: The allowed words, if `expected` is one of a list of words; else ().
+        among: The allowed words, if `expected` is one of a list of words; else (). `dpcli lint --fix` chooses a correction from them.
     """
 
     rule: str
@@ -173,7 +173,7 @@ def _blank(character: str) -> str:
         return " " * len(_visible(character))
     if unicodedata.combining(character):
         return ""
-    return "  " if unicodedata.east_asian_width(character) in "WF" else " "
+    return "  " if unicodedata.east_asian_width(character) in "WF" else " "  # W and F, wide and fullwidth, take two columns
 
 
 class InvalidFile(InputError):

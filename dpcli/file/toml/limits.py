@@ -21,7 +21,7 @@ from dpcli.file.toml.shown import escaped
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32  # largest depth of nested tables and lists, since tomli recurses; arbitrary, no key of a pipeline is nearly as deep
 
-_stdin_content: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()  # kept because standard input can be read only once
+_stdin_content: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()
 
 _NOT_A_FILE = {
     stat.S_IFDIR: "a directory",

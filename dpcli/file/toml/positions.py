@@ -39,14 +39,13 @@ def too_deep(text: str, limit: int) -> int | None:
 
     Call it before tomli, which recurses without a limit and takes quadratic time in the number of parts of a dotted key.
     """
-    # The last alternative is a dotted key with more than `limit` parts. Strings and comments are matched to skip the brackets in them.
+    # Strings and comments are matched to skip the brackets in them. The last alternative is a dotted key with more than `limit` parts,
+    # which begins with its first dot here and is too deep by itself.
     tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}]|(?:\.[ \t]*+{KEY_PART}[ \t]*+){{{limit},}}", re.DOTALL)
     depth = 0
     for token in tokens.finditer(text):
         first = text[token.start()]
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1, ".": limit + 1}.get(
-            first, 0
-        )  # a dotted key of this length is too deep by itself
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1, ".": limit + 1}.get(first, 0)
         if depth > limit:
             return token.start()
     return None
@@ -125,7 +124,7 @@ class _Scanner:
 
     def __init__(self, text: str, wanted: Iterable[Path]) -> None:
         self.text = text
-        self.useful_paths = {path[:depth] for path in wanted for depth in range(len(path) + 1)}
+        self.useful_paths = {path[:depth] for path in wanted for depth in range(len(path) + 1)}  # also of the tables around them
         self.offsets: dict[Path, int] = {(): 0}  # by the useful paths that were met; () is the document
         self.lengths: dict[Path, int] = {}  # numbers of tables so far, by path of the array of tables
         self.at = 0

@@ -80,7 +80,7 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     A word that differs only in case and separators is preferred to a synonym, and that to a similar spelling.
 
     Args:
-        cutoff: Smallest similarity of a suggestion, as difflib measures it: 1 for equal words.
+        cutoff: Smallest similarity of a suggestion.
     """
     import difflib
 

@@ -24,8 +24,7 @@ _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 # Python refuses to read a number of more than 4300 digits. The pattern finds the number to blame, so that a somewhat lower limit will do.
 _LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")
-
-_WORD = re.compile(r"""[^\s,\]}#='"]+""")
+_WORD = re.compile(r"""[^\s,\]}#='"]+""")  # what stands where tomli expected a value
 
 
 class NotToml(Exception):

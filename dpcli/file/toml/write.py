@@ -23,8 +23,7 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 
 # Patterns of a pair `key = value` whose value can be replaced.
 DOTTED_KEY = rf"{KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*"
-# A table within a table, as the value of a key whose number is to be calculated with a weight.
-WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }
+WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }, in place of a number
 SCALAR = r"[^\s,\]}#\[{]+"
 VALUE = re.compile(rf"{DOTTED_KEY}[ \t]*=[ \t]*(?P<value>{STRING}|{WEIGHTED}|{SCALAR})", re.DOTALL)
 
