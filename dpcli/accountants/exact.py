@@ -24,7 +24,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
 from dpcli.numerics.contour.certified import (
-    UNKNOWN,
+    UNKNOWN,  # bounds that say nothing
     EpsilonBounds,
     epsilon_between,
     log_delta_between,
@@ -78,6 +78,7 @@ class ExactProfile(PrivacyProfile):
         if delta > 0.5:
             raise NotRepresentable("it needs delta of at most 0.5")
         first, *others = self._sides()
+        # The rest of the work is for the other direction.
         with allowance(math.inf, share=share_of_first(first, others, math.log(delta))):
             ends = [ends_of(first, math.log(delta))]
         for losses in others:
@@ -117,7 +118,7 @@ class ExactProfile(PrivacyProfile):
         return Bound(min(upper, 1.0), min(lower, upper, 1.0))
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        """Return each step's share of K at the tilt, the exponent of the bound."""
+        """Return each step's share of K at the tilt t, or at 1 if there is none. K(t) is t times the Renyi divergence of order t + 1."""
         tilt = self._best(delta)[2]
         return renyi_shares(self.steps, 2.0 if math.isnan(tilt) else 1.0 + tilt)
 
@@ -231,7 +232,7 @@ def _exp_up(x: float) -> float:
 
 
 def log_chernoff(losses: Losses, epsilon: float) -> float:
-    """Return Chernoff's upper bound on log delta(epsilon). It is at most 0."""
+    """Return Chernoff's upper bound on log delta(epsilon), by (1 - e^{eps - L})+ <= e^{z (L - eps) + log_hockey(z)}. It is at most 0."""
     _, least = minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)  # over the orders z
     return min(least, 0.0)
 

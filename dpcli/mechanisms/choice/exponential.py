@@ -186,7 +186,7 @@ class RangeLoss:
         return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 
     def tilted(self, t: float) -> TiltedRange:
-        return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
+        return TiltedRange(slope=t + 0.5, epsilon=self.epsilon, cumulant=float(self.cgf(np.array([t]))[0]))
 
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import LossPiece, Outcomes

@@ -71,7 +71,7 @@ NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it,
 STRAIGHT = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
 SHIFTS = 160  # number of log y_j up to FAR_SHIFT; four times as many lower epsilon by less than 3 parts in 10,000
 # Where G ends near y = 1, it differs from a line only around there. So log y_j are equally spaced from minus its end to its end, as far as
-# this is within these limits, and SHIFTS_BELOW of them are farther apart below that.
+# this is between LEAST_NEAR and MOST_NEAR, and SHIFTS_BELOW of them are farther apart below that.
 LEAST_NEAR, MOST_NEAR, SHIFTS_BELOW = 1e-6, 1.0, 32
 LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
 FAR_SHIFT = 32.0  # log y_j up to which they are not spread out
@@ -293,7 +293,7 @@ def log_all_runs(run: Mechanism, trials: TrialCounts, x: Array) -> Array:
     k = np.arange(1.0, MOST_RUNS + 1.0)
     with np.errstate(divide="ignore"):
         log_ratios = np.log(np.maximum(trials.next_ratio(k), 0.0))
-    log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # f'(0) = E[K] f'(0) / f'(1)
+    log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # of P(K = 1) = f'(0) = E[K] f'(0) / f'(1)
     chances = np.exp(np.minimum(log_first + np.append(0.0, np.cumsum(log_ratios[:-1])), 0.0)) * (1.0 + ROUNDING_OF_CHANCES)
     # P(K > MOST_RUNS) is at most a geometric series, as the ratio is monotone and so largest at MOST_RUNS or at infinity, for which 1e300
     # stands. It is added to delta.

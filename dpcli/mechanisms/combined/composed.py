@@ -53,7 +53,7 @@ class Composed(Mechanism):
     Wang 2022, arXiv:2106.08567, Theorem 10).
     """
 
-    is_composition: ClassVar[bool] = True
+    is_composition: ClassVar[bool] = True  # a sample of it has a pair on a grid, which is rounded up
 
     parts: Parts
 
@@ -226,7 +226,6 @@ class SumLoss:
     parts: tuple[tuple[PrivacyLoss, int], ...]
 
     def cgf(self, z: Array) -> Array:
-        """Return the sum of the parts' CGFs."""
         result = 0.0 * z
         for loss, count in self.parts:
             result = result + count * loss.cgf(z)

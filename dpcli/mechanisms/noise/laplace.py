@@ -195,7 +195,7 @@ class LaplaceLoss:
         inside = np.clip(at, -e0, e0)
         p_below, q_above = 0.5 * (inside - e0) - math.log(2.0), -0.5 * (inside + e0) - math.log(2.0)
         inner_tails = Tails(np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
-        return with_ends(inner_tails, at < -e0, at >= e0)
+        return with_ends(inner_tails, below=at < -e0, beyond=at >= e0)
 
 
 def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:

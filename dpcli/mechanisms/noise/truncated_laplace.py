@@ -1,8 +1,8 @@
 """Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace".
 
-As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta.
-Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the densities); a smaller
-move costs no more, by the proof in `truncated_laplace`.
+As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta
+(`MayFail`). Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the
+densities); a smaller move costs no more, by the proof in `truncated_laplace`.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
@@ -37,7 +37,7 @@ from dpcli.numerics.tails import Tails
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
-FEW_DIGITS = 1e-3  # below this epsilon, the mean loss is bounded by the first term of a series, because its formula loses digits
+SMALL_EPSILON = 1e-3  # below this epsilon, the mean loss is bounded by the first term of a series, because its formula loses digits
 # Soundness.
 LEAST_DELTA = 5e-324  # the smallest positive float, in place of a delta that underflows
 ROUNDING = 1e-15  # relative error of a logarithm or a ratio of the noise
@@ -178,7 +178,7 @@ class CutLaplace(Mechanism):
 
     def zcdp(self) -> float:
         e, small = self.epsilon, math.exp(-self.epsilon)
-        between = e * (1.0 + small) + 2.0 * math.expm1(-e) if e > FEW_DIGITS else e**3 / 6.0  # which is an upper bound
+        between = e * (1.0 + small) + 2.0 * math.expm1(-e) if e > SMALL_EPSILON else e**3 / 6.0  # which is an upper bound
         mean = (between - self.ends * e * math.expm1(-e)) / self._total()
         return min(mean * (1.0 + 1e-8) + sys.float_info.min, Pure(e).zcdp())  # 1e-8: for the digits that `between` loses
 
@@ -216,7 +216,7 @@ class CutLaplaceLoss(SampledLoss):
         e, inside = self.epsilon, np.clip(at, -self.epsilon, self.epsilon)
         p_above, p_below = self._sides(inside)
         q_below, q_above = self._sides(-inside)
-        return with_ends(Tails(p_above, p_below, q_above, q_below), at < -e, at >= e)
+        return with_ends(Tails(p_above, p_below, q_above, q_below), below=at < -e, beyond=at >= e)
 
     def _sides(self, at: Array) -> tuple[Array, Array]:
         """Return log P(L > at) and log P(L <= at), without the mass at `at` in the former and with it in the latter."""

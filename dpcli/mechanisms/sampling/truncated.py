@@ -9,8 +9,9 @@ probability of a cut. `weight_bound` charges one contribution with a larger prob
 Chua et al. 2024, arXiv:2411.04205, who add the probability of a cut to delta. Probabilities of a cut are rounded up.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without
-the claim that some data attain its bounds.
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `delta_floor` the delta below which
+epsilon may be infinite. `unclaimed` returns the mechanism without the claim that some data attain its bounds. A `Labelled` is one of two
+mechanisms, chosen at random; a `LeastOf` costs as little as the cheapest of several.
 """
 
 from __future__ import annotations
