@@ -87,6 +87,7 @@ class NoisyMaximum(LeastOf):
         if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
             return None
         leads = np.linspace(-FARTHEST_LEAD, FARTHEST_LEAD, LEADS) + 0.5 * self.epsilon
+        # Rows are leads, and columns the candidate that is chosen; P is before the change, and Q after it.
         log_p, log_q = (np.stack(_log_chances(at, laplace=self.laplace), axis=1) for at in (leads, leads - self.epsilon))
         moments = atomic_cgf(np.full(len(leads), order - 1.0), log_q, log_p - log_q)
         return TwoNoisyScores(self.epsilon, float(leads[np.argmax(moments)]), laplace=self.laplace)
@@ -109,7 +110,7 @@ class TwoNoisyScores(Mechanism):
     def losses(self) -> tuple[AtomicLoss]:
         before, after = (_log_chances(np.array([at]), laplace=self.laplace) for at in (self.lead, self.lead - self.epsilon))
         log_p, log_q = ([float(log_chance[0]) for log_chance in chances] for chances in (before, after))
-        return (AtomicLoss(tuple(log_q), tuple(a - b for a, b in zip(log_p, log_q, strict=True))),)
+        return (AtomicLoss(tuple(log_q), tuple(p - q for p, q in zip(log_p, log_q, strict=True))),)
 
 
 def _log_chances(leads: Array, *, laplace: bool) -> tuple[Array, Array]:

@@ -153,7 +153,7 @@ class SelectionLoss:
     def log_heights(self, x: Array) -> Array:
         """Return upper bounds on log delta at increasing epsilons x >= 0, from the run's profile and the pure epsilon."""
         shifts, log_weights = _chord_terms(self.run, self.trials)
-        epsilons, places = np.unique(x[:, None] - shifts, return_inverse=True)
+        epsilons, places = np.unique(x[:, None] - shifts, return_inverse=True)  # each is evaluated once
         log_terms = log_run_profile(self.run, epsilons)[places.reshape(len(x), len(shifts))] + log_weights
         result = np.asarray(log_sum(log_terms)) + math.log(self.trials.mean) + ROUNDING
         if self.pure < math.inf:
@@ -204,7 +204,7 @@ def quick_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
 
 
 def log_run_profile(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
-    """Return upper bounds on log delta of one run at increasing epsilons x, for the worse direction."""
+    """Return upper bounds on log delta of one run at increasing epsilons x, in the worse direction at each."""
     return np.asarray(np.maximum.reduce([log_deltas(loss, x) for loss in run]))
 
 

@@ -90,7 +90,7 @@ class CorrelatedSpec(Spec):
 
     @property
     def contribution_form(self) -> bool:
-        return True
+        return True  # the noise is relative to C
 
     @property
     def sampling_refusal(self) -> str:

@@ -265,8 +265,8 @@ def _every_sum(single: Weights, records: int) -> Weights:
     total: Weights = {}
     for drawn in combinations_with_replacement(weight_of, records):
         counts = Counter(drawn)
-        orders = math.factorial(records) // math.prod(map(math.factorial, counts.values()))
-        weight = orders * math.prod(weight_of[shift] ** count for shift, count in counts.items())
+        arrangements = math.factorial(records) // math.prod(map(math.factorial, counts.values()))
+        weight = arrangements * math.prod(weight_of[shift] ** count for shift, count in counts.items())
         shift = math.fsum(shift * count for shift, count in counts.items())
         is_possible = weight_at_zero > 0.0 or not counts[0.0]
         if shift > 0.0 and is_possible:

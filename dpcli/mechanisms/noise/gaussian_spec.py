@@ -90,8 +90,6 @@ class SampledGaussian(Mechanism):
 class SampledGaussianReplaced(SampledGaussian):
     """Gaussian noise on a Poisson sample under replace-one, for a group of `records` records.
 
-    mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1).
-
     The group's records are sampled independently. With a binomial probability, j of them move the sum by at most j mu, towards one version
     under P and towards the other one under Q. By the theorem of normal_mixture.py, collinear and opposite contributions of full norm are
     the worst case. They attain the pair. The pair is its own mirror image, so both directions have the same loss.

@@ -120,7 +120,7 @@ class LaplaceMixtureLoss(SampledLoss):
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
 
-        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])
+        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])  # of y <= 0, and of y beyond the last shift
         return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
 
     def pieces(self, sign: float) -> tuple[LossPiece, ...]:
@@ -133,7 +133,7 @@ class LaplaceMixtureLoss(SampledLoss):
         knots, pieces = self.log_knots().tolist(), []
         for i, (shift, next_shift) in enumerate(pairwise(self._shifts)):
             share, start = self._share(i)
-            log_density = -2.0 * LOG_TWO - shift + 0.5 * start
+            log_density = -2.0 * LOG_TWO - shift + 0.5 * start  # at g = 0, of Q, which is e^{-y} / 4 in g
             end = start + 2.0 * (next_shift - shift)
             pieces.append(LossPiece(start, end, log_density, slope=-0.5, rate=share, sign=sign, log_scale=knots[i]))
         return tuple(pieces)

@@ -137,7 +137,7 @@ def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanis
 
 def _rest(scale: float, moved: int, bound: int) -> Mechanism:
     """Return the mechanism if a move does not show."""
-    largest = moved - 2 * max(moved - bound, 0)  # largest loss, in units of 1 / scale
+    largest = moved - 2 * max(moved - bound, 0)  # largest loss, in units of 1 / scale: at x = s or x = b, whichever is less
     if largest == 0:
         return Free()
     return CutDiscreteLaplace(scale, moved, bound) if moved <= MAX_ATOMS else Pure(quotient(largest, scale))
@@ -169,9 +169,9 @@ class CutDiscreteLaplace(Mechanism):
 
     def losses(self) -> tuple[AtomicLoss]:
         a, s, first = 1.0 / self.scale, self.moved, max(self.moved - self.bound, 0)
-        outcomes = range(first, s - first + 1)
+        outcomes = range(first, s - first + 1)  # the x between 0 and s that are inside
         weights = [-x * a for x in outcomes]
-        if not first:
+        if not first:  # the outcomes beyond 0 and s count as these
             log_end = math.log(math.expm1(-a * (self.bound - s + 1)) / math.expm1(-a))
             weights[0], weights[-1] = log_end, log_end - s * a
         log_total = math.log(math.fsum(map(math.exp, (weight - weights[0] for weight in weights)))) + weights[0]

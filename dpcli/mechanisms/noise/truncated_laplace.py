@@ -53,7 +53,7 @@ class TruncatedSpec(Spec):
 
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    fixed_threshold: ClassVar[bool] = True
+    fixed_threshold: ClassVar[bool] = True  # at a stated bound, more noise shows a move more often
 
     bound: float | None
     delta: float | None
@@ -171,9 +171,9 @@ class CutLaplace(Mechanism):
         """Return epsilon, from the root y of the formula for delta, without cancellation."""
         if delta <= 0.0:
             return self.epsilon
-        n, t = self.ends, delta * self._total()
+        n, t = self.ends, delta * self._total()  # t = 2 n x + (1 - n) x^2 with x = 1 - y
         root = math.sqrt(n * n + (1.0 - n) * t)
-        gap = t * (1.0 + (1.0 - n) / (root + n)) / (1.0 + root) * (1.0 - 4.0 * ROUNDING)  # 1 - y
+        gap = t * (1.0 + (1.0 - n) / (root + n)) / (1.0 + root) * (1.0 - 4.0 * ROUNDING)  # x = 1 - y
         return min(max(0.0, self.epsilon + 2.0 * math.log1p(-gap)) * (1.0 + ROUNDING), self.epsilon) if gap < 1.0 else 0.0
 
     def zcdp(self) -> float:

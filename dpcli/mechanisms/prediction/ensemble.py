@@ -157,17 +157,16 @@ def _sampled_models(mixture: EnsembleMixture) -> tuple[Array, Array, Array]:
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
     """Return log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), accurate to a few units in the last place however small they are."""
     with np.errstate(divide="ignore", over="ignore"):
-        log_others, log_t = np.log1p(-t), np.log(t)
+        log_rest, log_t = np.log1p(-t), np.log(t)
         small_up = np.log1p(t * np.expm1(np.minimum(h, LARGEST_EXPONENT)))
-        up = np.where(h < LARGEST_EXPONENT, small_up, np.logaddexp(log_others, log_t + h))
+        up = np.where(h < LARGEST_EXPONENT, small_up, np.logaddexp(log_rest, log_t + h))
         moved = t * np.expm1(-h)
         # If a model is alone, 1 - t is 0, and nothing but t e^-h is left.
-        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(log_others, log_t - h))
+        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(log_rest, log_t - h))
 
 
 @shared(64)
 def _rho(mixture: EnsembleMixture) -> float:
-    """Return rho of the mixture, cached."""
     pure = mixture.approx_dp(0.0)
     spend(100.0 * mixture.shards)
     return min(Pure(pure).zcdp(), max(least_rho(loss.cgf, pure) for loss in mixture.losses()))
@@ -180,7 +179,7 @@ def _losses(mixture: EnsembleMixture) -> tuple[AtomicLoss, ...]:
     up, down = _ratios(t, h)
     log_w = -np.logaddexp(0.0, h)
     if mixture.replaces:
-        below = np.where(np.arange(mixture.shards) == 0, down, 0.0)
+        below = np.where(np.arange(mixture.shards) == 0, down, 0.0)  # the ratio is u/d if m = 0, and else u
         spread = (up - below) * (1.0 + RATIO_SLACK)
         return (_loss(log_weight + log_w + below, spread, log_weight + log_w + up, -spread),)
     high, low = log_weight + log_w, log_weight - np.logaddexp(0.0, -h)

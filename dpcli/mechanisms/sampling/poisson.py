@@ -245,7 +245,7 @@ def _times(log_counts: Array, log_terms: Array) -> Array:
 
 
 def unsampled_loss(at: Array, rate: float) -> Array:
-    """Return the inner loss L with log(1 - q + q e^L) = `at`, cut off at -LARGEST_LOSS, which it is from log(1 - q) down, and LARGEST_LOSS."""
+    """Return the inner loss L with log(1 - q + q e^L) = `at`, clipped to +-LARGEST_LOSS; -LARGEST_LOSS from log(1 - q) down."""
     return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-LARGEST_LOSS, LARGEST_LOSS))
 
 
