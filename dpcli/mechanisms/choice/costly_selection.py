@@ -29,11 +29,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.selection_profile import LOG_LEAST, REACHES, TrialCounts
 from dpcli.mechanisms.mechanism import CurveLoss, Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, IndexArray, np
-from dpcli.numerics.grid.hockey_stick import (
-    FURTHEST,
-    INFLATED,
-    ChordPair,
-)  # FURTHEST: the largest loss on a grid
+from dpcli.numerics.grid.hockey_stick import FURTHEST, INFLATED, ChordPair  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.tails import cells_between
 from dpcli.numerics.work import shared  # a cache
