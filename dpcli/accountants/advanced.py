@@ -194,13 +194,13 @@ class AdvancedProfile(PrivacyProfile):
     def epsilon(self, delta: float) -> Bound:
         require_positive(delta, "advanced composition")
         steps = join_equal_steps(self.steps)
-        value, split = advanced_split(steps, delta, product=self.product, mean=self.mean)
+        value, chosen = advanced_split(steps, delta, product=self.product, mean=self.mean)
         plain = Composed(steps).approx_dp(delta) if self.product else math.inf  # the theorem's first branch, the sum of epsilons
-        return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
+        return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": chosen.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        _, split = advanced_split(self.steps, delta, product=self.product, mean=self.mean)
-        return shares_of([n * e * e for e, _, n in split.groups])
+        _, chosen = advanced_split(self.steps, delta, product=self.product, mean=self.mean)
+        return shares_of([n * e * e for e, _, n in chosen.groups])
 
 
 ACCOUNTANT = Accountant(

@@ -282,7 +282,7 @@ class ToeplitzSpec(TurnsSpec):
         return toeplitz_sensitivity(self.column(), self.iterations, self.min_separation, self.max_participations)
 
     def column(self) -> Array:
-        """Return the coefficients."""
+        """Return the coefficients, with which the first column of the encoder begins."""
         return np.array(self.coefficients) if self.coefficients is not None else square_root(self.bands or 1)
 
     def band(self) -> tuple[int, float]:

@@ -214,11 +214,11 @@ class CutLaplaceLoss(SampledLoss):
     def tails(self, at: Array) -> Tails:
         """Return the tails. From -e on, P(L > l) Z = n + 1 - e^{(l - e) / 2} and P(L <= l) Z = e^-e (n + e^{(l + e) / 2} - 1)."""
         e, inside = self.epsilon, np.clip(at, -self.epsilon, self.epsilon)
-        p_above, p_below = self._sides(inside)
-        q_below, q_above = self._sides(-inside)
+        p_above, p_below = self._p_tails(inside)
+        q_below, q_above = self._p_tails(-inside)
         return with_ends(Tails(p_above, p_below, q_above, q_below), below=at < -e, beyond=at >= e)
 
-    def _sides(self, at: Array) -> tuple[Array, Array]:
+    def _p_tails(self, at: Array) -> tuple[Array, Array]:
         """Return log P(L > at) and log P(L <= at), without the mass at `at` in the former and with it in the latter."""
         e, n, log_total = self.epsilon, self.ends, self._log_total()
         with np.errstate(divide="ignore"):

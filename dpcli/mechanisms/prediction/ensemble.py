@@ -116,13 +116,14 @@ class EnsembleMixture(Mechanism):
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
         x, y = np.array(CORNERS).T
-        step = np.stack((0.0 * up, up, down))[:, 1:]  # log(1 + t (x-1)), where log x is 0, h, -h: rows 0, 1 and -1, as in CORNERS
+        # log(1 + t (x-1)), where log x is 0, h, -h: rows 0, 1 and -1, as in CORNERS
+        log_factor = np.stack((0.0 * up, up, down))[:, 1:]
         best = np.full((len(orders), self.shards - 1), -np.inf)
         with np.errstate(over="ignore"):
             for corners, masses in _triangles(float(h[-1])):
                 terms = []
                 for corner, log_mass in zip(corners, masses, strict=True):
-                    log_before, log_after = step[x[corner]], step[y[corner]]
+                    log_before, log_after = log_factor[x[corner]], log_factor[y[corner]]
                     terms.append(log_mass + orders[:, None] * log_before + (1.0 - orders[:, None]) * log_after)
                 best = np.maximum(best, np.logaddexp.reduce(terms))
         moments = np.logaddexp.reduce(np.column_stack((single_model[:, None], best + log_weight[None, 1:])), axis=1)
@@ -186,16 +187,16 @@ def _losses(mixture: EnsembleMixture) -> tuple[AtomicLoss, ...]:
     return _loss(high, up, low, down), _loss(high + up, -up, low + down, -down)
 
 
-def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLoss:
-    """Return the loss with these log masses and log ratios. Outcomes of mass 0 are left out. Raises NotRepresentable on overflow."""
-    mass, ratio = np.concatenate((log_high, log_low)), np.concatenate((high, low))
+def _loss(log_high_mass: Array, log_high_ratio: Array, log_low_mass: Array, log_low_ratio: Array) -> AtomicLoss:
+    """Return the loss with these outcomes, with masses under Q. Outcomes of mass 0 are left out. Raises NotRepresentable on overflow."""
+    log_mass, log_ratio = np.concatenate((log_high_mass, log_low_mass)), np.concatenate((log_high_ratio, log_low_ratio))
     with np.errstate(invalid="ignore"):
-        is_raised = (mass < -LARGE_LOG_MASS) & (mass > -np.inf)
-        mass = np.where(is_raised, mass * (1.0 - LOG_MASS_SLACK), mass)  # the same increase under P and Q
-    if np.isnan(mass).any() or not np.isfinite(ratio[mass > -np.inf]).all():
+        is_raised = (log_mass < -LARGE_LOG_MASS) & (log_mass > -np.inf)
+        log_mass = np.where(is_raised, log_mass * (1.0 - LOG_MASS_SLACK), log_mass)  # the same increase under P and Q
+    if np.isnan(log_mass).any() or not np.isfinite(log_ratio[log_mass > -np.inf]).all():
         raise NotRepresentable(TOO_LARGE_RADIUS)
-    possible = mass > -np.inf
-    return AtomicLoss(tuple(mass[possible].tolist()), tuple(ratio[possible].tolist()))
+    possible = log_mass > -np.inf
+    return AtomicLoss(tuple(log_mass[possible].tolist()), tuple(log_ratio[possible].tolist()))
 
 
 def _log_weights(n: int, rate: float) -> Array:
