@@ -239,7 +239,7 @@ class BinomialTrials:
 
     @property
     def _rest(self) -> float:
-        return (self.most - self.mean) / self.most
+        return (self.most - self.mean) / self.most  # 1 - p
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Return the smaller of the bound for `most` runs, of which the selection is a function, and the one below.

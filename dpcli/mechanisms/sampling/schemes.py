@@ -296,7 +296,7 @@ class OncePerEpoch(Batched):
         """Return the largest number of passes in which the stated steps or epochs can be made."""
         rate = self.exact_rate(runs.dataset_size)
         if runs.epochs is not None:
-            return runs.steps_at(None)
+            return runs.steps_at(None)  # the epochs, rounded up
         assert runs.steps is not None
         if rate is None:
             return runs.steps

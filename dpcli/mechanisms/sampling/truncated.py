@@ -40,6 +40,7 @@ FEW_OTHERS = 64
 # Accuracy: largest bound B for which E_B (step 5 of `displacement_bound`) has a shift of its own for a drawn record that is cut. Above it,
 # such a record has at most 1/33 of the rate, and is counted with the larger shift.
 SMALL_BOUND = 32
+LEAST_CHANCE = 1e-300  # least tau and alpha to compute with; smaller ones may have underflowed
 
 
 def on_cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
@@ -132,12 +133,12 @@ def weight_bound(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int
     if neighbours.records != 1:
         return None
     tau, ratio = _largest_tau(others, rate, most), _tau_over_alpha(others, rate, most)
-    if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
+    if tau is None or not (tau > LEAST_CHANCE and 0.0 < ratio < math.inf):
         return None
     # The probabilities of the largest and of the smallest weight. A smaller alpha gives w more spread, and errs on the private side.
     probability_of_least = tau * (most + 1) / (q * most)
     alpha = min(tau / ratio, 1.0 - probability_of_least)
-    if alpha <= 1e-300:
+    if alpha <= LEAST_CHANCE:
         return None
     weights = ((1.0 - alpha - probability_of_least, q), (alpha, q + tau / alpha), (probability_of_least, q / (most + 1)))
     parts = []

@@ -264,7 +264,7 @@ def _by_variance(divergence: float, x: Array) -> Array:
 
     With s = e^x, E_Q[(r - s)+] is at most (sqrt(V + (s - 1)^2) - (s - 1)) / 2 (Scarf 1958).
     """
-    if divergence >= 600.0:  # V would overflow
+    if divergence >= 600.0:  # V is near overflow
         return np.ones_like(x)
     variance, excess = math.expm1(divergence), np.expm1(x)
     return np.asarray(0.5 * variance / (np.sqrt(variance + excess * excess) + excess))
