@@ -80,14 +80,14 @@ class ExactProfile(PrivacyProfile):
         first, *others = self._sides()
         # The rest of the work is for the other direction.
         with allowance(math.inf, share=share_of_first(first, others, math.log(delta))):
-            ends = [ends_of(first, math.log(delta))]
+            by_side = [ends_of(first, math.log(delta))]
         for losses in others:
             # If the first epsilon is 0, `ends_of` shows by the total variation distance that the other is 0 too, without any CGF.
-            bounds = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
+            bounds = other_direction(losses, by_side[0], math.log(delta)) if by_side[0].upper > 0.0 else UNKNOWN
             if bounds is not None:  # None: the epsilon of this direction is no larger than that of the first
-                ends.append(ends_of(losses, math.log(delta)) if bounds is UNKNOWN else bounds)
-        lower = max(direction.lower for direction in ends)
-        worse = max(ends, key=lambda direction: direction.upper)
+                by_side.append(ends_of(losses, math.log(delta)) if bounds is UNKNOWN else bounds)
+        lower = max(side.lower for side in by_side)
+        worse = max(by_side, key=lambda side: side.upper)
         upper = worse.upper
         if not math.isfinite(upper):
             raise NotRepresentable("the loss is infinite with a larger probability than delta")
@@ -170,13 +170,13 @@ def ends_of(losses: Losses, log_delta: float) -> EpsilonBounds:
             return EpsilonBounds(*single_epsilon(losses[0][0], log_delta), math.nan)
     if len(losses) <= FEW_PARTS and _is_total_variation_within(losses, log_delta):
         return EpsilonBounds(0.0, 0.0, math.nan)
-    ends = None
+    bounds = None
     with suppress(NotRepresentable):  # a loss may have a contour without a table of its outcomes
-        ends = _near_the_largest_loss(losses, log_delta)
-    ends = ends or epsilon_between(losses, log_delta)
-    if ends is None:
+        bounds = _near_the_largest_loss(losses, log_delta)
+    bounds = bounds or epsilon_between(losses, log_delta)
+    if bounds is None:
         raise NotRepresentable(NO_CONTOUR)
-    return ends
+    return bounds
 
 
 def _is_total_variation_within(losses: Losses, log_delta: float) -> bool:

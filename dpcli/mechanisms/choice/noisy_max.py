@@ -26,8 +26,8 @@ where it is small.
 
 Methods of a mechanism (mechanism.py): `losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the
 mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness`
-returns a mechanism whose cost is a lower bound. Of a type: `priced` makes the mechanism, and `premises` lists what must hold for the cost,
-each with a test that violates it and the commands that enforce it, if any.
+returns a mechanism whose cost is a lower bound. Of a type: `premises` lists what must hold for the cost, each with a test that violates it
+and the commands that enforce it, if any.
 """
 
 from __future__ import annotations
@@ -68,10 +68,7 @@ def noisy_maximum(epsilon: float, *, laplace: bool = False) -> Mechanism:
 
 @dataclass(frozen=True, slots=True)
 class NoisyMaximum(LeastOf):
-    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores.
-
-    laplace: whether the noise is Lap(1), and not Exp(1).
-    """
+    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores."""
 
     epsilon: float
     laplace: bool

@@ -23,9 +23,8 @@ used for randomised response alone.
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds
-K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
-hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
-dpcli does not enforce.
+K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, and `premises` lists what must hold for the cost, each with a
+test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound;
 `split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
-returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism, `poisson` makes it on a Poisson sample, and
-`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any.
+returns log tail probabilities under P and Q. Of a type: `premises` lists what must hold for the cost, each with a test that violates it and
+the commands that enforce it, if any.
 """
 
 from __future__ import annotations
@@ -292,5 +292,4 @@ def _at_floors(parts: Parts, delta: float) -> float:
 
 @shared(256)
 def _sum_at_floors(parts: Parts) -> float:
-    """Return the sum of the parts' epsilons at their floors of delta, cached."""
     return total((count, mechanism.approx_dp(mechanism.delta_floor())) for mechanism, count in parts)

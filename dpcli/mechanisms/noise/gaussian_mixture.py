@@ -13,9 +13,9 @@ only grow, and `_rounds_up` takes back the claim that they are attained.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
-mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
-the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, and `premises` lists
+what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
+statement that dpcli does not enforce.
 """
 
 from __future__ import annotations

@@ -272,7 +272,6 @@ class MixtureReplaceLoss(MixtureLoss):
         return -TAIL - self.mixture.reach, (2.0 * z + 1.0) * self.mixture.reach + TAIL
 
     def capped(self, log_mass: float) -> CappedLoss:
-        """Return the loss without a far tail of mass e^log_mass."""
         from dpcli.numerics.contour.cut import cap
 
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
@@ -302,7 +301,6 @@ class MixtureReplaceLoss(MixtureLoss):
         return np.asarray(np.copysign(self._outcome(np.abs(at)), at))
 
     def step_kind(self) -> StepKind | None:
-        """Return the kind of the step for contour/little_noise.py."""
         return step_kind_of(self.mixture, 0.0)
 
     def tails_at(self, at: Array) -> Tails:

@@ -7,9 +7,8 @@ densities); a smaller move costs no more, by the proof in `truncated_laplace`.
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
 loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
-the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
-hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
-dpcli does not enforce.
+the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, and `premises` lists what must hold for the cost, each with a
+test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
    x at corners of the allowed set.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `resolve` makes the mechanism,
-and `premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with
-`claim=True` is a statement that dpcli does not enforce.
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `premises` lists what must
+hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
+dpcli does not enforce.
 """
 
 from __future__ import annotations
