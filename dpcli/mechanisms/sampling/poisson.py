@@ -6,7 +6,7 @@ dP/dQ, whose logarithm is the loss L. At rate q, the mixture (1-q) Q + q P has t
 of the sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
 
 The *outcomes* of a loss (`Outcomes`, numerics/contour/outcomes.py) are its atoms and densities, if they have a closed form. Sampled losses
-take their CGF and their characteristic function from them.
+take their CGF and characteristic function from them.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
