@@ -27,7 +27,9 @@ from dpcli.numerics.work import foresee, remaining, shared, spend  # limits on w
 
 # Accuracy and speed: every split of delta gives a sound value.
 ROUNDS = 11  # golden sections of the share; they locate it to 0.1 on the logit scale, and the optimum is flat there
-STEP = 400.0  # cells of a closed form for one step's epsilon; a mechanism that takes more spends the cells itself
+EPSILON_CELLS = (
+    400.0  # cells (units of work) of a closed form for one step's epsilon; a mechanism that takes more spends them itself
+)
 MANY = 64  # most different steps for which both ways to share delta among them are tried; for more only an equal share per run is
 LOGITS = (-9.0, 9.0)  # logits of the theorem's share that are searched: shares from 0.01 % to 99.99 %
 GOLDEN_RATIO = 0.6180339887498949  # (sqrt(5) - 1) / 2, by which a golden section shrinks the interval
@@ -66,9 +68,9 @@ def split(steps: Steps, delta: float, share: float, *, by_step: bool, product: b
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
     if any(mechanism.delta_floor() >= 1.0 for mechanism, _ in steps):
         raise NotRepresentable("a step's own delta is 1, so it guarantees nothing")
-    spent = delta if not _needs_delta(steps) else delta - share * (delta - _total(floors, steps, product))
-    spend(STEP * len(steps))
-    deltas = split_delta(steps, spent, by_step=by_step)
+    for_steps = delta if not _needs_delta(steps) else delta - share * (delta - _sum_of_floors(floors, steps, product))
+    spend(EPSILON_CELLS * len(steps))
+    deltas = split_delta(steps, for_steps, by_step=by_step)
     if max(deltas, default=0.0) >= 1.0:
         raise NotRepresentable("the steps' own deltas leave nothing for the composition")
     groups = tuple((m.approx_dp(d), d, n) for (m, n), d in zip(steps, deltas, strict=True))
@@ -87,8 +89,8 @@ def _needs_delta(steps: Steps) -> bool:
     return any(math.isinf(mechanism.approx_dp(mechanism.delta_floor())) for mechanism, _ in steps)
 
 
-def _total(floors: float, steps: Steps, product: bool) -> float:
-    """Return the total of the steps' smallest deltas, whose sum is `floors`, as the theorem counts it."""
+def _sum_of_floors(floors: float, steps: Steps, product: bool) -> float:
+    """Return what the theorem takes for the sum of the steps' smallest deltas, whose plain sum is `floors`."""
     if not product:
         return floors
     log_kept = math.fsum(n * math.log1p(-m.delta_floor()) for m, n in steps)
@@ -192,13 +194,13 @@ class AdvancedProfile(PrivacyProfile):
     def epsilon(self, delta: float) -> Bound:
         require_positive(delta, "advanced composition")
         steps = join_equal_steps(self.steps)
-        value, split = advanced_split(steps, delta, product=self.product, mean=self.mean)
+        value, chosen = advanced_split(steps, delta, product=self.product, mean=self.mean)
         plain = Composed(steps).approx_dp(delta) if self.product else math.inf  # the theorem's first branch, the sum of epsilons
-        return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
+        return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": chosen.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        _, split = advanced_split(self.steps, delta, product=self.product, mean=self.mean)
-        return shares_of([n * e * e for e, _, n in split.groups])
+        _, chosen = advanced_split(self.steps, delta, product=self.product, mean=self.mean)
+        return shares_of([n * e * e for e, _, n in chosen.groups])
 
 
 ACCOUNTANT = Accountant(

@@ -24,7 +24,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.numerics.arrays import np
 from dpcli.numerics.contour.certified import (
-    UNKNOWN,
+    UNKNOWN,  # bounds that say nothing
     EpsilonBounds,
     epsilon_between,
     log_delta_between,
@@ -78,15 +78,16 @@ class ExactProfile(PrivacyProfile):
         if delta > 0.5:
             raise NotRepresentable("it needs delta of at most 0.5")
         first, *others = self._sides()
+        # The rest of the work is for the other direction.
         with allowance(math.inf, share=share_of_first(first, others, math.log(delta))):
-            ends = [ends_of(first, math.log(delta))]
+            by_side = [ends_of(first, math.log(delta))]
         for losses in others:
             # If the first epsilon is 0, `ends_of` shows by the total variation distance that the other is 0 too, without any CGF.
-            bounds = other_direction(losses, ends[0], math.log(delta)) if ends[0].upper > 0.0 else UNKNOWN
+            bounds = other_direction(losses, by_side[0], math.log(delta)) if by_side[0].upper > 0.0 else UNKNOWN
             if bounds is not None:  # None: the epsilon of this direction is no larger than that of the first
-                ends.append(ends_of(losses, math.log(delta)) if bounds is UNKNOWN else bounds)
-        lower = max(direction.lower for direction in ends)
-        worse = max(ends, key=lambda direction: direction.upper)
+                by_side.append(ends_of(losses, math.log(delta)) if bounds is UNKNOWN else bounds)
+        lower = max(side.lower for side in by_side)
+        worse = max(by_side, key=lambda side: side.upper)
         upper = worse.upper
         if not math.isfinite(upper):
             raise NotRepresentable("the loss is infinite with a larger probability than delta")
@@ -117,7 +118,7 @@ class ExactProfile(PrivacyProfile):
         return Bound(min(upper, 1.0), min(lower, upper, 1.0))
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        """Return each step's share of K at the tilt, the exponent of the bound."""
+        """Return each step's share of K at the tilt t, or at 1 if there is none. K(t) is t times the Renyi divergence of order t + 1."""
         tilt = self._best(delta)[2]
         return renyi_shares(self.steps, 2.0 if math.isnan(tilt) else 1.0 + tilt)
 
@@ -146,7 +147,8 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> EpsilonBounds | 
         largest, log_probability = largest + count * ratio, log_probability + count * (ratio + reference)
         # An atom's loss may be a difference of two logarithms, which loses digits. With pieces (Laplace noise) it is accurate.
         rounding += count * (1e-13 * abs(ratio) if outcomes.pieces else 1e-14 * (abs(ratio) + abs(reference)))
-    # 1 - e^{-x} is at least x / 2. The relative rounding error of log_probability is far below NEAR.
+    # As 1 - e^{-x} >= x / 2, epsilon >= L - x for x = 2 delta / P(L) <= 1. The relative rounding error of log_probability is far below
+    # NEAR.
     log_distance = log_delta - log_probability * (1.0 + NEAR) + rounding + math.log(2.0)
     if not 0.0 < largest < math.inf or rounding > NEAR * largest or log_distance > math.log(min(NEAR * largest, 1.0)):
         return None
@@ -168,13 +170,13 @@ def ends_of(losses: Losses, log_delta: float) -> EpsilonBounds:
             return EpsilonBounds(*single_epsilon(losses[0][0], log_delta), math.nan)
     if len(losses) <= FEW_PARTS and _is_total_variation_within(losses, log_delta):
         return EpsilonBounds(0.0, 0.0, math.nan)
-    ends = None
+    bounds = None
     with suppress(NotRepresentable):  # a loss may have a contour without a table of its outcomes
-        ends = _near_the_largest_loss(losses, log_delta)
-    ends = ends or epsilon_between(losses, log_delta)
-    if ends is None:
+        bounds = _near_the_largest_loss(losses, log_delta)
+    bounds = bounds or epsilon_between(losses, log_delta)
+    if bounds is None:
         raise NotRepresentable(NO_CONTOUR)
-    return ends
+    return bounds
 
 
 def _is_total_variation_within(losses: Losses, log_delta: float) -> bool:
@@ -231,7 +233,7 @@ def _exp_up(x: float) -> float:
 
 
 def log_chernoff(losses: Losses, epsilon: float) -> float:
-    """Return Chernoff's upper bound on log delta(epsilon). It is at most 0."""
+    """Return Chernoff's upper bound on log delta(epsilon), by (1 - e^{eps - L})+ <= e^{z (L - eps) + log_hockey(z)}. It is at most 0."""
     _, least = minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)  # over the orders z
     return min(least, 0.0)
 

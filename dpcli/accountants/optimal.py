@@ -22,7 +22,7 @@ MAX_EPSILON = 300.0  # largest epsilon of a step; above it, basic composition is
 def optimal_epsilon(groups: Groups, slack: float) -> float:
     """Return an upper bound on epsilon of the composition of randomised responses with the groups' epsilons, at delta = `slack`.
 
-    The groups' own deltas are not counted: `slack` is what they leave of the whole delta.
+    A group is (epsilon, delta, count). Its delta is not counted here: `slack` is what the groups leave of the whole delta.
 
     Raises NotRepresentable if there are more than MAX_COUNT steps or if a step's epsilon is above MAX_EPSILON.
     """
@@ -47,7 +47,7 @@ class OptimalProfile(PrivacyProfile):
     steps: Steps
 
     def _split(self, steps: Steps, delta: float) -> DeltaSplit:
-        """Return the split of delta that advanced composition uses."""
+        """Return the split that advanced composition uses, for deltas that combine as 1 - prod(1 - delta)."""
         return advanced_split(steps, delta, product=True, mean=sharp_mean)[1]
 
     def epsilon(self, delta: float) -> Bound:
@@ -59,6 +59,7 @@ class OptimalProfile(PrivacyProfile):
         return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:
+        """Return the shares of the sum of epsilons at delta = 0, and else of the sum of their squares, as for advanced composition."""
         if delta <= 0.0:
             return shares_of([count * mechanism.approx_dp(0.0) for mechanism, count in self.steps])
         return shares_of([n * e * e for e, _, n in self._split(self.steps, delta).groups])

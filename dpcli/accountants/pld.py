@@ -7,9 +7,8 @@ and time.
 """
 
 # K(t) = log E_P[e^{t L}] is the cumulant-generating function of a loss L, and that of a sum of losses is the sum of their K.
-#
-# For each direction, a survey of every loss, a rough table of it (numerics/grid/survey.py), gives the *tilt* t: masses are multiplied by
-# e^{t L}, which makes the losses L near epsilon the likely ones. Then a grid is planned, and the losses are composed on it
+# For each direction, the *surveys* of the losses, rough tables of their masses (numerics/grid/survey.py), give the *tilt* t: masses are
+# multiplied by e^{t L}, which makes the losses L near epsilon the likely ones. Then a grid is planned, and the losses are composed on it
 # (numerics/grid/composed_losses.py). What the result shows decides the accuracy of the next grid. The *window* is the range of losses on
 # which the composition is computed.
 

@@ -45,15 +45,15 @@ class OptimalRdpProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> Bound:
         """Return a small delta, at most that of `balle`, at which this profile's epsilon is at most `epsilon`."""
-        most = RdpProfile(self.steps, balle, balle_delta).delta(epsilon).upper
-        if most >= 1.0:
+        largest = RdpProfile(self.steps, conversion=balle, inverse=balle_delta).delta(epsilon).upper
+        if largest >= 1.0:
             return Bound(1.0)
-        log_most = math.log(most)
+        log_largest = math.log(largest)
 
         def excess(log_delta: float) -> float:
             return self.epsilon(math.exp(log_delta)).upper - epsilon
 
-        low, high = max(log_most - DEEPER, LOG_LEAST), log_most
+        low, high = max(log_largest - DEEPER, LOG_LEAST), log_largest
         while low > LOG_LEAST and excess(low) <= 0.0:
             low, high = max(low - DEEPER, LOG_LEAST), low
         _, log_delta = bracket_root(excess, low, high, rtol=RTOL)

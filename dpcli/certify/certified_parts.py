@@ -68,9 +68,7 @@ class CertifiedParts:
 def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     """Return what a certificate states about a pipeline.
 
-    Args:
-        pipeline: the pipeline.
-        group_size: number of units of privacy that change together.
+    group_size: number of units of privacy that change together.
 
     Raises:
         NotRepresentable: the checker knows no pair of a mechanism, the file is adaptive, nothing in it costs anything, or it has more than

@@ -2,7 +2,7 @@
 
 A matrix mechanism (DP-FTRL, mechanisms/noise/correlated.py) multiplies the stream of the steps' sums by a matrix, the *encoder*, and adds
 noise. A record *participates* in some of the steps, so its effect on the encoded stream is a sum of the encoder's columns at these steps.
-`certified_parts` asks `squared_norm` for the largest squared length of that sum. A certificate states it as a fraction, whereas the
+part_conversions.py asks `squared_norm` for the largest squared length of that sum. A certificate states it as a fraction, whereas the
 accountants have a double near its root. The worst patterns of participation are those of dpcli.numerics.closed.participation, which has
 their theorems: for a Toeplitz encoder, the densest pattern from the first step on. Coefficients are whole numbers over one denominator, so
 that sums and squares are exact; if they would be too long, they are rounded up.
@@ -116,7 +116,7 @@ def _geometric_column(decays: list[Fraction], scales: list[Fraction], count: int
     They are rounded up if exact numbers are too long. None if even these are.
     """
     base = math.lcm(*(decay.denominator for decay in decays))
-    buffers = max(len(decays), 1)
+    buffers = max(len(decays), 1)  # one for each decay
     denominator = math.lcm(*(scale.denominator for scale in scales))
     length = denominator.bit_length() + max(count - 2, 0) * base.bit_length()
     rounded = 2 * length > LONGEST or buffers * count * length > MOST_BITS

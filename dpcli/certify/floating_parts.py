@@ -33,8 +33,7 @@ Plan = dict[str, Any]  # what the checker reads: of a whole proof, or of one par
 LogDecay = Callable[[Array], tuple[Array, Array]]  # heights y -> log of a bound on |M(t + i y)| / M(t), and the cap that gives it
 LogPairs = list[tuple[float, float]]  # log P and log Q of each outcome with a finite loss
 
-# No number in this file touches soundness, because the checker verifies every plan. They decide whether a plan is found, how sharp a bound
-# it can prove, and how long the search and the checker take.
+# These numbers decide whether a plan is found, how sharp a bound it can prove, and how long the search and the checker take.
 MOST_NODES = 150_000  # of an integral; far below what the checker refuses
 MARGIN = 1e-6  # by which a logarithm must be on the right side, to allow for rounding errors of the search
 ORDER = 32  # nodes of a panel of Gauss and Legendre's rule in the checker
@@ -457,7 +456,6 @@ LOG_PAIRS: dict[str, Callable[[Json], tuple[LogPairs, float]]] = {
 
 
 def forms_of(parts: Sequence[Json], direction: str) -> list[Form]:
-    """Return `form_of` each part."""
     return [form_of(part, direction) for part in parts]
 
 

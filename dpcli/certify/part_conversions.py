@@ -268,7 +268,7 @@ def _convert_discrete_laplace(mechanism: DiscreteLaplace, line: BillLine, neighb
 
 
 def _convert_discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    """Convert discrete Gaussian noise on one integer, which may be the sum of the noises on a vector's coordinates (`vector_of`).
+    """Convert discrete Gaussian noise on one integer, which may be the sum of the noises on a vector's coordinates.
 
     Such a sum is not exactly a discrete Gaussian, and the accountants lower its sigma by more than the difference. This is assumed.
     """

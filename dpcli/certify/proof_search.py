@@ -50,8 +50,7 @@ from dpcli.certify.floating_parts import (
 
 LogMoment = Callable[[float], float]  # order z -> log M(z)
 
-# No number in this file touches soundness, because the checker verifies every plan. They decide whether a plan is found, how sharp a bound
-# it can prove, and how long the search and the checker take.
+# These numbers decide whether a plan is found, how sharp a bound it can prove, and how long the search and the checker take.
 SLACK = 1e-10  # least share of delta by which a proof may err, far less than the last printed digit of epsilon
 MOST_SLACK = 1e-3  # largest such share; the search's estimates hold for small ones
 PART_OF_ROOM = 0.05  # share of the distance between a bound and the accountants' number that each of several errors may take

@@ -71,11 +71,9 @@ class TailsOnly:
     reason: ClassVar[str]
 
     def cgf(self, z: Array) -> Array:
-        """Raise NotRepresentable with the reason."""
         raise NotRepresentable(self.reason)
 
     def tilted(self, t: float) -> Tilted:
-        """Raise NotRepresentable with the reason."""
         raise NotRepresentable(self.reason)
 
 

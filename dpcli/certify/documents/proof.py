@@ -30,7 +30,7 @@ def document_of_proof(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: s
     path: path of the written certificate; None if none was written.
     """
     account = proof.account  # the accountants' result: it bounds `quantity`, epsilon or delta, where the other one is `at`
-    claims = proof.certificate["claims"]
+    claims = proof.certificate["claims"]  # the upper bound, and then a lower one if it is proved
     digest = digest_of(text_of(proof.certificate))
     proved_bound = proof.epsilon if account.quantity == "epsilon" else proof.delta
     is_headline = proved_bound == proof.headline

@@ -2,8 +2,8 @@
 
 A selection makes a random number K of runs of one mechanism, and releases only the best outcome by some score. The keys of a pipeline file
 do not fix the score, so the cost under any score is a lower bound on every epsilon that can be proved from the keys.
-`RepeatAndSelect.witness` (repeat_and_select.py) makes a `CostlySelection`, whose score makes both inequalities of selection_profile.py
-nearly tight at one epsilon, and reads its losses.
+`RepeatAndSelect.witness` (repeat_and_select.py) makes a `CostlySelection`, which nearly attains the upper bound of selection_profile.py at
+one epsilon.
 
 Let P and Q be the laws of one run on neighbouring data, with the loss log P/Q, and f the generating function of K. If the better outcomes
 have mass w under P, an outcome of small mass p is the best of all with probability p f'(1 - w). `TrialCounts.depth` is
@@ -101,7 +101,7 @@ def _pair(loss: CostlyLoss) -> ChordPair:
     if loss.is_reversed:
         losses, log_best_p = -losses, log_best_q
     increasing = np.argsort(losses, kind="stable")
-    return ChordPair(losses[increasing], log_best_p[increasing], -math.inf)
+    return ChordPair(losses[increasing], log_best_p[increasing], log_infinite=-math.inf)
 
 
 def _cells(run: PrivacyLoss) -> tuple[Array, Array]:
@@ -113,7 +113,7 @@ def _cells(run: PrivacyLoss) -> tuple[Array, Array]:
     low = float(reaches[np.argmax(np.append(log_below[:-1] <= LOG_LEAST, True))])
     ends = np.unique(np.concatenate((np.linspace(-low, high, CELLS), -reaches[reaches < low], reaches[reaches < high])))
     tails = run.tails(ends)
-    inside = np.logical_and.reduce([tail > -math.inf for tail in tails])
+    inside = np.logical_and.reduce([tail > -math.inf for tail in tails])  # where no tail is empty
     p_above, p_below, q_above, q_below = (tail[inside] for tail in tails)
     log_p, log_q = _cell_masses(p_above, p_below), _cell_masses(q_above, q_below)
     possible = (log_p > -math.inf) & (log_q > -math.inf)
@@ -145,6 +145,7 @@ def _order(p: Array, q: Array, losses: Array, trials: TrialCounts, epsilon: floa
     # The clip keeps the factor within floating point.
     gains = slope_p[None, :] - np.exp(np.clip(epsilon - losses, -600.0, 600.0))[:, None] * slope_q[None, :]
     is_moved = gains.max(axis=1) > 0.0
+    # Half a place more puts a moved cell behind the cell at the cut.
     place = np.where(is_moved, cuts[gains.argmax(axis=1)] + 0.5, np.arange(len(p), dtype=float))
     return np.argsort(place, kind="stable")
 

@@ -9,8 +9,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from
 above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns
-the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `priced` makes the mechanism, and
-`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any.
+the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `premises` lists what must hold
+for the cost, each with a test that violates it and the commands that enforce it, if any.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class RangeLoss:
         return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 
     def tilted(self, t: float) -> TiltedRange:
-        return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
+        return TiltedRange(slope=t + 0.5, epsilon=self.epsilon, cumulant=float(self.cgf(np.array([t]))[0]))
 
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
@@ -234,7 +234,6 @@ def curve_of(epsilon: float, count: int) -> ChoiceCurve:
 
 @shared(16)
 def _pair(epsilon: float, count: int) -> ChordPair:
-    """Return the pair of `ChoicesLoss`."""
     curve = curve_of(epsilon, count)
     return symmetric_pair(curve.spacing, curve.upper)
 

@@ -26,8 +26,8 @@ where it is small.
 
 Methods of a mechanism (mechanism.py): `losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the
 mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness`
-returns a mechanism whose cost is a lower bound. Of a type: `priced` makes the mechanism, and `premises` lists what must hold for the cost,
-each with a test that violates it and the commands that enforce it, if any.
+returns a mechanism whose cost is a lower bound. Of a type: `premises` lists what must hold for the cost, each with a test that violates it
+and the commands that enforce it, if any.
 """
 
 from __future__ import annotations
@@ -68,10 +68,7 @@ def noisy_maximum(epsilon: float, *, laplace: bool = False) -> Mechanism:
 
 @dataclass(frozen=True, slots=True)
 class NoisyMaximum(LeastOf):
-    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores.
-
-    laplace: whether the noise is Lap(1), and not Exp(1).
-    """
+    """A noisy maximum with its bounds. The keys do not determine the candidates and the scores."""
 
     epsilon: float
     laplace: bool
@@ -87,6 +84,7 @@ class NoisyMaximum(LeastOf):
         if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
             return None
         leads = np.linspace(-FARTHEST_LEAD, FARTHEST_LEAD, LEADS) + 0.5 * self.epsilon
+        # Rows are leads, and columns the candidate that is chosen; P is before the change, and Q after it.
         log_p, log_q = (np.stack(_log_chances(at, laplace=self.laplace), axis=1) for at in (leads, leads - self.epsilon))
         moments = atomic_cgf(np.full(len(leads), order - 1.0), log_q, log_p - log_q)
         return TwoNoisyScores(self.epsilon, float(leads[np.argmax(moments)]), laplace=self.laplace)
@@ -109,7 +107,7 @@ class TwoNoisyScores(Mechanism):
     def losses(self) -> tuple[AtomicLoss]:
         before, after = (_log_chances(np.array([at]), laplace=self.laplace) for at in (self.lead, self.lead - self.epsilon))
         log_p, log_q = ([float(log_chance[0]) for log_chance in chances] for chances in (before, after))
-        return (AtomicLoss(tuple(log_q), tuple(a - b for a, b in zip(log_p, log_q, strict=True))),)
+        return (AtomicLoss(tuple(log_q), tuple(p - q for p, q in zip(log_p, log_q, strict=True))),)
 
 
 def _log_chances(leads: Array, *, laplace: bool) -> tuple[Array, Array]:

@@ -68,10 +68,10 @@ REACHES = 200  # number of epsilons that are tried as the last point of the grid
 EPSILONS = 1600  # number of epsilons at which the profile of one run is evaluated; each gives two lines of `_edge_of_events`
 EVENTS = 400  # number of probabilities q', and again of q, at which the edge of A is evaluated; twice as many change epsilon by about 1e-5
 NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it, f' is less than 1e-6 of E[K]
-STRAIGHT = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
+TANGENT_REACH = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
 SHIFTS = 160  # number of log y_j up to FAR_SHIFT; four times as many lower epsilon by less than 3 parts in 10,000
 # Where G ends near y = 1, it differs from a line only around there. So log y_j are equally spaced from minus its end to its end, as far as
-# this is within these limits, and SHIFTS_BELOW of them are farther apart below that.
+# this is between LEAST_NEAR and MOST_NEAR, and SHIFTS_BELOW of them are farther apart below that.
 LEAST_NEAR, MOST_NEAR, SHIFTS_BELOW = 1e-6, 1.0, 32
 LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
 FAR_SHIFT = 32.0  # log y_j up to which they are not spread out
@@ -153,7 +153,7 @@ class SelectionLoss:
     def log_heights(self, x: Array) -> Array:
         """Return upper bounds on log delta at increasing epsilons x >= 0, from the run's profile and the pure epsilon."""
         shifts, log_weights = _chord_terms(self.run, self.trials)
-        epsilons, places = np.unique(x[:, None] - shifts, return_inverse=True)
+        epsilons, places = np.unique(x[:, None] - shifts, return_inverse=True)  # each is evaluated once
         log_terms = log_run_profile(self.run, epsilons)[places.reshape(len(x), len(shifts))] + log_weights
         result = np.asarray(log_sum(log_terms)) + math.log(self.trials.mean) + ROUNDING
         if self.pure < math.inf:
@@ -204,7 +204,7 @@ def quick_pair_losses(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
 
 
 def log_run_profile(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
-    """Return upper bounds on log delta of one run at increasing epsilons x, for the worse direction."""
+    """Return upper bounds on log delta of one run at increasing epsilons x, in the worse direction at each."""
     return np.asarray(np.maximum.reduce([log_deltas(loss, x) for loss in run]))
 
 
@@ -256,17 +256,17 @@ def _edge_of_events(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[
     w = _probabilities(epsilons, deltas, trials)
     left, right = w[:-1], w[1:]
     middle = 0.5 * (left + right)
-    line = np.array([int(np.argmin(slopes * w_middle + heights)) for w_middle in middle.tolist()])  # the lowest, for each cell
-    z_left, z_middle, z_right = (slopes[line] * ends + heights[line] for ends in (left, middle, right))
+    lowest = np.array([int(np.argmin(slopes * w_middle + heights)) for w_middle in middle.tolist()])  # the line in each cell
+    z_left, z_middle, z_right = (slopes[lowest] * ends + heights[lowest] for ends in (left, middle, right))
     # The tangent of f'(1 - z) at z_middle, divided by its value there, is 1 + rise at z_left and 1 - fall at z_right.
-    rate = trials.depth_slope(z_middle)
-    straight = rate * (z_right - z_middle) < STRAIGHT
-    rise, fall = (np.where(straight, rate * np.abs(z - z_middle), 0.0) for z in (z_left, z_right))
+    depth_slope = trials.depth_slope(z_middle)
+    has_tangent = depth_slope * (z_right - z_middle) < TANGENT_REACH
+    rise, fall = (np.where(has_tangent, depth_slope * np.abs(z - z_middle), 0.0) for z in (z_left, z_right))
     depth_left, depth_right = trials.depth(left), trials.depth(right)
     z_depth_middle, z_depth_right = trials.depth(z_middle), trials.depth(np.minimum(z_right, 1.0))
-    ratio_left = np.where(straight, z_depth_middle - np.log1p(rise), z_depth_right) - depth_left
-    ratio_right = np.where(straight, z_depth_middle - np.log1p(-fall) - depth_right, ratio_left)
-    log_rates = -np.concatenate((depth_left, np.where(straight, depth_right, depth_left)))
+    ratio_left = np.where(has_tangent, z_depth_middle - np.log1p(rise), z_depth_right) - depth_left
+    ratio_right = np.where(has_tangent, z_depth_middle - np.log1p(-fall) - depth_right, ratio_left)
+    log_rates = -np.concatenate((depth_left, np.where(has_tangent, depth_right, depth_left)))
     log_ratios = np.concatenate((ratio_left, ratio_right))
     return log_rates + ROUNDING * (1.0 - log_rates), np.maximum(log_ratios, 0.0) + ROUNDING * (1.0 - log_rates)
 
@@ -293,21 +293,21 @@ def log_all_runs(run: Mechanism, trials: TrialCounts, x: Array) -> Array:
     k = np.arange(1.0, MOST_RUNS + 1.0)
     with np.errstate(divide="ignore"):
         log_ratios = np.log(np.maximum(trials.next_ratio(k), 0.0))
-    log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # f'(0) = E[K] f'(0) / f'(1)
+    log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # of P(K = 1) = f'(0) = E[K] f'(0) / f'(1)
     chances = np.exp(np.minimum(log_first + np.append(0.0, np.cumsum(log_ratios[:-1])), 0.0)) * (1.0 + ROUNDING_OF_CHANCES)
     # P(K > MOST_RUNS) is at most a geometric series, as the ratio is monotone and so largest at MOST_RUNS or at infinity, for which 1e300
     # stands. It is added to delta.
     largest_ratio = float(np.maximum(trials.next_ratio(np.array([MOST_RUNS, 1e300])), 0.0).max())
     least_fall = 1.0 - largest_ratio - ROUNDING_OF_RATIO
-    beyond = float(chances[-1]) * largest_ratio / least_fall if least_fall > 0.0 else 1.0
+    chance_beyond = float(chances[-1]) * largest_ratio / least_fall if least_fall > 0.0 else 1.0
     counts = [1]
     while counts[-1] < MOST_RUNS and float(chances[counts[-1] :].sum()) > NEGLIGIBLE_CHANCE:
         counts.append(min(max(counts[-1] + 1, int(counts[-1] * GROWTH)), MOST_RUNS))
-    beyond += float(chances[counts[-1] :].sum())
+    chance_beyond += float(chances[counts[-1] :].sum())
     weights = np.diff(np.append(0.0, np.cumsum(chances)[np.array(counts) - 1]))
     with np.errstate(divide="ignore"):
         log_terms = np.array(list(_log_heights_of_runs(run, counts, x))) + np.log(weights)[:, None]
-        return np.logaddexp(log_sum(log_terms.T), math.log(beyond) if beyond > 0.0 else -math.inf)
+        return np.logaddexp(log_sum(log_terms.T), math.log(chance_beyond) if chance_beyond > 0.0 else -math.inf)
 
 
 def _log_heights_of_runs(run: Mechanism, counts: list[int], x: Array) -> Iterator[Array]:

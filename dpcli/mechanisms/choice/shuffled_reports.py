@@ -23,9 +23,8 @@ used for randomised response alone.
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds
-K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
-hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
-dpcli does not enforce.
+K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, and `premises` lists what must hold for the cost, each with a
+test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class ClonesLoss(CurveLoss):
 
 @dataclass(frozen=True, slots=True)
 class CountLoss(CurveLoss):
-    """The loss of `counted_pair` in one direction, 0 or 1."""
+    """The loss of `counted_pair` in one direction: 0 if the changing user has the counted category under P, 1 if under Q."""
 
     users: int
     epsilon: float
@@ -86,13 +85,11 @@ class CountLoss(CurveLoss):
 
 @shared(16)
 def _clones(loss: ClonesLoss) -> ChordPair:
-    """Return the pair of a loss, cached."""
     return clone_pair(loss.users, loss.epsilon, loss.rate)
 
 
 @shared(16)
 def _count_pairs(users: int, epsilon: float, categories: int) -> tuple[ChordPair, ChordPair]:
-    """Return `counted_pair`, cached."""
     return counted_pair(users, epsilon, categories)
 
 
@@ -152,7 +149,7 @@ class Shuffled(Mechanism):
         pure = Pure(self.epsilon).approx_dp(delta)
         if delta <= 0.0 or pure == 0.0 or self._is_unamplified():
             return pure
-        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))
+        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))  # near: a guess
 
     def zcdp(self) -> float:
         """Return the smaller of rho of the pair and rho of the local epsilon."""

@@ -239,7 +239,7 @@ class BinomialTrials:
 
     @property
     def _rest(self) -> float:
-        return (self.most - self.mean) / self.most
+        return (self.most - self.mean) / self.most  # 1 - p
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Return the smaller of the bound for `most` runs, of which the selection is a function, and the one below.
@@ -334,6 +334,7 @@ def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
     return NegativeBinomial(shape, math.exp(log_gamma))
 
 
+# The values after `or` are for the type checker alone: `problems` refuses tables without these keys.
 _DISTRIBUTIONS: dict[str, Callable[[TrialsTable], Trials]] = {
     "poisson": lambda table: PoissonTrials(table.mean or 1.0),
     "binomial": lambda table: BinomialTrials(table.most or 2, table.mean or 1.0),

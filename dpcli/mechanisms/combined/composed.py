@@ -10,8 +10,8 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
 claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound;
 `split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
-returns log tail probabilities under P and Q. Of a type: `resolve` makes the mechanism, `poisson` makes it on a Poisson sample, and
-`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any.
+returns log tail probabilities under P and Q. Of a type: `premises` lists what must hold for the cost, each with a test that violates it and
+the commands that enforce it, if any.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Composed(Mechanism):
     Wang 2022, arXiv:2106.08567, Theorem 10).
     """
 
-    is_composition: ClassVar[bool] = True
+    is_composition: ClassVar[bool] = True  # a sample of it has a pair on a grid, which is rounded up
 
     parts: Parts
 
@@ -226,7 +226,6 @@ class SumLoss:
     parts: tuple[tuple[PrivacyLoss, int], ...]
 
     def cgf(self, z: Array) -> Array:
-        """Return the sum of the parts' CGFs."""
         result = 0.0 * z
         for loss, count in self.parts:
             result = result + count * loss.cgf(z)
@@ -293,5 +292,4 @@ def _at_floors(parts: Parts, delta: float) -> float:
 
 @shared(256)
 def _sum_at_floors(parts: Parts) -> float:
-    """Return the sum of the parts' epsilons at their floors of delta, cached."""
     return total((count, mechanism.approx_dp(mechanism.delta_floor())) for mechanism, count in parts)

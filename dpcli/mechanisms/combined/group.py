@@ -47,12 +47,12 @@ class Group(Mechanism):
 
         Every such d gives an upper bound. The search looks for the largest one.
         """
-        # log_part is the logarithm of d. The largest candidate is delta / k, because the factor of the theorem is at least k.
-        floor, k = self.inner.delta_floor(), self.size
+        floor, k = self.inner.delta_floor(), self.size  # at its floor and below, epsilon of `inner` may be infinite
         pure = multiple(k, self.inner.approx_dp(0.0)) if floor == 0.0 else math.inf
         if delta <= 0.0 or pure == 0.0:
             return pure
         spend(WORK)
+        # log_part is the logarithm of d. The largest candidate is delta / k, because the factor of the theorem is at least k.
         high, best = math.log(delta) - math.log(k), pure
         low = max(math.log(floor), LOG_LEAST_DELTA) if floor > 0.0 else LOG_LEAST_DELTA
         for _ in range(HALVINGS):

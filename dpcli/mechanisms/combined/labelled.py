@@ -109,7 +109,8 @@ class Labelled(Mechanism):
 class LeastOf(Mechanism):
     """The cheapest of several mechanisms that all dominate the same release. Its pair is not claimed to be attained.
 
-    Accountants may use each of the mechanisms (`dominating`). `zcdp` and `losses` return the rho and the losses of the first one.
+    Accountants may use each of the mechanisms (`dominating`). `zcdp` and `losses` are those of the first one, for callers that need a
+    single pair.
     """
 
     mechanisms: tuple[Mechanism, ...]
@@ -132,7 +133,6 @@ class LeastOf(Mechanism):
         return self.mechanisms[0].zcdp()
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """Return the losses of the first mechanism, for callers that need a single pair."""
         return self.mechanisms[0].losses()
 
     def rdp(self, orders: Array) -> Array:

@@ -90,7 +90,7 @@ class CorrelatedSpec(Spec):
 
     @property
     def contribution_form(self) -> bool:
-        return True
+        return True  # the noise is relative to C
 
     @property
     def sampling_refusal(self) -> str:
@@ -156,7 +156,7 @@ class TurnsSpec(CorrelatedSpec):
         return True
 
     def poisson_run(self, rate: Fraction, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        """Return one turn of a group, by the theorem above, and the number of turns.
+        """Return one turn of a group, by the proof in the module's docstring, and the number of turns.
 
         `rate` is the expected share of all records in a step. Several units may be in different groups, so that the group theorem gives
         their cost.
@@ -282,12 +282,12 @@ class ToeplitzSpec(TurnsSpec):
         return toeplitz_sensitivity(self.column(), self.iterations, self.min_separation, self.max_participations)
 
     def column(self) -> Array:
-        """Return the coefficients."""
+        """Return the coefficients, with which the first column of the encoder begins."""
         return np.array(self.coefficients) if self.coefficients is not None else square_root(self.bands or 1)
 
     def band(self) -> tuple[int, float]:
         column = self.column()
-        norm = float(column[0]) if len(column) == 1 else toeplitz_sensitivity(column, self.iterations, 1, 1)
+        norm = float(column[0]) if len(column) == 1 else toeplitz_sensitivity(column, self.iterations, 1, 1)  # of one step
         return min(len(column), self.iterations), norm
 
     def has_equal_columns(self) -> bool:

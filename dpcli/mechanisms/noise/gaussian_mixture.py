@@ -13,9 +13,9 @@ only grow, and `_rounds_up` takes back the claim that they are attained.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
-mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
-the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, and `premises` lists
+what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
+statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class GaussianMixtureSpec(Spec):
             mechanism = GaussianMixtureReplaced(mixture) if neighbours.replaces else GaussianMixture(mixture)
         return mechanism.unclaimed() if self._rounds_up(weights_of_one, neighbours.records) else mechanism
 
-    def _rounds_up(self, single: Weights, records: int) -> bool:
+    def _rounds_up(self, weights_of_one: Weights, records: int) -> bool:
         """Return whether the mixture may cost more than the stated draws, so that it is not attained.
 
         It may if a missing probability counts as the largest contribution, a small contribution or its probability is raised, sums are
@@ -192,8 +192,8 @@ class GaussianMixtureSpec(Spec):
         least_sensitivity = min((sensitivity for sensitivity, _ in self._possible_draws()), default=math.inf)
         lacks_probability = abs(math.fsum(self.probabilities) - 1.0) > 4e-16  # by more than rounding
         raises_shift = least_sensitivity / self.sigma < self._least_shift()
-        raises_weight = records * math.log(min(single.values())) <= math.log(SMALLEST_WEIGHT)
-        merges_sums = records > MAX_RECORDS or _number_of_sums(single, records) > MAX_SHIFTS
+        raises_weight = records * math.log(min(weights_of_one.values())) <= math.log(SMALLEST_WEIGHT)
+        merges_sums = records > MAX_RECORDS or _number_of_sums(weights_of_one, records) > MAX_SHIFTS
         return lacks_probability or raises_shift or raises_weight or merges_sums
 
     def _possible_draws(self) -> Iterator[tuple[float, float]]:
@@ -228,45 +228,45 @@ def _product(p: float, q: float) -> float:
     return max(p * q, SMALLEST_WEIGHT) if p > 0.0 and q > 0.0 else 0.0
 
 
-def weights_of_sum(single: Weights, records: int) -> Weights:
+def weights_of_sum(weights_of_one: Weights, records: int) -> Weights:
     """Return the weights of the sum of `records` independent draws.
 
     In a group of more than MAX_RECORDS, each draw that is not 0 counts as the largest one, which gives an upper bound by the theorem of
     normal_mixture.py.
     """
-    if not single:
-        return single
+    if not weights_of_one:
+        return weights_of_one
     if records > MAX_RECORDS:
         from dpcli.numerics.mixture import MOST_RECORDS, binomial_mixture
 
-        most, rate = max(single), min(math.fsum(single.values()), 1.0)
+        most, rate = max(weights_of_one), min(math.fsum(weights_of_one.values()), 1.0)
         if rate == 1.0 or records > MOST_RECORDS:
             return {most * records: any_sampled(rate, records)}
         mixture = binomial_mixture(most, rate, records)
         weights = [max(math.exp(log_weight), SMALLEST_WEIGHT) for log_weight in mixture.log_weights]
         return dict(zip(mixture.shifts, weights, strict=True))
-    if _number_of_sums(single, records) <= MAX_SHIFTS:
-        return _every_sum(single, records)
-    total = _coarse(single)
+    if _number_of_sums(weights_of_one, records) <= MAX_SHIFTS:
+        return _every_sum(weights_of_one, records)
+    total = _coarse(weights_of_one)
     for _ in range(records - 1):
-        total = _coarse(_sum_of_draws(total, single))
+        total = _coarse(_sum_of_draws(total, weights_of_one))
     return total
 
 
-def _number_of_sums(single: Weights, records: int) -> int:
+def _number_of_sums(weights_of_one: Weights, records: int) -> int:
     """Return the number of ways in which the draws can be distributed over the shifts, 0 included."""
-    return math.comb(len(single) + records, records)
+    return math.comb(len(weights_of_one) + records, records)
 
 
-def _every_sum(single: Weights, records: int) -> Weights:
+def _every_sum(weights_of_one: Weights, records: int) -> Weights:
     """Return the weights of the sum, by how often each shift is drawn, so that rounding does not separate equal sums."""
-    weight_at_zero = max(1.0 - math.fsum(single.values()), 0.0)
-    weight_of = {0.0: weight_at_zero, **single}
+    weight_at_zero = max(1.0 - math.fsum(weights_of_one.values()), 0.0)
+    weight_of = {0.0: weight_at_zero, **weights_of_one}
     total: Weights = {}
     for drawn in combinations_with_replacement(weight_of, records):
         counts = Counter(drawn)
-        orders = math.factorial(records) // math.prod(map(math.factorial, counts.values()))
-        weight = orders * math.prod(weight_of[shift] ** count for shift, count in counts.items())
+        arrangements = math.factorial(records) // math.prod(map(math.factorial, counts.values()))
+        weight = arrangements * math.prod(weight_of[shift] ** count for shift, count in counts.items())
         shift = math.fsum(shift * count for shift, count in counts.items())
         is_possible = weight_at_zero > 0.0 or not counts[0.0]
         if shift > 0.0 and is_possible:

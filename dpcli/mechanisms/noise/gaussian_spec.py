@@ -10,9 +10,9 @@ how many of them were drawn.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the
-mechanism, `poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and
-the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, and `premises` lists
+what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
+statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -89,8 +89,6 @@ class SampledGaussian(Mechanism):
 @dataclass(frozen=True, slots=True)
 class SampledGaussianReplaced(SampledGaussian):
     """Gaussian noise on a Poisson sample under replace-one, for a group of `records` records.
-
-    mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1).
 
     The group's records are sampled independently. With a binomial probability, j of them move the sum by at most j mu, towards one version
     under P and towards the other one under Q. By the theorem of normal_mixture.py, collinear and opposite contributions of full norm are

@@ -9,9 +9,9 @@ Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta fro
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
 `unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail
 probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the
-pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
-`poisson` makes it on a Poisson sample, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
-that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, and `premises` lists what must hold
+for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli
+does not enforce.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class LaplaceLoss:
         inside = np.clip(at, -e0, e0)
         p_below, q_above = 0.5 * (inside - e0) - math.log(2.0), -0.5 * (inside + e0) - math.log(2.0)
         inner_tails = Tails(np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
-        return with_ends(inner_tails, at < -e0, at >= e0)
+        return with_ends(inner_tails, below=at < -e0, beyond=at >= e0)
 
 
 def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:

@@ -41,7 +41,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, join_tails, with_ends
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.mixture import Mixture, unmix
+from dpcli.numerics.mixture import Mixture, unmix  # unmix inverts g -> log(1 - w + w e^g)
 from dpcli.numerics.tails import Tails, mixed, single_epsilon
 from dpcli.numerics.work import shared  # a cache
 
@@ -96,7 +96,8 @@ class LaplaceMixtureLoss(SampledLoss):
 
     The ratio m(y) = sum_j w_j e^{|y| - |y - s_j|} increases with y. Between s_i and s_{i+1} it is sum_{j<=i} w_j e^{s_j} + e^{2y} sum_{j>i}
     w_j e^{-s_j}. It is constant below 0 and above the last shift. The weights and shifts are those of `mixture`, in units of the noise's
-    scale. The *knots* are the values of log m at the shifts. The *share* of m at some y is the part of it that grows as e^{2y}, over m.
+    scale: `log_rest` is log w_0, and `reach` the last shift. The *knots* are the values of log m at the shifts. The *share* of m at some y
+    is the part of it that grows as e^{2y}, over m.
     """
 
     mixture: Mixture
@@ -119,7 +120,7 @@ class LaplaceMixtureLoss(SampledLoss):
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
 
-        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])
+        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])  # of y <= 0, and of y beyond the last shift
         return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
 
     def pieces(self, sign: float) -> tuple[LossPiece, ...]:
@@ -132,7 +133,7 @@ class LaplaceMixtureLoss(SampledLoss):
         knots, pieces = self.log_knots().tolist(), []
         for i, (shift, next_shift) in enumerate(pairwise(self._shifts)):
             share, start = self._share(i)
-            log_density = -2.0 * LOG_TWO - shift + 0.5 * start
+            log_density = -2.0 * LOG_TWO - shift + 0.5 * start  # at g = 0, of Q, which is e^{-y} / 4 in g
             end = start + 2.0 * (next_shift - shift)
             pieces.append(LossPiece(start, end, log_density, slope=-0.5, rate=share, sign=sign, log_scale=knots[i]))
         return tuple(pieces)
@@ -160,7 +161,7 @@ class LaplaceMixtureLoss(SampledLoss):
     def tails(self, at: Array) -> Tails:
         knots, y = self.log_knots(), self.outcome(at)
         tails = Tails(*self.mixed_tails(y, 1.0), *_laplace_tails(y))
-        return with_ends(tails, at < knots[0], at >= knots[-1])
+        return with_ends(tails, below=at < knots[0], beyond=at >= knots[-1])
 
     def mixed_tails(self, y: Array, sign: float) -> tuple[Array, Array]:
         """Return log P(Y > y) and log P(Y <= y) for noise Y that is moved by a random shift times `sign`."""
@@ -182,7 +183,6 @@ class LaplaceMixtureAddLoss(SampledLoss):
 
     @property
     def largest(self) -> float:
-        """The largest loss."""
         return -float(self.removal.log_knots()[0])
 
     def outcomes(self) -> Outcomes:
@@ -213,7 +213,6 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
 
     @property
     def largest(self) -> float:
-        """The largest loss."""
         return self.removal.largest - self._log_scale
 
     def outcomes(self) -> Outcomes:
@@ -238,7 +237,7 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
     def _upper_tails(self, at: Array) -> Tails:
         y = self.removal.outcome(at + self._log_scale)
         tails = Tails(*self.removal.mixed_tails(y, 1.0), *self.removal.mixed_tails(y, -1.0))
-        return with_ends(tails, np.zeros(len(at), dtype=bool), at >= self.largest)
+        return with_ends(tails, below=np.zeros(len(at), dtype=bool), beyond=at >= self.largest)
 
 
 def _laplace_tails(x: Array) -> tuple[Array, Array]:
@@ -257,6 +256,7 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
     change = (np.exp(weights) * np.expm1(np.minimum(log_ratios, LARGEST_EXPONENT))).sum(axis=1)  # m - 1
     log_sums = np.logaddexp.reduce(weights + log_ratios, axis=1)
     knots = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(change, -0.5)), log_sums)
+    # log of the part that grows as e^{2y}: of the shifts beyond y
     log_growing = np.where(shift > y, weights + log_ratios, -np.inf)[:-1]
     return knots, np.minimum(np.logaddexp.reduce(log_growing, axis=1) - knots[:-1], 0.0)
 

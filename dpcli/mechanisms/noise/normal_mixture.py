@@ -3,8 +3,10 @@
 `MixtureRemoveLoss`, `MixtureAddLoss` and `MixtureReplaceLoss` are the privacy losses L = log r, r = dP/dQ, of a record that is removed,
 added or replaced. `GaussianMixture` (gaussian_mixture.py) returns them; DP-SGD is the case of one shift, with the sampling rate as its
 weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py). Of a mixture, `reach` is the
-largest shift, `single` says whether there is only one positive shift, and `log_rest` is the log weight at shift 0; `log_ratio` returns
-log m at x, `outcome` the x at a value of log m, and `log_mean` the log of E[e^{k x}] under m N(0, 1).
+largest shift, `single` says whether there is only one positive shift, and `log_rest` is the log weight at shift 0; `log_ratio` returns log
+m at x, `outcome` the x at a value of log m, `log_mean` the log of E[e^{k x}] under m N(0, 1), and `ends` the log masses of m N(0, 1) above
+and below x, from those of N(0, 1). Beyond -`left_peak`, N(0, 1) m^-z falls faster than N(0, 1) does from 0. `log_sum_and_slope` is for the
+sum over the positive shifts alone, and `bracket` bounds the x at a value of it.
 
 Accountants ask a loss for `cgf`, an upper bound on K(z) = log E_P[e^{z L}]; for `tails`, its tail probabilities under P and Q; and for
 `tilted`, the loss under P times e^{t L}, normalised, whose characteristic function the contour method integrates (numerics/contour).
@@ -119,9 +121,8 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        exact_cgf = fits(
-            *span(t, self._whole_window, self.step)
-        )  # whether `cgf` takes the integral, and not the bound by convexity
+        # Whether `cgf` takes the integral, and not the bound by convexity.
+        exact_cgf = fits(*span(t, self._whole_window, self.step))
         return TiltedQuadrature(t, self.line, self.window(t), strip=0.5 * math.pi / reach, step=self.step(t), exact_cgf=exact_cgf)
 
     def row(self) -> TableRow | None:
@@ -271,7 +272,6 @@ class MixtureReplaceLoss(MixtureLoss):
         return -TAIL - self.mixture.reach, (2.0 * z + 1.0) * self.mixture.reach + TAIL
 
     def capped(self, log_mass: float) -> CappedLoss:
-        """Return the loss without a far tail of mass e^log_mass."""
         from dpcli.numerics.contour.cut import cap
 
         return cap(self.line, 2.0 * self.mixture.reach, self.mixture.log_mean, log_mass)
@@ -297,11 +297,10 @@ class MixtureReplaceLoss(MixtureLoss):
         return cut(self.line, m.reach, sharpness, edge, bend, left, strip=angle, mirrored=True)
 
     def outcome(self, at: Array) -> Array:
-        """Return the x with log r = at. log r is odd and increases with x."""
+        """Return the x with log r = at."""
         return np.asarray(np.copysign(self._outcome(np.abs(at)), at))
 
     def step_kind(self) -> StepKind | None:
-        """Return the kind of the step for contour/little_noise.py."""
         return step_kind_of(self.mixture, 0.0)
 
     def tails_at(self, at: Array) -> Tails:

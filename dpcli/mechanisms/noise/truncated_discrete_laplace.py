@@ -93,10 +93,10 @@ def _least_bound(scale: float, moved: int, delta: float) -> int:
     log_u = math.log(delta) + math.log1p(math.exp(-a)) - log_part
     rounding = 4.0 * ROUNDING * (1.0 + abs(math.log(delta)) + abs(log_part))
     bound = max(math.ceil(-(log_u + rounding) * scale) - 1, moved)
-    return bound if _shown(a, moved, bound) <= delta * (1.0 + STATED_SLACK) else bound + 1
+    return bound if _chance_to_show(a, moved, bound) <= delta * (1.0 + STATED_SLACK) else bound + 1
 
 
-def _shown(a: float, moved: int, bound: int) -> float:
+def _chance_to_show(a: float, moved: int, bound: int) -> float:
     """Return an upper bound on the probability that a move shows. a: 1 / scale. bound: at least `moved`."""
     # 1 + r - 2 r^{bound + 1}, as a sum of positive terms
     log_all = math.log(-math.expm1(-a) - 2.0 * math.expm1(-a * bound) * math.exp(-a))
@@ -123,7 +123,7 @@ def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanis
         return NoPrivacy(moved / bound)
     first = max(moved - bound, 0)  # the least x inside, if bound < moved
     if bound >= moved:
-        delta = _shown(a, moved, bound)
+        delta = _chance_to_show(a, moved, bound)
     else:
         inside = (
             math.exp(-a * first)
@@ -132,12 +132,12 @@ def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanis
         )
         delta = 1.0 - inside * (1.0 - ROUNDING * (8.0 + a * bound))
     delta = max(delta, LEAST_DELTA)
-    return MayFail(_rest(scale, moved, bound), delta) if delta < 1.0 else NoPrivacy(moved / bound)
+    return MayFail(_if_not_shown(scale, moved, bound), delta) if delta < 1.0 else NoPrivacy(moved / bound)
 
 
-def _rest(scale: float, moved: int, bound: int) -> Mechanism:
+def _if_not_shown(scale: float, moved: int, bound: int) -> Mechanism:
     """Return the mechanism if a move does not show."""
-    largest = moved - 2 * max(moved - bound, 0)  # largest loss, in units of 1 / scale
+    largest = moved - 2 * max(moved - bound, 0)  # largest loss, in units of 1 / scale: at x = s or x = b, whichever is less
     if largest == 0:
         return Free()
     return CutDiscreteLaplace(scale, moved, bound) if moved <= MAX_ATOMS else Pure(quotient(largest, scale))
@@ -169,9 +169,9 @@ class CutDiscreteLaplace(Mechanism):
 
     def losses(self) -> tuple[AtomicLoss]:
         a, s, first = 1.0 / self.scale, self.moved, max(self.moved - self.bound, 0)
-        outcomes = range(first, s - first + 1)
+        outcomes = range(first, s - first + 1)  # the x between 0 and s that are inside
         weights = [-x * a for x in outcomes]
-        if not first:
+        if not first:  # the outcomes beyond 0 and s count as these
             log_end = math.log(math.expm1(-a * (self.bound - s + 1)) / math.expm1(-a))
             weights[0], weights[-1] = log_end, log_end - s * a
         log_total = math.log(math.fsum(map(math.exp, (weight - weights[0] for weight in weights)))) + weights[0]

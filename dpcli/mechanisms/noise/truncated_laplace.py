@@ -1,15 +1,14 @@
 """Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace".
 
-As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta.
-Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the densities); a smaller
-move costs no more, by the proof in `truncated_laplace`.
+As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta
+(`MayFail`). Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the
+densities); a smaller move costs no more, by the proof in `truncated_laplace`.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
 log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
 loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
-the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must
-hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
-dpcli does not enforce.
+the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, and `premises` lists what must hold for the cost, each with a
+test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from dpcli.numerics.tails import Tails
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
-FEW_DIGITS = 1e-3  # below this epsilon, the mean loss is bounded by the first term of a series, because its formula loses digits
+SMALL_EPSILON = 1e-3  # below this epsilon, the mean loss is bounded by the first term of a series, because its formula loses digits
 # Soundness.
 LEAST_DELTA = 5e-324  # the smallest positive float, in place of a delta that underflows
 ROUNDING = 1e-15  # relative error of a logarithm or a ratio of the noise
@@ -53,7 +52,7 @@ class TruncatedSpec(Spec):
 
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    fixed_threshold: ClassVar[bool] = True
+    fixed_threshold: ClassVar[bool] = True  # at a stated bound, more noise shows a move more often
 
     bound: float | None
     delta: float | None
@@ -171,14 +170,14 @@ class CutLaplace(Mechanism):
         """Return epsilon, from the root y of the formula for delta, without cancellation."""
         if delta <= 0.0:
             return self.epsilon
-        n, t = self.ends, delta * self._total()
+        n, t = self.ends, delta * self._total()  # t = 2 n x + (1 - n) x^2 with x = 1 - y
         root = math.sqrt(n * n + (1.0 - n) * t)
-        gap = t * (1.0 + (1.0 - n) / (root + n)) / (1.0 + root) * (1.0 - 4.0 * ROUNDING)  # 1 - y
+        gap = t * (1.0 + (1.0 - n) / (root + n)) / (1.0 + root) * (1.0 - 4.0 * ROUNDING)  # x = 1 - y
         return min(max(0.0, self.epsilon + 2.0 * math.log1p(-gap)) * (1.0 + ROUNDING), self.epsilon) if gap < 1.0 else 0.0
 
     def zcdp(self) -> float:
         e, small = self.epsilon, math.exp(-self.epsilon)
-        between = e * (1.0 + small) + 2.0 * math.expm1(-e) if e > FEW_DIGITS else e**3 / 6.0  # which is an upper bound
+        between = e * (1.0 + small) + 2.0 * math.expm1(-e) if e > SMALL_EPSILON else e**3 / 6.0  # which is an upper bound
         mean = (between - self.ends * e * math.expm1(-e)) / self._total()
         return min(mean * (1.0 + 1e-8) + sys.float_info.min, Pure(e).zcdp())  # 1e-8: for the digits that `between` loses
 
@@ -214,11 +213,11 @@ class CutLaplaceLoss(SampledLoss):
     def tails(self, at: Array) -> Tails:
         """Return the tails. From -e on, P(L > l) Z = n + 1 - e^{(l - e) / 2} and P(L <= l) Z = e^-e (n + e^{(l + e) / 2} - 1)."""
         e, inside = self.epsilon, np.clip(at, -self.epsilon, self.epsilon)
-        p_above, p_below = self._sides(inside)
-        q_below, q_above = self._sides(-inside)
-        return with_ends(Tails(p_above, p_below, q_above, q_below), at < -e, at >= e)
+        p_above, p_below = self._p_tails(inside)
+        q_below, q_above = self._p_tails(-inside)
+        return with_ends(Tails(p_above, p_below, q_above, q_below), below=at < -e, beyond=at >= e)
 
-    def _sides(self, at: Array) -> tuple[Array, Array]:
+    def _p_tails(self, at: Array) -> tuple[Array, Array]:
         """Return log P(L > at) and log P(L <= at), without the mass at `at` in the former and with it in the latter."""
         e, n, log_total = self.epsilon, self.ends, self._log_total()
         with np.errstate(divide="ignore"):

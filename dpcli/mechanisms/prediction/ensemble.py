@@ -14,9 +14,9 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
    x at corners of the allowed set.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `resolve` makes the mechanism,
-and `premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with
-`claim=True` is a statement that dpcli does not enforce.
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `premises` lists what must
+hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
+dpcli does not enforce.
 """
 
 from __future__ import annotations
@@ -116,13 +116,14 @@ class EnsembleMixture(Mechanism):
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
         x, y = np.array(CORNERS).T
-        step = np.stack((0.0 * up, up, down))[:, 1:]  # log(1 + t (x-1)), where log x is 0, h, -h: rows 0, 1 and -1, as in CORNERS
+        # log(1 + t (x-1)), where log x is 0, h, -h: rows 0, 1 and -1, as in CORNERS
+        log_factor = np.stack((0.0 * up, up, down))[:, 1:]
         best = np.full((len(orders), self.shards - 1), -np.inf)
         with np.errstate(over="ignore"):
             for corners, masses in _triangles(float(h[-1])):
                 terms = []
                 for corner, log_mass in zip(corners, masses, strict=True):
-                    log_before, log_after = step[x[corner]], step[y[corner]]
+                    log_before, log_after = log_factor[x[corner]], log_factor[y[corner]]
                     terms.append(log_mass + orders[:, None] * log_before + (1.0 - orders[:, None]) * log_after)
                 best = np.maximum(best, np.logaddexp.reduce(terms))
         moments = np.logaddexp.reduce(np.column_stack((single_model[:, None], best + log_weight[None, 1:])), axis=1)
@@ -157,17 +158,16 @@ def _sampled_models(mixture: EnsembleMixture) -> tuple[Array, Array, Array]:
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
     """Return log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), accurate to a few units in the last place however small they are."""
     with np.errstate(divide="ignore", over="ignore"):
-        log_others, log_t = np.log1p(-t), np.log(t)
+        log_rest, log_t = np.log1p(-t), np.log(t)
         small_up = np.log1p(t * np.expm1(np.minimum(h, LARGEST_EXPONENT)))
-        up = np.where(h < LARGEST_EXPONENT, small_up, np.logaddexp(log_others, log_t + h))
+        up = np.where(h < LARGEST_EXPONENT, small_up, np.logaddexp(log_rest, log_t + h))
         moved = t * np.expm1(-h)
         # If a model is alone, 1 - t is 0, and nothing but t e^-h is left.
-        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(log_others, log_t - h))
+        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(log_rest, log_t - h))
 
 
 @shared(64)
 def _rho(mixture: EnsembleMixture) -> float:
-    """Return rho of the mixture, cached."""
     pure = mixture.approx_dp(0.0)
     spend(100.0 * mixture.shards)
     return min(Pure(pure).zcdp(), max(least_rho(loss.cgf, pure) for loss in mixture.losses()))
@@ -180,23 +180,23 @@ def _losses(mixture: EnsembleMixture) -> tuple[AtomicLoss, ...]:
     up, down = _ratios(t, h)
     log_w = -np.logaddexp(0.0, h)
     if mixture.replaces:
-        below = np.where(np.arange(mixture.shards) == 0, down, 0.0)
+        below = np.where(np.arange(mixture.shards) == 0, down, 0.0)  # the ratio is u/d if m = 0, and else u
         spread = (up - below) * (1.0 + RATIO_SLACK)
         return (_loss(log_weight + log_w + below, spread, log_weight + log_w + up, -spread),)
     high, low = log_weight + log_w, log_weight - np.logaddexp(0.0, -h)
     return _loss(high, up, low, down), _loss(high + up, -up, low + down, -down)
 
 
-def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLoss:
-    """Return the loss with these log masses and log ratios. Outcomes of mass 0 are left out. Raises NotRepresentable on overflow."""
-    mass, ratio = np.concatenate((log_high, log_low)), np.concatenate((high, low))
+def _loss(log_high_mass: Array, log_high_ratio: Array, log_low_mass: Array, log_low_ratio: Array) -> AtomicLoss:
+    """Return the loss with these outcomes, with masses under Q. Outcomes of mass 0 are left out. Raises NotRepresentable on overflow."""
+    log_mass, log_ratio = np.concatenate((log_high_mass, log_low_mass)), np.concatenate((log_high_ratio, log_low_ratio))
     with np.errstate(invalid="ignore"):
-        is_raised = (mass < -LARGE_LOG_MASS) & (mass > -np.inf)
-        mass = np.where(is_raised, mass * (1.0 - LOG_MASS_SLACK), mass)  # the same increase under P and Q
-    if np.isnan(mass).any() or not np.isfinite(ratio[mass > -np.inf]).all():
+        is_raised = (log_mass < -LARGE_LOG_MASS) & (log_mass > -np.inf)
+        log_mass = np.where(is_raised, log_mass * (1.0 - LOG_MASS_SLACK), log_mass)  # the same increase under P and Q
+    if np.isnan(log_mass).any() or not np.isfinite(log_ratio[log_mass > -np.inf]).all():
         raise NotRepresentable(TOO_LARGE_RADIUS)
-    possible = mass > -np.inf
-    return AtomicLoss(tuple(mass[possible].tolist()), tuple(ratio[possible].tolist()))
+    possible = log_mass > -np.inf
+    return AtomicLoss(tuple(log_mass[possible].tolist()), tuple(log_ratio[possible].tolist()))
 
 
 def _log_weights(n: int, rate: float) -> Array:

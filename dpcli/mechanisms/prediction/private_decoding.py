@@ -103,7 +103,7 @@ class PrivateDecodingSpec(Spec):
         return "whose batches are fixed by each unit alone"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        logit_move = neighbours.contribution_bounds * self.clip / self.references
+        logit_move = neighbours.contribution_bounds * self.clip / self.references  # 1 bound per record, or 2 if it is replaced
         token = BoundedRange(max(2.0 * logit_move / self.temperature * (1.0 + 1e-15), LEAST_EPSILON))
         if self.scale is None:
             return token

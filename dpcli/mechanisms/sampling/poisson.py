@@ -6,7 +6,7 @@ dP/dQ, whose logarithm is the loss L. At rate q, the mixture (1-q) Q + q P has t
 of the sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
 
 The *outcomes* of a loss (`Outcomes`, numerics/contour/outcomes.py) are its atoms and densities, if they have a closed form. Sampled losses
-take their CGF and their characteristic function from them.
+take their CGF and characteristic function from them.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
 returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
@@ -26,7 +26,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, BoolArray, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
-from dpcli.numerics.mixture import unmix
+from dpcli.numerics.mixture import unmix  # unmix inverts L -> log(1 - q + q e^L)
 from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used (accuracy and speed)
 TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
-FURTHEST = 1e100  # a finite loss in place of an infinite one, as inner tails are computed at finite losses
+LARGEST_LOSS = 1e100  # a finite loss in place of an infinite one, as inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
 
 
@@ -245,8 +245,8 @@ def _times(log_counts: Array, log_terms: Array) -> Array:
 
 
 def unsampled_loss(at: Array, rate: float) -> Array:
-    """Return the inner loss L with log(1 - q + q e^L) = `at`, cut off at -FURTHEST and FURTHEST; -FURTHEST at and below log(1 - q)."""
-    return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
+    """Return the inner loss L with log(1 - q + q e^L) = `at`, clipped to +-LARGEST_LOSS; -LARGEST_LOSS from log(1 - q) down."""
+    return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-LARGEST_LOSS, LARGEST_LOSS))
 
 
 def blend(rate: float, without: Array, present: Array) -> Array:
@@ -340,7 +340,7 @@ class SampledRemoveLoss(SampledLoss):
         """Return the tails, as exact as the inner ones. All mass is above a loss below log(1 - q)."""
         p_above, p_below, q_above, q_below = self.inner.tails(unsampled_loss(at, self.rate))
         sampled = Tails(blend(self.rate, q_above, p_above), blend(self.rate, q_below, p_below), q_above, q_below)
-        return with_ends(sampled, at <= math.log1p(-self.rate), np.zeros(len(at), dtype=bool))
+        return with_ends(sampled, below=at <= math.log1p(-self.rate), beyond=np.zeros(len(at), dtype=bool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +360,7 @@ class SampledAddLoss(SampledLoss):
         """Return the tails, as exact as the inner ones. No mass is above a loss of -log(1 - q) or more."""
         p_above, p_below, q_above, q_below = self.inner.tails(-unsampled_loss(-at, self.rate))
         sampled = Tails(p_above, p_below, blend(self.rate, p_above, q_above), blend(self.rate, p_below, q_below))
-        return with_ends(sampled, np.zeros(len(at), dtype=bool), at >= -math.log1p(-self.rate))
+        return with_ends(sampled, below=np.zeros(len(at), dtype=bool), beyond=at >= -math.log1p(-self.rate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,10 +387,10 @@ class SampledReplaceLoss(SampledLoss):
     half: SampledRemoveLoss
 
     def outcomes(self) -> Outcomes:
-        self._check()
+        self._require_symmetry()
         return outcomes_of(self.half.inner).replaced(self.half.rate)
 
-    def _check(self) -> None:
+    def _require_symmetry(self) -> None:
         """Raise NotRepresentable if the former slope of step 4 is not the smaller one."""
         middle = self.half.tails(np.zeros(1))
         above = math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0]))
@@ -399,6 +399,6 @@ class SampledReplaceLoss(SampledLoss):
 
     def tails(self, at: Array) -> Tails:
         """Return the tails of (S, Q) from 0 on, and their mirror image below 0."""
-        self._check()
+        self._require_symmetry()
         split = int(np.searchsorted(at, 0.0))
         return join_tails(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))

@@ -296,7 +296,7 @@ class OncePerEpoch(Batched):
         """Return the largest number of passes in which the stated steps or epochs can be made."""
         rate = self.exact_rate(runs.dataset_size)
         if runs.epochs is not None:
-            return runs.steps_at(None)
+            return runs.steps_at(None)  # the epochs, rounded up
         assert runs.steps is not None
         if rate is None:
             return runs.steps
@@ -364,7 +364,7 @@ class BallsInBins(OncePerEpoch):
         return True
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
-        yield from Batched.problems(self, dataset_size)
+        yield from Batched.problems(self, dataset_size)  # a rate is required
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         from dpcli.mechanisms.sampling.random_allocation import cost_of_pass

@@ -9,8 +9,9 @@ probability of a cut. `weight_bound` charges one contribution with a larger prob
 Chua et al. 2024, arXiv:2411.04205, who add the probability of a cut to delta. Probabilities of a cut are rounded up.
 
 Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without
-the claim that some data attain its bounds.
+returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `delta_floor` the delta below which
+epsilon may be infinite. `unclaimed` returns the mechanism without the claim that some data attain its bounds. A `Labelled` is one of two
+mechanisms, chosen at random; a `LeastOf` costs as little as the cheapest of several.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ FEW_OTHERS = 64
 # Accuracy: largest bound B for which E_B (step 5 of `displacement_bound`) has a shift of its own for a drawn record that is cut. Above it,
 # such a record has at most 1/33 of the rate, and is counted with the larger shift.
 SMALL_BOUND = 32
+LEAST_CHANCE = 1e-300  # least tau and alpha to compute with; smaller ones may have underflowed
 
 
 def on_cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
@@ -131,19 +133,19 @@ def weight_bound(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int
     if neighbours.records != 1:
         return None
     tau, ratio = _largest_tau(others, rate, most), _tau_over_alpha(others, rate, most)
-    if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
+    if tau is None or not (tau > LEAST_CHANCE and 0.0 < ratio < math.inf):
         return None
     # The probabilities of the largest and of the smallest weight. A smaller alpha gives w more spread, and errs on the private side.
     probability_of_least = tau * (most + 1) / (q * most)
     alpha = min(tau / ratio, 1.0 - probability_of_least)
-    if alpha <= 1e-300:
+    if alpha <= LEAST_CHANCE:
         return None
     weights = ((1.0 - alpha - probability_of_least, q), (alpha, q + tau / alpha), (probability_of_least, q / (most + 1)))
     parts = []
     for probability, weight in weights:
         if probability <= 0.0:
             continue
-        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)
+        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)  # P: times 1 - q + w
         mechanism = spec.poisson(weight / (1.0 - q + weight), neighbours)
         parts.append(CutSamplePart(mechanism, log_p, log_q if neighbours.adjacency is Adjacency.ADD_REMOVE else log_p))
     return CutSample(tuple(parts))

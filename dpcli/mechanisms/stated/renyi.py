@@ -264,7 +264,7 @@ def _by_variance(divergence: float, x: Array) -> Array:
 
     With s = e^x, E_Q[(r - s)+] is at most (sqrt(V + (s - 1)^2) - (s - 1)) / 2 (Scarf 1958).
     """
-    if divergence >= 600.0:  # V would overflow
+    if divergence >= 600.0:  # V is near overflow
         return np.ones_like(x)
     variance, excess = math.expm1(divergence), np.expm1(x)
     return np.asarray(0.5 * variance / (np.sqrt(variance + excess * excess) + excess))
@@ -294,10 +294,10 @@ def _orders(loss: RenyiPairLoss) -> Array:
     return np.append(orders[finite], low)
 
 
-def _grid(low: int, high: int, number: int) -> Array:
-    """Return orders 1 + z, with `number` orders in each octave of z from 2^low to 2^high.
+def _grid(low: int, high: int, per_octave: int) -> Array:
+    """Return orders 1 + z, with `per_octave` orders in each octave of z from 2^low to 2^high.
 
     The z of one octave are exactly twice those of the octave before, so that curves that evaluate doubled orders find them in their caches.
     """
-    mantissas = np.round(2.0 ** (np.arange(number) / number) * 2.0**20) / 2.0**20  # few digits, so that 1 + z is exact
+    mantissas = np.round(2.0 ** (np.arange(per_octave) / per_octave) * 2.0**20) / 2.0**20  # few digits, so that 1 + z is exact
     return np.asarray(1.0 + (2.0 ** np.arange(low, high)[:, None] * mantissas).ravel())

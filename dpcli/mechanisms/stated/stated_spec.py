@@ -40,7 +40,7 @@ class StatedSpec(Spec):
         return for_group(self.stated(), self.changes(neighbours))
 
     def changes(self, neighbours: Neighbours) -> int:
-        """Return how many changes of the stated kind make up one change of the file's kind.
+        """Return how many changes of the stated kind, of one unit or one record, make up the change of a group of units.
 
         Raises InputError if a unit contributes several records and `stated_for` is not stated.
         """
