@@ -222,7 +222,7 @@ def _looks_like_pipeline(data: bytes) -> bool:
 
 
 def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:
-    """Yield the touched files, other than `paths`, that name one of these datasets now or named one of them at the revision.
+    """Yield the touched files, other than `paths`, that are or were members of a sum: they name one of its datasets now or at the revision.
 
     The gate judges these files too, so that the sum over a dataset can be compared with the sum at the revision. Raises InputError if git
     cannot list the touched files.
@@ -243,7 +243,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
 def _can_be_compared(old: bytes | None) -> bool:
     """Return whether a file is new, or has a valid pipeline as its earlier content. Only then can its epsilon be compared."""
     try:
-        return old is None or bool(parse(old, ""))
+        return old is None or bool(parse(old, ""))  # `parse` raises if the pipeline is not valid
     except DpcliError:
         return False
 

@@ -83,8 +83,8 @@ class Condition:
 
     Attributes:
         name: A key of `CONDITIONS`, or the code of a lint rule.
-        key, place: The key that the condition is about, as a path into the file, and its line and column. An empty path is the whole file.
-            The place is (1, 1) if nobody has looked it up.
+        key, place: The key that the condition is about, as a path into the file ([budget] if not stated), and its line and column. An empty
+            path is the whole file. The place is (1, 1) if nobody has looked it up.
         mechanism: The name of the mechanism that the condition is about, if there is exactly one.
         measured, target: The epsilon that was judged, and the goal with which the condition would pass; None if it judges no epsilon.
         pardon: The waiver that covers a failure.

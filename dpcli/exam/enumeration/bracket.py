@@ -93,7 +93,7 @@ def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str,
 
 
 def draws_within_a_run(name: str, scheme: str) -> bool:
-    """Return whether a type draws the samples of a scheme in the steps of a run. Releases of this package are whole runs."""
+    """Return whether a type draws Poisson samples inside a run, from groups that take turns. Releases of this package are whole runs."""
     return load(registry.SAMPLING[scheme]) is Poisson and bool(load(registry.MECHANISMS[name]).takes_turns)
 
 
@@ -133,7 +133,7 @@ def reference_pipeline(reference: Reference, scheme: str, situation: Situation) 
 
 @functools.cache
 def worst_deltas(reference: Reference, situation: Situation) -> tuple[float, ...]:
-    """Return the enumerated delta of the worst allowed release, at each of EPSILONS and BEYOND.
+    """Return the enumerated delta of the worst allowed release over all passes, at each of EPSILONS and BEYOND.
 
     The enumeration uses no code of mechanisms and accountants, so that no bug in them can change it.
     """
@@ -165,7 +165,7 @@ def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
 
 
 def _file_text(reference: Reference, scheme: str, situation: Situation, size: int) -> str:
-    """Return the text of a pipeline file with the reference as its last entry."""
+    """Return the text of a pipeline file with the reference as its last entry, after the entries to which it refers."""
     privacy: dict[str, object] = {"unit": "example", "adjacency": situation.adjacency, "delta": 1e-5, "dataset_size": size}
     entry: dict[str, object] = {"name": "it", "type": reference.type, **reference.keys}
     if situation.contributions > 1:
@@ -175,5 +175,5 @@ def _file_text(reference: Reference, scheme: str, situation: Situation, size: in
     entry["steps"] = situation.draws.steps * situation.draws.passes
     if situation.draws.keys is not None:
         entry["sampling"] = {"scheme": scheme, **situation.draws.keys}
-    members = [{"name": name, **keys} for name, keys in reference.members.items()]
-    return toml_text({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})
+    others = [{"name": name, **keys} for name, keys in reference.members.items()]
+    return toml_text({"format": 1, "privacy": privacy, "mechanism": [*others, entry]})
