@@ -140,7 +140,7 @@ def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
             if cost is None or cost_of_more is None:
                 continue
             is_cheaper = any(cost_of_more[name] < cost[name] for name in cost)
-            # A run that costs nothing at this small delta may also cost nothing after more steps.
+            # A run without a certified epsilon at a small delta may cost nothing, also after more steps.
             costs_no_more = cost == cost_of_more and certified_lower(run, count=1, delta=1e-9) > 0.0
             if is_cheaper or costs_no_more:
                 yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {cost_of_more} after {cost}"

@@ -87,7 +87,7 @@ class DeltaUncharged(PlantedFilter):
         amounts = self.inner.cost(pipeline, delta).amounts
         amounts_at_half = self.inner.cost(pipeline, delta / 2.0).amounts
         growing = [name for name in amounts if Decimal(amounts[name]) > Decimal(amounts_at_half[name])]
-        return Cost({**amounts, **dict.fromkeys(growing, "0")}, "")
+        return Cost({**amounts, **dict.fromkeys(growing, "0")}, detail="")
 
 
 class LedgerDeltaIgnored(PlantedFilter):
@@ -140,7 +140,7 @@ def cached_cost(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
 
 def examined_ledger(name: str, epsilon: float, delta: float) -> ExaminedLedger:
     """Return a ledger with the named filter and the cap (epsilon, delta)."""
-    cached: Any = CachedPrices(filter_for_cap(name, epsilon, delta, {}))
+    cached: Any = CachedPrices(filter_for_cap(name, epsilon, delta, parameters={}))
     return ExaminedLedger(cached, epsilon, delta)
 
 

@@ -100,6 +100,7 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
     stated = mechanisms[: len(mechanisms) - len(result.pipeline.queries)]
     # A charge of several entries, which share a sample or run on disjoint parts of the data, has no single noise that could be changed.
     charges = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in stated]
+    # An edit names the charge train[2] itself or, if the file states lists of values, the table train.
     charges.sort(key=lambda charge: (changed.isdisjoint({charge.name, written_name(charge.name)}), -charge.count))
     for charge in charges[:MOST_NAMED]:
         values = list(_remedies(result.pipeline, charge, _hardest(targets)))
@@ -134,16 +135,16 @@ def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -
             yield f"{runs.key} = {min(runs.values):.10g}{place}"
 
 
-def _solved(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> SolvedKey | None:
+def _solved(pipeline: Pipeline, entry: Entry, parameter: Parameter, targets: Sequence[Target]) -> SolvedKey | None:
     """Return the values that meet the targets; None if the entry has no key for this parameter, or if a target cannot be met."""
     from dpcli.analysis.calibrate import calibrate  # imported only if a file fails
     from dpcli.analysis.solved_keys import parameter_key
 
-    key = parameter_key(entry, solve)
+    key = parameter_key(entry, parameter)
     if key is None:
         return None
     with suppress(InputError, CannotCertify):
         chosen = ((entry.name, key),)
-        solutions = [calibrate(pipeline, target.epsilon, target.delta, solve, chosen, runs=target.runs) for target in targets]
+        solutions = [calibrate(pipeline, target.epsilon, target.delta, parameter, chosen, runs=target.runs) for target in targets]
         return SolvedKey(key, [solution.value for solution in solutions])
     return None

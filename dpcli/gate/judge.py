@@ -77,7 +77,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     paths = [path for path in expanded if path not in folders]
     policy, notices = policy_that_applies(terms.policy, ref)
     terms = replace(terms, policy=policy)
-    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))
+    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))  # planned: the longer external horizon
     if ref is not None:
         paths += _touched_members(ref, expanded, paths, terms)  # the ledger does not judge these
     with cached_answers():  # git is asked only once for each root and each revision
@@ -183,7 +183,7 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
     """
     diagnostics: tuple[Diagnostic, ...] = ()
     try:
-        data = terms.room.read(path)
+        data = terms.room.read(path)  # the bytes that the ledger judged, if it did
         pipeline = parse(data, path)
         external = _external_caps(path, pipeline, terms)
         diagnostics = lint(pipeline, data, _deltas(path, pipeline, external, terms))
@@ -291,7 +291,7 @@ def _base_conditions(
     """Yield the conditions that compare a file with its base. `epsilon` is the current epsilon at the delta of the base."""
     if not isinstance(base, Base) or epsilon is None:
         reason = base.reason if isinstance(base, UnreadableBase) else ""
-        yield requirements.new_file(result, opened_file.external, reason)
+        yield requirements.new_file_condition(result, opened_file.external, reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
     yield from requirements.statement_conditions(

@@ -36,6 +36,7 @@ EXACT_INTEGERS = 2**53  # a float represents every whole number up to this one
 # Hints of the reader that state a repair.
 SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")
 REWRITING = re.compile(r"write (\S+)(?: without quotes)?\Z")
+FRACTIONAL_EPOCHS = "DP117"  # code of the rule about epochs that are no whole number of steps
 FORMATS = (1, 1.0, "1")  # spellings of the format version; 1.0 and "1" are wrong and are repaired too
 
 
@@ -212,7 +213,8 @@ def _repair(tables: Any, error: KeyFinding, line: int) -> Repair | None:
     value = value_at(tables, error.key)
     if suggestion := SUGGESTION.match(error.hint):
         word = suggestion[1]
-        if error.rule == "DP002" and only_slip(key, error.among) == word:
+        is_unknown_key = error.rule == "DP002"
+        if is_unknown_key and only_slip(key, error.among) == word:
             return Repair(Mend(error.rule, line, f"{key} -> {word}"), error.key, name=word)
         if isinstance(value, str) and only_slip(value, error.among) == word:
             return _repaired_value(error, line, value, word)
@@ -240,14 +242,13 @@ def _scalar(text: str) -> int | float | bool | None:
 
 
 def _with_whole_steps(text: str, path: str) -> MendedText | None:
-    """Replace fractional epochs by the steps that are charged (DP117). Return None if there are none, or if nothing can be charged."""
+    """Replace fractional epochs by the steps that are charged. Return None if there are none, or if nothing can be charged."""
     try:
         pipeline = parse(text.encode(), path)
         cost = _cost(pipeline)
     except InputError:
         return None
-    # DP117 is the rule about epochs that are no whole number of steps.
-    places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
+    places = [finding.path for info, finding in findings(pipeline) if info.code == FRACTIONAL_EPOCHS]
     positions = locate(text, places)  # line and column by place
     repairs = []
     for place in places:
@@ -269,6 +270,6 @@ def _step_repair(pipeline: Pipeline, place: Path, line: int) -> Repair:
     rate = None if entry.sampling is None else entry.sampling.exact_rate(size)
     if rate is None:
         passes = ceil(entry.epochs or 0.0)
-        return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> epochs = {passes}"), place, value=passes)
+        return Repair(Mend(FRACTIONAL_EPOCHS, line, f"epochs = {entry.epochs:g} -> epochs = {passes}"), place, value=passes)
     steps = entry.runs(size).steps_at(rate)
-    return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> steps = {steps}"), place, value=steps, name="steps")
+    return Repair(Mend(FRACTIONAL_EPOCHS, line, f"epochs = {entry.epochs:g} -> steps = {steps}"), place, value=steps, name="steps")

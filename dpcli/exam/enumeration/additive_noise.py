@@ -43,7 +43,7 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
             return max([0.0, *contributions]) if unit else math.fsum(contributions)
 
         yield moved
-        if unit:  # of the records that do not change, only the first value has been used: it is at most 0, and has no effect
+        if unit:  # the first value of the unchanged records is at most 0, and has no effect on the maximum; no other is tried
             return
 
 

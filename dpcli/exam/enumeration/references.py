@@ -140,8 +140,8 @@ CHOICES = (
     Reference("exponential", {"epsilon": 1.0}, choice(partial(choices.exponential, 1.0)), stated=True),
     *map(_noisy_max, choices.NOISES),
     Reference("permute-and-flip", {"epsilon": 1.0}, choice(partial(choices.permute_and_flip, 1.0)), stated=True),
-    _sparse_vector(1, 0.5),
-    _sparse_vector(2, 0.3),
+    _sparse_vector(answers=1, share=0.5),
+    _sparse_vector(answers=2, share=0.3),
 )
 
 
@@ -170,12 +170,12 @@ STABILITY = (
         members={"m1": {"type": "laplace", "scale": 2.0, "sensitivity": 1.0}},
         stated=True,
     ),
-    _histogram("scale", 5, 1, 1),
-    _histogram("scale", 6, 2, 1),
-    _histogram("scale", 7, 1, 2),
-    _histogram("sigma", 4, 1, 1),
-    _histogram("sigma", 3, 2, 1),
-    _histogram("sigma", 6, 1, 2),
+    _histogram("scale", threshold=5, keys=1, rows=1),
+    _histogram("scale", threshold=6, keys=2, rows=1),
+    _histogram("scale", threshold=7, keys=1, rows=2),
+    _histogram("sigma", threshold=4, keys=1, rows=1),
+    _histogram("sigma", threshold=3, keys=2, rows=1),
+    _histogram("sigma", threshold=6, keys=1, rows=2),
 )
 STATED = (
     Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),
@@ -237,13 +237,13 @@ STREAMS = (
     _stream("tree-aggregation", tree(6), 1, 1, {}),
     _stream("tree-aggregation", tree(6), 2, 3, {}),
     _stream("tree-aggregation", block_diag(tree(3), tree(4)), 2, 3, {"trees": (3, 4)}),
-    _banded_toeplitz(1, 1),
-    _banded_toeplitz(2, 3),
-    _banded_toeplitz(9, 2),
-    _banded_matrix(1, 3, bands=3),
-    _banded_matrix(3, 3, bands=2),
-    _banded_matrix(9, 2, bands=2),
-    _buffered_toeplitz((0.9, 0.5), (0.4, 0.3)),
+    _banded_toeplitz(participations=1, separation=1),
+    _banded_toeplitz(participations=2, separation=3),
+    _banded_toeplitz(participations=9, separation=2),
+    _banded_matrix(participations=1, separation=3, bands=3),
+    _banded_matrix(participations=3, separation=3, bands=2),
+    _banded_matrix(participations=9, separation=2, bands=2),
+    _buffered_toeplitz(decays=(0.9, 0.5), scales=(0.4, 0.3)),
 )
 
 
@@ -261,8 +261,8 @@ def _descent(iterations: int, batches: int, curvature: float, loss: float) -> Re
 
 STEP: dict[str, object] = {"learning_rate": 1.0, "smoothness": 1.0}  # keys that every descent has
 DESCENTS = (
-    _descent(4, 1, 0.2, 5e-3),
-    _descent(4, 2, 0.2, 1.0),
+    _descent(iterations=4, batches=1, curvature=0.2, loss=5e-3),
+    _descent(iterations=4, batches=2, curvature=0.2, loss=1.0),
     Reference(
         "last-iterate",
         {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "divisor": 1, **STEP},
@@ -328,15 +328,15 @@ PREDICTIONS = (
     Reference("gnmax", {"sigma": 1.0}, partial(predictions.voting, "normal", 1.0)),
     Reference("gnmax", {"sigma": 3.0}, partial(predictions.voting, "normal", 3.0)),
     Reference("lnmax", {"scale": 2.0}, partial(predictions.voting, "laplace", 2.0)),
-    _confident_votes({}, 2),
-    _confident_votes({"answers": 1}, 1),
-    _ensemble(3, 0.5, 0.6, "replace-shard"),
-    _ensemble(3, 0.5, 0.6, "remove-shard"),
-    _ensemble(2, 1.0, 0.4, "replace-shard"),
-    _ensemble(2, 1.0, 0.4, "remove-shard"),
+    _confident_votes({}, answers=2),
+    _confident_votes({"answers": 1}, answers=1),
+    _ensemble(shards=3, rate=0.5, radius=0.6, change="replace-shard"),
+    _ensemble(shards=3, rate=0.5, radius=0.6, change="remove-shard"),
+    _ensemble(shards=2, rate=1.0, radius=0.4, change="replace-shard"),
+    _ensemble(shards=2, rate=1.0, radius=0.4, change="remove-shard"),
     Reference("private-decoding", {"clip": 2.0, "references": 3, "temperature": 0.8}, lambda _: predictions.decoding(2.0, 3, 0.8)),
-    _decoding_with_threshold(0.2, 0.0),
-    _decoding_with_threshold(2.0, 0.4),
+    _decoding_with_threshold(clip=0.2, threshold=0.0),
+    _decoding_with_threshold(clip=2.0, threshold=0.4),
 )
 REFERENCES: tuple[Reference, ...] = (
     *ADDITIVE_NOISE,

@@ -92,7 +92,8 @@ def document(gated: Gated) -> Document:
     for file in judged:
         findings += _findings(file)
     findings += [_notice(gated, notice) for notice in gated.notices]
-    # `findings` are for CI systems, `checks` for test reports such as junit, `records` for jsonl, and `sheet` for csv.
+    # `findings` are for CI systems, `checks` for test reports such as junit, `records` for jsonl, `sheet` for csv, and `log` for lines
+    # beside the findings.
     return Document(
         headline(gated),
         data,
