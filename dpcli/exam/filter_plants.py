@@ -32,15 +32,6 @@ class PlantedFilter:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return self.inner.caps(epsilon, delta)
-
-    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        return self.inner.cost(pipeline, delta)
-
-    def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return self.inner.epsilon(amounts, delta)
-
 
 def scaled_amounts(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
     """Return the amounts multiplied by a factor, exactly."""

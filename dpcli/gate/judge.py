@@ -70,7 +70,6 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     Raises InputError if neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
-    # A folder is replaced by the pipelines in it, if there are any.
     expanded = expand_folders(paths or _touched_pipelines(ref), may_be_pipeline)
     # A folder without pipelines passes only if the change removed them, which the base shows. Without a revision it is judged as a file.
     folders = [path for path in expanded if ref is not None and os.path.isdir(path)]

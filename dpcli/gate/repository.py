@@ -188,9 +188,8 @@ def touched_files(ref: str, paths: Sequence[str]) -> Iterator[TouchedFile]:
 def touched_pipelines(ref: str) -> list[str]:
     """Return the tracked pipelines that the work tree has added or changed since the revision. A file with several names is listed by each.
 
-    The repository around the working directory and its submodules are searched. A file that is not valid TOML counts as a pipeline if it
-    was a pipeline at the revision, contains a line that begins a table of pipelines, or is a Git LFS pointer. Untracked files are not part
-    of the change, but `dpcli.gate.coverage` warns about them. Raises InputError if git does not know the revision.
+    The repository around the working directory and its submodules are searched. Untracked files are not part of the change, but
+    `dpcli.gate.coverage` warns about them. Raises InputError if git does not know the revision.
     """
     top = top_of(os.getcwd())
     names = sorted(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--cached", "--recurse-submodules")))

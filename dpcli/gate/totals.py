@@ -72,9 +72,6 @@ def capped_sums(
 ) -> tuple[JudgedSum, ...]:
     """Return the verdict on a sum for each table of caps.
 
-    The members of a sum are the judged files that name one of the datasets, and all other pipelines in their repositories that do. Each
-    member counts once or, if a horizon is planned for it, as often as the horizon states. A sum that cannot be computed never passes.
-
     Args:
         horizon: The horizon of flags or policy.
         external_caps: A function that returns the caps of flags and policy for the file at a path.
@@ -261,8 +258,6 @@ def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
 
 def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedSum]:
     """Yield a warning for each dataset whose sum has no cap, if the sum exceeds the cap of each file or cannot be computed.
-
-    Each file counts once or, if a horizon is planned for it, as often as the horizon states.
 
     Args:
         capped: The datasets that have a cap on their sum.

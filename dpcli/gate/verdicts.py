@@ -105,7 +105,7 @@ class Condition:
 
 
 def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst verdict, which determines the exit code. A warning counts as a pass."""
+    """Return the worst verdict, which determines the exit code."""
     present = set(verdicts)
     return next((verdict for verdict in PRECEDENCE if verdict in present), "pass")
 
@@ -150,7 +150,6 @@ class Judged:
     Attributes:
         account: The account under the caps in force; None if the file cannot be read, has no cap, or gets no account.
         conditions, diagnostics: The verdicts on the file, and its lint findings.
-        base: The earlier version.
         epsilon_at_base_delta: The current epsilon at the delta of the earlier version.
         changes: The cost of each change, if it alone were made to the base.
         needed_waivers: The indices of the policy's waivers that concern one of the conditions. Waivers that cover judged files and are
@@ -199,7 +198,6 @@ class Gated:
     """The result of the gate.
 
     Attributes:
-        files: The verdicts on the files.
         policy: The path of the policy; None if there is none.
         notices: Warnings about the policy itself.
         together: The verdicts on sums over files.

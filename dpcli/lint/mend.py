@@ -115,8 +115,7 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     """Return the bytes of a pipeline file after every unambiguous repair, and the list of repairs.
 
     Repairs concern keys and words that differ by one slip from exactly one allowed word, numbers in quotes or with a needless decimal
-    point, and epochs that are no whole number of steps. A repair of a file with errors is kept only if it removes an error. A repair of
-    epochs is kept only if the privacy cost stays the same. A file that is no pipeline of format 1, or has lists of values or [defaults], is
+    point, and epochs that are no whole number of steps. A file that is no pipeline of format 1, or has lists of values or [defaults], is
     returned unchanged.
 
     Raises:

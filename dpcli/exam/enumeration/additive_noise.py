@@ -108,7 +108,7 @@ def descent(total: Sum, iterations: int, factor: float, sigma: float, width: flo
         at_zero = stats.norm.cdf(-centres / sigma)[:, None]
         at_width = stats.norm.cdf((centres - width) / sigma)[:, None]
         step = np.hstack((at_zero, density, at_width))  # row: state before the step; column: state after it
-        law = np.eye(1, len(states))[0] @ np.linalg.matrix_power(step, iterations - 1)  # all start at 0
+        law = np.linalg.matrix_power(step, iterations - 1)[0]  # the row of the state 0, at which all start
         return np.asarray(sum(p * cells(normal(sigma), x, 0.0, width, count) for p, x in zip(law, centres.tolist(), strict=True)))
 
     return release

@@ -67,6 +67,7 @@ class BracketRow:
     @property
     def label(self) -> str:
         situation, reference = self.situation, self.reference
+        # Without the keys whose values are a table or the names of other entries.
         keys = ", ".join(f"{key} {value}" for key, value in reference.keys.items() if key not in ("trials", "mechanisms"))
         owners = f"{situation.contributions} record{'s' * (situation.contributions > 1)}, group {situation.group}"
         return f"{reference.type} ({keys}), {situation.adjacency}, {self.scheme} ({situation.draws.label}), {owners}"
@@ -79,7 +80,7 @@ class BracketRow:
 
 
 def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str, Situation]]:
-    """Yield every adjacency and scheme for the references of one mechanism type.
+    """Yield every adjacency and scheme for the references of one mechanism type. Samples that are drawn inside a run are left out.
 
     Units of two records and groups of two units take long if there are other records in the data. They are then left out unless `every`.
     """

@@ -35,13 +35,13 @@ def scores(adjacency: str) -> Iterator[Scores]:
 
     Under replace-one, the two versions of a record move a score in opposite directions, each by 1/2.
     """
+    share = 0.5 if adjacency == "replace-one" else 1.0
+    # Records that do not change move the scores too, against a changing record.
+    value = {CHANGING: share, REPLACING: -share, BLANK: 0.0, OTHER: -share}
     for base, move in itertools.product(BASES, itertools.product((-1.0, 1.0), repeat=3)):
-        share = 0.5 if adjacency == "replace-one" else 1.0
-        # Records that do not change move the scores too, against a changing record.
-        value = {CHANGING: share, REPLACING: -share, BLANK: 0.0, OTHER: -share}
 
         def moved(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
-            return np.array(base) + math.fsum(value[record] for record in records) * np.array(move)  # noqa: B023
+            return np.array(base) + math.fsum(value[record] for record in records) * np.array(move)
 
         yield moved
 

@@ -72,7 +72,7 @@ class Reference:
 SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
 ADDITIVE_NOISE = (
     Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
-    Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, 2.0, 1.0)),
+    Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, scale=2.0, size=1.0)),
     Reference(
         "gaussian-mixture",
         {"sensitivities": SHIFTS, "probabilities": WEIGHTS, "sigma": 1.0},
@@ -82,7 +82,7 @@ ADDITIVE_NOISE = (
         "gaussian-mixture", {"sensitivities": (0.7,), "probabilities": (1.0,), "sigma": 1.0}, gaussian_mixture((0.7,), (1.0,), 1.0)
     ),
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
-    Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
+    Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, scale=2.0, size=1.0)),
     *(
         Reference(
             "truncated-laplace", {"scale": 2.0, "sensitivity": 1.0, "bound": most}, bare(noise.truncated_laplace(most), 2.0, 1.0)
@@ -127,7 +127,7 @@ def _sparse_vector(answers: int, share: float) -> Reference:
 CHOICES = (
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3, "blank": "uniform"}, responses(1.0, 3, None), stated=True),
-    Reference("shuffled-reports", {"users": 3, "local_epsilon": 1.0}, shuffled(1.0, 2, 3), stated=True),
+    Reference("shuffled-reports", {"users": 3, "local_epsilon": 1.0}, shuffled(1.0, categories=2, users=3), stated=True),
     *(
         Reference(
             "shuffled-reports",
@@ -181,7 +181,7 @@ STATED = (
     Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),
     Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, stated_approx(0.8, 0.02), stated=True),
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
-    Reference("zcdp", {"rho": 0.2, "xi": 0.1, "delta": 0.02}, stated_zcdp(0.2, 0.1, 0.02), stated=True, loss=0.03),
+    Reference("zcdp", {"rho": 0.2, "xi": 0.1, "delta": 0.02}, stated_zcdp(0.2, xi=0.1, reveals=0.02), stated=True, loss=0.03),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
 )
 GROUPS = (
@@ -208,7 +208,8 @@ def _stream(kind: str, encoder: Array, participations: int, separation: int, key
     Args:
         kind: Mechanism type.
         encoder: Matrix with a column for each step.
-        participations, separation: As `most` and `separation` in `matrix_release`.
+        participations: Largest number of participations of a unit.
+        separation: Smallest number of steps from one participation of a unit to its next one.
         keys: Keys of this type that the other types for streams do not have.
     """
     stream_keys = {
@@ -217,7 +218,7 @@ def _stream(kind: str, encoder: Array, participations: int, separation: int, key
         "max_participations": participations,
         "min_separation": separation,
     }
-    return Reference(kind, stream_keys | keys, matrix_release(encoder, separation, participations, 3.0))
+    return Reference(kind, stream_keys | keys, matrix_release(encoder, separation, most=participations, sigma=3.0))
 
 
 def _banded_toeplitz(participations: int, separation: int) -> Reference:
@@ -234,9 +235,9 @@ def _buffered_toeplitz(decays: tuple[float, ...], scales: tuple[float, ...]) -> 
 
 
 STREAMS = (
-    _stream("tree-aggregation", tree(6), 1, 1, {}),
-    _stream("tree-aggregation", tree(6), 2, 3, {}),
-    _stream("tree-aggregation", block_diag(tree(3), tree(4)), 2, 3, {"trees": (3, 4)}),
+    _stream("tree-aggregation", tree(6), participations=1, separation=1, keys={}),
+    _stream("tree-aggregation", tree(6), participations=2, separation=3, keys={}),
+    _stream("tree-aggregation", block_diag(tree(3), tree(4)), participations=2, separation=3, keys={"trees": (3, 4)}),
     _banded_toeplitz(participations=1, separation=1),
     _banded_toeplitz(participations=2, separation=3),
     _banded_toeplitz(participations=9, separation=2),
@@ -272,7 +273,7 @@ DESCENTS = (
     Reference(
         "last-iterate",
         {"noise_multiplier": 1.0, "iterations": 3, "strong_convexity": 0.99, "drawn": "poisson", "inclusion": 0.3, **STEP},
-        drawn_descents(3, 0.99, 0.3, 1.0),
+        drawn_descents(iterations=3, curvature=0.99, rate=0.3, sigma=1.0),
         loss=1.0,
     ),
 )
