@@ -66,7 +66,6 @@ def combinations_under_laws(kind: str) -> set[Combination]:
 
 
 def _combinations(kind: str, pairs: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
-    """Return every (adjacency, scheme) pair combined with every accountant."""
     return {Combination(kind, *pair, name) for pair in pairs for name in accountants}
 
 

@@ -34,7 +34,6 @@ class PlantedFilter:
 
 
 def scaled_amounts(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
-    """Return the amounts multiplied by a factor, exactly."""
     return {name: str(EXACT.multiply(Decimal(amount), by)) for name, amount in cost.items()}
 
 

@@ -160,7 +160,6 @@ def _divided_by_ten(value: Any) -> Any:
 
 
 def _without_exact_numbers(document: Document) -> Document:
-    """Return the document with every number that programs read divided by ten."""
     sheet = document.sheet
     if sheet is not None:
         sheet = replace(sheet, rows=tuple(tuple(_divided_by_ten(row)) for row in sheet.rows))
@@ -172,7 +171,6 @@ def _without_last_cells(table: Table) -> Table:
 
 
 def _each(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
-    """Return the items, each with these changes."""
     return tuple(replace(item, **changes) for item in items)
 
 

@@ -55,11 +55,10 @@ def costliest_changes(changes: Sequence[Priced]) -> str:
 
 def edits_in_words(change: Priced) -> str:
     """Return the edits of one change in words, for example `train: steps 5000 -> 20000`."""
-    return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in change.change.edits)
+    return " and ".join(f"{edit.label} {_value_in_words(edit.old)} -> {_value_in_words(edit.new)}" for edit in change.change.edits)
 
 
-def _value(value: object) -> str:
-    """Return a value as the messages about changes print it."""
+def _value_in_words(value: object) -> str:
     if isinstance(value, dict) and "scheme" in value:  # a sampling table is shown by the name of its scheme
         return shown(value["scheme"])
     if isinstance(value, list) and len(value) <= LONGEST_LIST and all(type(item) in (int, float) for item in value):

@@ -108,7 +108,7 @@ def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExternalCaps:
-    """The caps that do not come from a file: the caps of flags and the caps of the policy."""
+    """The caps that do not come from a pipeline file."""
 
     flags: Caps
     policy: Caps

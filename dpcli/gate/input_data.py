@@ -53,7 +53,7 @@ def other_data_warnings(
 
 
 class EditedSource(NamedTuple):
-    """A changed key that names input data, with its path, its old value and its new value."""
+    """A changed key that names input data."""
 
     path: tuple[str, str]
     old: Any

@@ -101,7 +101,6 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
 
 
 def _touched_pipelines(ref: str | None) -> Sequence[str]:
-    """Return every pipeline that differs from the revision. Raises InputError if no revision is given."""
     if ref is None:
         raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from a revision")
     from dpcli.gate.repository import touched_pipelines
@@ -110,10 +109,7 @@ def _touched_pipelines(ref: str | None) -> Sequence[str]:
 
 
 def _touched_members(ref: str, expanded: Sequence[str], paths: Sequence[str], terms: GateTerms) -> Iterator[str]:
-    """Yield the touched files that belong to a capped sum, without the files that the gate was asked to judge (`expanded`).
-
-    They are judged too, so that the sum can be compared with the sum at the base.
-    """
+    """Yield the touched files that belong to a capped sum, without the files that the gate was asked to judge (`expanded`)."""
     from dpcli.gate.repository import datasets_of, touched_members
 
     datasets = [name for caps in terms.policy.together for name in caps.datasets]
@@ -170,7 +166,6 @@ def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
 
 
 def _external_caps(path: str, pipeline: Pipeline, terms: GateTerms) -> ExternalCaps:
-    """Return the caps of flags and policy for one file."""
     return ExternalCaps(terms.caps, terms.policy.caps(path, pipeline))
 
 
@@ -233,7 +228,6 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
 
 
 def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
-    """Return the verdict on a file whose account was computed."""
     path, pipeline = opened_file.path, opened_file.pipeline
     tables = toml_document(opened_file.data, path).tables
     base = _readable_base(bases, path)

@@ -264,7 +264,6 @@ def dataset_of(tables: Mapping[str, Any]) -> str:
 
 
 def content_of(place: str) -> bytes | None:
-    """Return the content of a file; None if it cannot be read."""
     try:
         return read_bytes(place)
     except InputError:

@@ -132,7 +132,6 @@ def runs_that_fit(result: Account, horizon: Horizon) -> int:
 
 
 def _epsilon_of_runs(result: Account, runs: int) -> float:
-    """Return the epsilon of this number of runs together, at the delta of the account."""
     return headline(result.pipeline, delta=result.delta, runs=runs).upper
 
 

@@ -171,7 +171,6 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of the conditions."""
         return worst_verdict(condition.verdict for condition in self.conditions)
 
 
@@ -210,7 +209,6 @@ class Gated:
 
     @property
     def judged(self) -> tuple[Judged, ...]:
-        """The verdicts on all files and sums."""
         return (*self.files, *self.together)
 
     @property

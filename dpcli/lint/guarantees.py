@@ -62,7 +62,6 @@ def _ambiguous_dimensions(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _words(entry: Entry) -> str:
-    """Return the normalised name and description of an entry."""
     return normalized(f"{entry.name} {entry.description or ''}")
 
 

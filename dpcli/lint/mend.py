@@ -77,7 +77,6 @@ def only_slip(word: str, among: Iterable[str]) -> str | None:
 
 
 def _letters(word: str) -> str:
-    """Return a word without case and separators."""
     return word.casefold().translate(SEPARATORS)
 
 
@@ -226,7 +225,6 @@ def _repair(tables: Any, error: KeyFinding, line: int) -> Repair | None:
 
 
 def _repaired_value(error: KeyFinding, line: int, value: Any, new_value: Any) -> Repair:
-    """Return the repair that replaces the value at the key of an error."""
     words = f"{error.key[-1]}: {shown(value)} -> {shown(new_value)}"
     return Repair(Mend(error.rule, line, words), error.key, new_value)
 

@@ -2,10 +2,9 @@
 
 The exam enumerates these releases and compares the result with the bounds that accountants claim for the entry (bracket.py). A *release*
 maps the records of a sample to the probability of each outcome, and a *situation* is an adjacency, a sampling scheme, and numbers of
-records and units. The functions that make releases are in reference_releases.py and, for some types, in the other files of this folder. A
-new mechanism type needs at least one reference, whose releases should include one that *attains* the bound, which means that its delta
-equals the claimed delta. Continuous outcomes are divided into cells, which can only lower the enumerated delta (`Reference.loss`). The
-numbers of the entries are arbitrary, but small enough that the enumeration is fast.
+records and units. A new mechanism type needs at least one reference, whose releases should include one that *attains* the bound, which
+means that its delta equals the claimed delta. Continuous outcomes are divided into cells, which can only lower the enumerated delta
+(`Reference.loss`). The numbers of the entries are arbitrary, but small enough that the enumeration is fast.
 """
 
 from __future__ import annotations
@@ -108,7 +107,6 @@ ADDITIVE_NOISE = (
 
 
 def _noisy_max(name: str) -> Reference:
-    """Return the reference of the largest score with the noise of this name."""
     return Reference(
         "report-noisy-max", {"epsilon": 1.0, "noise": name}, choice(partial(choices.noisy_max, 1.0, name)), stated=True
     )
