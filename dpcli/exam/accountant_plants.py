@@ -87,7 +87,7 @@ class DeltaIgnored(Planted):
 
 @dataclass(frozen=True, slots=True)
 class Floorless(Dominated):
-    """A mechanism that reports a delta floor of 0 although its delta floor is positive. `by` is the mechanism without this bug."""
+    """A mechanism that hides its *delta floor*, at and below which epsilon may be infinite. `by` is the mechanism without this bug."""
 
     def approx_dp(self, delta: float) -> float:
         return self.by.approx_dp(max(delta, self.by.delta_floor()))
@@ -138,12 +138,12 @@ class Plant:
 
 
 def hide_delta_floors(steps: Steps) -> Steps:
-    """Return the steps with mechanisms that report a *delta floor* of 0: the delta at and below which epsilon may be infinite."""
+    """Return the steps with mechanisms that report a delta floor of 0."""
     return tuple((Floorless(mechanism) if _floor(mechanism) > 0.0 else mechanism, count) for mechanism, count in steps)
 
 
 def _floor(mechanism: Mechanism) -> float:
-    """Return the delta floor of a mechanism, at and below which epsilon may be infinite; 0 if it does not know its floor."""
+    """Return the delta floor of a mechanism; 0 if it does not know its floor."""
     try:
         return mechanism.delta_floor()
     except NotRepresentable:

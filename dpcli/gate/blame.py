@@ -42,7 +42,7 @@ def raising_changes(changes: Sequence[Priced]) -> list[Priced]:
     return [change for change in changes if change.increase > 0.0][:MOST_NAMED]
 
 
-def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
+def key_of_costliest(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
     """Return the key of the costliest change in the current file. If no change raises epsilon, return `otherwise`."""
     costliest = raising_changes(changes)
     return path_of(costliest[0], pipeline) if costliest else otherwise

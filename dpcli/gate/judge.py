@@ -27,7 +27,7 @@ from dpcli.file.pipeline.read import expand_folders, is_in_folder, located, may_
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
-from dpcli.gate.blame import costliest_changes, place_of, remedy
+from dpcli.gate.blame import costliest_changes, key_of_costliest, remedy
 from dpcli.gate.caps import ExternalCaps, caps_in_force, loosened_caps, require_cap, with_caps_in_force
 from dpcli.gate.claims import claim_warnings, restatements
 from dpcli.gate.gate_terms import GateTerms, room
@@ -317,7 +317,7 @@ def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipel
     """
     if condition.verdict != "fail" or condition.target is None:
         return condition
-    key = place_of(changes, pipeline, condition.key)
+    key = key_of_costliest(changes, pipeline, condition.key)
     return replace(condition, key=key, message=condition.message + costliest_changes(changes))
 
 
