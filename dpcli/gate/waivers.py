@@ -132,7 +132,6 @@ def _policy_grants(path: str, policy: Policy) -> Iterator[Grant]:
 
 
 def _file_grants(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
-    """Yield the waivers of the file itself, if the policy accepts such waivers."""
     if not policy.accepts_file_waivers:
         return
     writers = writers_of(pipeline, path, data) if policy.waiver_author == "another" else [None] * len(pipeline.gate.waiver)

@@ -311,7 +311,6 @@ def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
 
 
 def _stated_epsilons(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
-    """Yield every epsilon in [budget], in [gate.horizon] and in a mechanism, with its path."""
     if pipeline.budget is not None and pipeline.budget.epsilon is not None:
         yield ("budget", "epsilon"), pipeline.budget.epsilon
     if pipeline.gate.horizon is not None:
