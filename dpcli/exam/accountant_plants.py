@@ -87,7 +87,7 @@ class DeltaIgnored(Planted):
 
 @dataclass(frozen=True, slots=True)
 class Floorless(Dominated):
-    """A mechanism that reports a delta floor of 0 although its delta floor is positive. `by` is the mechanism without this bug."""
+    """A mechanism that hides its *delta floor*, at and below which epsilon may be infinite. `by` is the mechanism without this bug."""
 
     def approx_dp(self, delta: float) -> float:
         return self.by.approx_dp(max(delta, self.by.delta_floor()))
@@ -96,7 +96,7 @@ class Floorless(Dominated):
         return 0.0
 
     def split_failure(self) -> tuple[float, Mechanism]:
-        return 0.0, self.by.split_failure()[1]
+        return 0.0, self.by.split_failure()[1]  # log(1 - 0): no failure is set aside
 
     def attained(self) -> bool:
         return self.by.attained()
@@ -127,24 +127,25 @@ class Plant:
         def compose(steps: Steps) -> PrivacyProfile:
             return self.profile(accountant.profile_of_composition(self.steps(steps)))
 
-        # The honest `profile_of_composition` already sets aside the failures of steps, which is what `finite` asks for.
+        # `finite` asks to set aside the probability that a step reveals everything. The honest accountant inside has done this already.
         return replace(accountant, compose=compose, finite=False, sound=accountant.sound or self.claims)
 
     def affects(self, accountant: Accountant, steps: Steps) -> bool:
         """Return whether the bug can change the accountant's answer about the steps."""
+        # A plant that changes no profile returns the empty profile as it is.
         changes_answers = isinstance(self.profile(PrivacyProfile()), Planted) or (self.claims and not accountant.sound)
         return changes_answers or self.steps(steps) != steps
 
 
 def hide_delta_floors(steps: Steps) -> Steps:
-    """Return the steps with mechanisms that report a *delta floor* of 0: the delta at and below which epsilon may be infinite."""
+    """Return the steps with mechanisms that report a delta floor of 0."""
     return tuple((Floorless(mechanism) if _floor(mechanism) > 0.0 else mechanism, count) for mechanism, count in steps)
 
 
-def _floor(mechanism: object) -> float:
-    """Return the delta floor of a mechanism, at and below which epsilon may be infinite; 0 if it does not know its floor."""
+def _floor(mechanism: Mechanism) -> float:
+    """Return the delta floor of a mechanism; 0 if it does not know its floor."""
     try:
-        return float(mechanism.delta_floor())  # type: ignore[attr-defined]
+        return mechanism.delta_floor()
     except NotRepresentable:
         return 0.0
 
@@ -161,7 +162,7 @@ ACCOUNTANT_PLANTS: dict[str, Plant] = {
 
 @functools.cache
 def all_questions() -> tuple[ExamQuestion, ...]:
-    """Return all questions. Questions whose lower bounds an enumeration can contradict come first, so that faults are found sooner."""
+    """Return all questions. Those whose lower bounds an enumeration can contradict, at its first epsilon (0), come first, to save time."""
     return tuple(sorted(chain.from_iterable(map(questions_about, SLOW_LAST)), key=lambda question: not question.is_worst_case(0)))
 
 

@@ -1,9 +1,9 @@
 """The coverage of the exam: which combinations of mechanism type, adjacency, sampling scheme and accountant it examines, and how.
 
 `python -m dpcli.exam` prints it as a table. The exam compares bounds with an *enumeration* of all outcomes on small data (questions.py),
-and tests *laws* that hold for any mechanism (mechanism_laws.py). A combination that valid files can have and that no enumeration covers is
-a gap (`combinations_without_enumeration`): the exam of its mechanism type reports it as a fault. Valid files are found by drawing random
-ones.
+and tests *laws* that hold for any mechanism (mechanism_laws.py) on *subjects*, which are random valid files (subjects.py). A *question*
+asks an accountant for bounds on the cost of enumerated releases, and a *reply* is its answer (questions.py). A combination that valid files
+can have and that no enumeration covers is a gap (`combinations_without_enumeration`): the exam of its mechanism type reports it as a fault.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class Combination:
-    """A mechanism type with an adjacency, a sampling scheme and an accountant."""
+    """A mechanism type (`kind`) with an adjacency, a sampling scheme and an accountant."""
 
     kind: str
     adjacency: str
@@ -66,7 +66,6 @@ def combinations_under_laws(kind: str) -> set[Combination]:
 
 
 def _combinations(kind: str, pairs: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
-    """Return every (adjacency, scheme) pair combined with every accountant."""
     return {Combination(kind, *pair, name) for pair in pairs for name in accountants}
 
 
@@ -99,8 +98,8 @@ def _cell(combination: Combination, examined: dict[str, set[Combination]]) -> st
     if not accountant.sound:
         return "~"
     letters = "".join(letter for letter, combinations in examined.items() if combination in combinations)
-    situation = (combination.adjacency, combination.scheme)
-    questions = [question for question in questions_about(combination.kind) if (question.adjacency, question.scheme) == situation]
+    pair = (combination.adjacency, combination.scheme)
+    questions = [question for question in questions_about(combination.kind) if (question.adjacency, question.scheme) == pair]
     if questions and next(replies(accountant, questions), None) is None:
         return "-"
     return letters or "!"

@@ -35,6 +35,7 @@ PRICED_AT = (0.0, 1e-7, 0.03, 0.3)
 MOST_CHARGES = 10**5  # largest number of successive charges of one run, so that a run that costs nothing ends
 ROUNDING = 1e-9  # relative error allowed in a comparison of two epsilons
 CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
+SMALL_DELTA = 1e-9  # a delta below every delta of PRICED_AT but 0
 STEP_GROWTH = 256  # factor by which a law raises the number of steps; the cost then grows by far more than rounding
 LARGE_EPSILON = 300.0  # an epsilon above the epsilon of any ledger
 DRAWN_TYPES = 3  # number of mechanism types from which random runs are drawn; more take longer
@@ -140,8 +141,8 @@ def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
             if cost is None or cost_of_more is None:
                 continue
             is_cheaper = any(cost_of_more[name] < cost[name] for name in cost)
-            # A run that costs nothing at this small delta may also cost nothing after more steps.
-            costs_no_more = cost == cost_of_more and certified_lower(run, count=1, delta=1e-9) > 0.0
+            # A run without a certified epsilon may cost nothing, also after more steps.
+            costs_no_more = cost == cost_of_more and certified_lower(run, count=1, delta=SMALL_DELTA) > 0.0
             if is_cheaper or costs_no_more:
                 yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {cost_of_more} after {cost}"
 

@@ -32,18 +32,8 @@ class PlantedFilter:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return self.inner.caps(epsilon, delta)
-
-    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        return self.inner.cost(pipeline, delta)
-
-    def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return self.inner.epsilon(amounts, delta)
-
 
 def scaled_amounts(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
-    """Return the amounts multiplied by a factor, exactly."""
     return {name: str(EXACT.multiply(Decimal(amount), by)) for name, amount in cost.items()}
 
 
@@ -87,7 +77,7 @@ class DeltaUncharged(PlantedFilter):
         amounts = self.inner.cost(pipeline, delta).amounts
         amounts_at_half = self.inner.cost(pipeline, delta / 2.0).amounts
         growing = [name for name in amounts if Decimal(amounts[name]) > Decimal(amounts_at_half[name])]
-        return Cost({**amounts, **dict.fromkeys(growing, "0")}, "")
+        return Cost({**amounts, **dict.fromkeys(growing, "0")}, detail="")
 
 
 class LedgerDeltaIgnored(PlantedFilter):
@@ -140,7 +130,7 @@ def cached_cost(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
 
 def examined_ledger(name: str, epsilon: float, delta: float) -> ExaminedLedger:
     """Return a ledger with the named filter and the cap (epsilon, delta)."""
-    cached: Any = CachedPrices(filter_for_cap(name, epsilon, delta, {}))
+    cached: Any = CachedPrices(filter_for_cap(name, epsilon, delta, parameters={}))
     return ExaminedLedger(cached, epsilon, delta)
 
 

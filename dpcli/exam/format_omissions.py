@@ -24,10 +24,10 @@ from dpcli.document.formats.facts import ci_reads_verdict, is_for_screen, shows
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
 WIDTH = 200  # number of columns of the screen; no marked word is broken at this width
 DOCUMENTS = 16  # number of documents that are drawn for one format; more find rarer faults, and take longer
-EXACT = {"data", "records", "sheet"}  # parts that programs read, so that their numbers must not be rounded
+EXACT_PARTS = {"data", "records", "sheet"}  # parts that programs read, so that their numbers must not be rounded
 # A number in a text that is not a part of a word.
 NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
-JUDGED = {"checks", "failures", "findings"}  # a format that reports verdicts must show at least one of these parts
+PARTS_WITH_VERDICTS = {"checks", "failures", "findings"}  # a format that reports verdicts must show at least one of these parts
 
 # For each part, a function that removes the fault of an item. A format must render the result differently from the faulty item.
 MILDER: dict[str, Callable[[Any], Any]] = {
@@ -67,7 +67,7 @@ class DrawnDocument:
 
     def finding(self, waived: float = 0.3) -> Finding:
         """Draw a finding, which is suppressed with probability `waived`."""
-        waiver = Suppression(self.text(), self.random.random() < 0.5) if self.random.random() < waived else None
+        waiver = Suppression(self.text(), external=self.random.random() < 0.5) if self.random.random() < waived else None
         rule, path = (f"zq{name}{self.words}qz" for name in ("rule", "path"))
         line = self.random.choice([0, 1, 7])
         return Finding(f"{path}.toml", rule, "error", self.text(), line, line, suppression=waiver)
@@ -137,7 +137,10 @@ def numbers(value: Any) -> set[float]:
 
 
 def must_show(document: Document, part: str) -> set[str]:
-    """Return the words that a format must show if it shows a part. Of a check that passed, it must show only the name."""
+    """Return the words that a format must show if it shows a part. Of a check that passed, it must show only the name.
+
+    The part "failures" is no field of a document: it consists of the failed checks.
+    """
     if part == "checks":
         failures = [check.message for check in document.checks if check.waived or not check.passed]
         return words([check.name for check in document.checks]) | words(failures)
@@ -157,7 +160,6 @@ def _divided_by_ten(value: Any) -> Any:
 
 
 def _without_exact_numbers(document: Document) -> Document:
-    """Return the document with every number that programs read divided by ten."""
     sheet = document.sheet
     if sheet is not None:
         sheet = replace(sheet, rows=tuple(tuple(_divided_by_ten(row)) for row in sheet.rows))
@@ -169,7 +171,6 @@ def _without_last_cells(table: Table) -> Table:
 
 
 def _each(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
-    """Return the items, each with these changes."""
     return tuple(replace(item, **changes) for item in items)
 
 
@@ -220,7 +221,7 @@ def rendering_faults(name: str, render: Render, document: Document) -> Iterator[
         if missing_words:
             yield f"{part}: {sorted(missing_words)}"
         missing_numbers = numbers(getattr(document, part, None)) - {float(number) for number in NUMBER.findall(text)}
-        if part in EXACT and missing_numbers:
+        if part in EXACT_PARTS and missing_numbers:
             yield f"{part}: {sorted(missing_numbers)}"
     for part, milder in MILDER.items():
         items: tuple[Any, ...] = getattr(document, part) if part in shows(name) else ()
@@ -231,7 +232,7 @@ def rendering_faults(name: str, render: Render, document: Document) -> Iterator[
                 yield f"{part}: {item} is shown as {mild_item}"
     if control_characters := {character for character in text if not character.isprintable()} - {"\n", "\r"}:
         yield f"invisible characters, or characters that control a terminal: {sorted(control_characters)}"
-    if ci_reads_verdict(name) and not JUDGED & set(shows(name)):
+    if ci_reads_verdict(name) and not PARTS_WITH_VERDICTS & set(shows(name)):
         yield "checks, failures and findings, although the format reports verdicts"
 
 

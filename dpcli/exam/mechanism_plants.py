@@ -1,10 +1,10 @@
 """Mutation testing of mechanisms. Bugs are planted where a pipeline is resolved, so that they apply to every mechanism type.
 
-`resolve` (dpcli/file/pipeline/resolve.py) turns a pipeline into *charges*, which are mechanisms with counts. A plant of PLANTS replaces it
-inside `account` by a function that, for example, ignores the counts. The exam must then find a *bracket* that does not hold, which is a
-pair of bounds around the enumerated delta of a *reference* (an entry with its enumerated releases) in a *situation* (adjacency, sampling,
-and numbers of records and units; bracket.py). Or it must find steps that cost more or less than as many entries. A plant that lowers no
-upper bound is no fault of the exam. examine.py asks `undetected_in_mechanism`.
+`resolve` (dpcli/file/pipeline/resolve.py) turns a pipeline into *charges* (`BillLine`), which are mechanisms with counts. A plant of PLANTS
+replaces it inside `account` by a function that, for example, ignores the counts. The exam must then find a *bracket* that does not hold,
+which is a pair of bounds around the enumerated delta of a *reference* (an entry with its enumerated releases) in a *situation* (adjacency,
+sampling, and numbers of records and units; bracket.py). Or it must find steps that cost more or less than as many entries. A plant that
+lowers no upper bound is no fault of the exam. examine.py asks `undetected_in_mechanism`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from dpcli.numerics.arrays import Array
 from dpcli.numerics.contour.tilted import Tilted
 from dpcli.numerics.tails import Tails
 
-Resolve = Callable[..., tuple[BillLine, ...]]
+Resolve = Callable[..., tuple[BillLine, ...]]  # (pipeline, size of the group) -> charges
+STEP_LAW_SEED = "0"  # seed of the files on which the law of step counts is tried; arbitrary
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Scaled(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Claiming(Dominated):
-    """A mechanism that falsely claims to attain its bounds. It inherits the costs of `by`, the mechanism without this bug."""
+    """A mechanism that falsely claims that some data have exactly its cost. It inherits the costs of `by`, the honest mechanism."""
 
     def attained(self) -> bool:
         return True
@@ -156,14 +157,14 @@ def promises_more(planted: Bracket, honest: Bracket) -> bool:
 
 
 def breaks_step_count(subject: Subject) -> bool:
-    """Return whether n steps cost more or less than n entries of one step each."""
+    """Return whether n steps cost more or less than n entries of one step each, which violates the law `copies`."""
     with suppress(InputError):  # The planted adjacency may make the file invalid.
-        return any(True for _ in copies(subject.pipeline))
+        return next(copies(subject.pipeline), None) is not None
     return False
 
 
 def undetected_in_mechanism(kind: str, plant: str) -> bool:
-    """Return whether the exam misses a planted bug.
+    """Return whether the exam of a mechanism type misses a planted bug.
 
     A bug is missed if it lowers an upper bound, and the exam finds neither a false bracket nor a wrong number of steps.
     """
@@ -178,4 +179,4 @@ def undetected_in_mechanism(kind: str, plant: str) -> bool:
             honest = honest_row(reference, scheme, situation)
             promises_too_much = promises_too_much or any(map(promises_more, planted.brackets, honest.brackets))
     with planted_as(bug):
-        return promises_too_much and not any(map(breaks_step_count, drawn(kind, "0")))
+        return promises_too_much and not any(map(breaks_step_count, drawn(kind, STEP_LAW_SEED)))

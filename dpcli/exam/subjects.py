@@ -94,8 +94,8 @@ def _attempt(drawing: Drawing, kind: str, scheme: str, adjacency: str) -> Subjec
     if keys is None:
         return None
     table = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
-    base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}  # for keys that name another entry
-    tables = [base, table] if "base" in str(keys) else [table]  # a key may name it
+    base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}
+    tables = [base, table] if "base" in str(keys) else [table]  # a key may name the other entry
     text = toml_text({"format": 1, "privacy": privacy, "mechanism": tables})
     try:
         subject = parse(text.encode(), "it.toml")

@@ -35,11 +35,11 @@ ROUNDING = 1e-8  # relative error allowed in a comparison of two views
 # Relative and absolute error allowed of a delta from the tails. It is larger, as delta is a difference of two larger probabilities.
 DELTA_ROUNDING, LEAST_DELTA_ERROR = 1e-6, 1e-12
 LEAST_VIEW = 1e-3  # least value of a view in which a bug is planted: a tenth of less could be within the tolerances; arbitrary
-LEAST_LOSS, LARGEST_LOSS = 1e-6, 600.0  # range of `scale_of`; e^loss is a finite float up to about 709
+LEAST_LOSS, LARGEST_LOSS = 1e-6, 600.0  # range of `reach_of`; e^loss is a finite float up to about 709
 WORK = 3e6  # cells of work (dpcli/numerics/work.py) allowed for one law, which is skipped if it needs more; limits the time
 
 
-def scale_of(loss: PrivacyLoss) -> float:
+def reach_of(loss: PrivacyLoss) -> float:
     """Return a number a with P(L > a) <= e^-40, by the Chernoff bound from the CGF. It is clipped to [LEAST_LOSS, LARGEST_LOSS].
 
     The cells of an integral reach to a. The mass beyond, e^-40 or about 4e-18, is below the rounding of a probability near 1. A larger a
@@ -55,7 +55,7 @@ def from_tails(loss: PrivacyLoss, z: float) -> float:
 
     Every loss is rounded down to the edge of its cell. Losses beyond all cells are left out.
     """
-    reach = scale_of(loss)
+    reach = reach_of(loss)
     edges = np.linspace(-reach, reach, CELLS + 1)
     above = np.exp(loss.tails(edges).p_above)  # `tails` returns logarithms of P(L > l) and of other tails
     mass = np.maximum(above[:-1] - above[1:], 0.0)
@@ -64,7 +64,7 @@ def from_tails(loss: PrivacyLoss, z: float) -> float:
 
 def inverse_from_tails(loss: PrivacyLoss, z: float) -> float:
     """Return a lower bound on log E[e^{-z L}] under Q, as `from_tails` does; every loss is rounded up."""
-    reach = scale_of(loss)
+    reach = reach_of(loss)
     edges = np.linspace(-reach, reach, CELLS + 1)
     above = np.exp(loss.tails(edges).q_above)
     mass = np.maximum(above[:-1] - above[1:], 0.0)
@@ -82,8 +82,8 @@ def cgf_covers_tails(mechanism: Mechanism) -> Iterator[str]:
 
 def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
     """The delta at epsilon(delta), computed from the tails, is at most delta."""
-    for extra in DELTAS:
-        delta = extra + 2.0 * mechanism.delta_floor()  # at and below the floor, epsilon may be infinite
+    for above_floor in DELTAS:
+        delta = above_floor + 2.0 * mechanism.delta_floor()  # at and below the floor, epsilon may be infinite
         epsilon = mechanism.approx_dp(delta) if delta < 1.0 else math.inf
         if not epsilon < LARGEST_LOSS:
             continue

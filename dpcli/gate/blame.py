@@ -42,7 +42,7 @@ def raising_changes(changes: Sequence[Priced]) -> list[Priced]:
     return [change for change in changes if change.increase > 0.0][:MOST_NAMED]
 
 
-def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
+def key_of_costliest(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
     """Return the key of the costliest change in the current file. If no change raises epsilon, return `otherwise`."""
     costliest = raising_changes(changes)
     return path_of(costliest[0], pipeline) if costliest else otherwise
@@ -55,11 +55,10 @@ def costliest_changes(changes: Sequence[Priced]) -> str:
 
 def edits_in_words(change: Priced) -> str:
     """Return the edits of one change in words, for example `train: steps 5000 -> 20000`."""
-    return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in change.change.edits)
+    return " and ".join(f"{edit.label} {_value_in_words(edit.old)} -> {_value_in_words(edit.new)}" for edit in change.change.edits)
 
 
-def _value(value: object) -> str:
-    """Return a value as the messages about changes print it."""
+def _value_in_words(value: object) -> str:
     if isinstance(value, dict) and "scheme" in value:  # a sampling table is shown by the name of its scheme
         return shown(value["scheme"])
     if isinstance(value, list) and len(value) <= LONGEST_LIST and all(type(item) in (int, float) for item in value):
@@ -100,6 +99,7 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
     stated = mechanisms[: len(mechanisms) - len(result.pipeline.queries)]
     # A charge of several entries, which share a sample or run on disjoint parts of the data, has no single noise that could be changed.
     charges = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in stated]
+    # An edit names the charge train[2] itself or, if the file states lists of values, the table train.
     charges.sort(key=lambda charge: (changed.isdisjoint({charge.name, written_name(charge.name)}), -charge.count))
     for charge in charges[:MOST_NAMED]:
         values = list(_remedies(result.pipeline, charge, _hardest(targets)))
@@ -134,16 +134,16 @@ def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -
             yield f"{runs.key} = {min(runs.values):.10g}{place}"
 
 
-def _solved(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> SolvedKey | None:
+def _solved(pipeline: Pipeline, entry: Entry, parameter: Parameter, targets: Sequence[Target]) -> SolvedKey | None:
     """Return the values that meet the targets; None if the entry has no key for this parameter, or if a target cannot be met."""
     from dpcli.analysis.calibrate import calibrate  # imported only if a file fails
     from dpcli.analysis.solved_keys import parameter_key
 
-    key = parameter_key(entry, solve)
+    key = parameter_key(entry, parameter)
     if key is None:
         return None
     with suppress(InputError, CannotCertify):
         chosen = ((entry.name, key),)
-        solutions = [calibrate(pipeline, target.epsilon, target.delta, solve, chosen, runs=target.runs) for target in targets]
+        solutions = [calibrate(pipeline, target.epsilon, target.delta, parameter, chosen, runs=target.runs) for target in targets]
         return SolvedKey(key, [solution.value for solution in solutions])
     return None

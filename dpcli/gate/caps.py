@@ -108,7 +108,7 @@ def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExternalCaps:
-    """The caps that do not come from a file: the caps of flags and the caps of the policy."""
+    """The caps that do not come from a pipeline file."""
 
     flags: Caps
     policy: Caps
@@ -124,9 +124,9 @@ class ExternalCaps:
         """The deltas of the flags and of the policy, by their names in messages."""
         return {"--delta": self.flags.delta, "the policy's delta": self.policy.delta}
 
-    def stated(self, key: str, name: str) -> Iterator[StatedCap]:
-        """Yield the caps of flags and policy for one key, whose flag is `name`."""
-        for caps, source in ((self.flags, flag(name)), (self.policy, POLICY)):
+    def stated(self, key: str, flag_name: str) -> Iterator[StatedCap]:
+        """Yield the caps of flags and policy for one key."""
+        for caps, source in ((self.flags, flag(flag_name)), (self.policy, POLICY)):
             value = getattr(caps, key)
             if value is not None:
                 yield StatedCap(value, source)

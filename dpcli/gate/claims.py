@@ -1,11 +1,12 @@
 """Conditions on changes that lower epsilon by a claim and not by noise, which would be the cheapest way past a cap.
 
-judge.py calls `claim_warnings` with the changes of one file since its *base*, the earlier version, each with its cost if it alone were made
-to the base. A *claim* is a statement of the file about data or program that no accountant can check, such as a sensitivity, a sampling
-scheme or a partition (`Key.claim` marks these keys). A changed claim gives a warning, for a reviewer to judge. An *entry* is one
-[[mechanism]] table of a file. Its *evidence* (`CostEvidence`) says where its cost comes from: noise, a stated number, or the statement that
-it is free. An entry whose cost followed from noise at the base and is only stated now is a *restatement* (`restatements`), which fails
-unless a waiver covers it.
+judge.py calls `claim_warnings` with the changes of one file since its *base*, the earlier version. A *change* is a set of *edits* that are
+only valid together, with its cost if it alone were made to the base (`Priced`). An *edit* is a changed key, or a table that was added or
+removed. A *claim* is a statement of the file about data or program that no accountant can check, such as a sensitivity, a sampling scheme
+or a partition (`Key.claim` marks these keys). A changed claim gives a warning, for a reviewer to judge. An *entry* is one [[mechanism]]
+table of a file. Its *evidence* (`CostEvidence`) says where its cost comes from. From the weakest to the strongest, it is the statement that
+the entry is free, a stated number, or noise. An entry whose cost followed from noise at the base and is only stated now is a *restatement*
+(`restatements`), which fails unless a waiver covers it.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
     from dpcli.file.pipeline.series import by_name  # imported only if there is a base
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
-    # An edit without keys adds or removes a table, and its `new` is None if the table was removed.
+    # An edit without keys is about a whole mechanism or query (LISTS), and its `new` is None if this was removed.
     edits = [edit for change in changes for edit in change.change.edits]
-    removed_tables = frozenset(edit.section for edit in edits if edit.section in LISTS and not edit.keys and edit.new is None)
+    removed_kinds = frozenset(edit.section for edit in edits if edit.section in LISTS and not edit.keys and edit.new is None)
     for change in changes:
-        claims = list(_claims_in(change, entries, removed_tables))
+        claims = list(_claims_in(change, entries, removed_kinds))
         raises_by_number = change.increase > ROUNDING and all(map(_is_numeric, claims))
         if not claims or raises_by_number:
             continue
@@ -68,10 +69,10 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
         yield Condition("claim", "warn", text, path_of(change, pipeline))
 
 
-def _claims_in(change: Priced, entries: Mapping[str, Entry], removed_tables: Collection[str]) -> Iterator[Edit]:
+def _claims_in(change: Priced, entries: Mapping[str, Entry], removed_kinds: Collection[str]) -> Iterator[Edit]:
     """Yield the edits of a change that concern claims.
 
-    `entries` are the current entries by name, and `removed_tables` is as in `_adds_claim`: the kinds of tables that the changes remove.
+    `entries` are the current entries by name, and `removed_kinds` has "mechanism" or "query" if the changes remove such a table.
     """
     is_cheap = change.epsilon is not None and change.increase <= ROUNDING
     # Without a count, a mechanism runs once, which is a claim about the program. If a file states epochs in place of steps, or steps in
@@ -79,7 +80,7 @@ def _claims_in(change: Priced, entries: Mapping[str, Entry], removed_tables: Col
     edits_one_count = {edit.path[-1] for edit in change.change.edits} in ({"steps"}, {"epochs"})
     for edit in change.change.edits:
         removes_count = edits_one_count and edit.new is None
-        if removes_count or _changes_claim(edit, entries) or _adds_claim(edit, entries, removed_tables, is_cheap):
+        if removes_count or _changes_claim(edit, entries) or _adds_claim(edit, entries, removed_kinds, is_cheap):
             yield edit
 
 
@@ -90,13 +91,13 @@ def _is_numeric(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in (*old, *new))
 
 
-def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_tables: Collection[str], is_cheap: bool) -> bool:
+def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collection[str], is_cheap: bool) -> bool:
     """Return whether an edit adds an entry whose low cost depends on a claim.
 
     Args:
         entries: The current entries by name.
-        removed_tables: "mechanism" or "query" if the changes remove such tables, which the entry may replace. `dpcli release` answers
-            queries and enforces their bounds, but the bounds of an entry are only stated.
+        removed_kinds: "mechanism" or "query" if the changes remove such a table, which the entry may replace. `dpcli release` answers
+            queries and enforces their bounds, but the bounds of an entry are only stated: in place of a query it need not be cheap.
         is_cheap: Whether the change raises epsilon by no more than `ROUNDING`.
     """
     if edit.section != "mechanism" or edit.keys or edit.name not in entries:
@@ -105,10 +106,10 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_tables: Collec
     is_sampled = entry.sampling is not None
     # The increase of this change alone is no criterion here: parts of a partition cost less together than alone, and an entry that replaces
     # another raises epsilon, since the removed one is still counted.
-    if entry.spec.evidence == CostEvidence.FREE or entry.partition is not None or (removed_tables and is_sampled):
+    if entry.spec.evidence == CostEvidence.FREE or entry.partition is not None or (removed_kinds and is_sampled):
         return True
     has_claim = entry.spec.evidence < CostEvidence.PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None
-    return has_claim and (is_cheap or "query" in removed_tables)
+    return has_claim and (is_cheap or "query" in removed_kinds)
 
 
 def _changes_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
@@ -172,10 +173,11 @@ def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator
     from dpcli.file.pipeline.series import counterparts  # imported only if there is a base
 
     current = standings_of(pipeline)
+    # `counterparts` finds the old name of a current entry, and in the other direction the current name of an old one.
     places = {entry.name: ("mechanism", index) for index, entry in enumerate(pipeline.mechanisms)}
     earlier = {name: before[old_name] for name, old_name in counterparts(current, before).items()}
-    remaining = counterparts(before, current)
-    removed = {name: standing for name, standing in before.items() if name not in remaining}
+    names_now = counterparts(before, current)
+    removed = {name: standing for name, standing in before.items() if name not in names_now}
     for name, standing in current.items():
         present, key = f"{escaped(name)}: it {EVIDENCE_NOW[standing.evidence]}", (*places[name], "type")
         if name in earlier:

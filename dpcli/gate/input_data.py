@@ -2,7 +2,8 @@
 
 Otherwise the outputs may be about other people, or a sum over a dataset lacks the cost of some files. A key that names input is marked
 where it is declared (`Key.names_data`). Paths are compared by the places to which they lead from their file (`place_of`), so that a moved
-file may lead to other data by an unchanged key. All conditions here are warnings: the gate does not open the data.
+file may lead to other data by an unchanged key. All conditions here are warnings: the gate does not open the data. A *change* (`Priced`) is
+a set of edits since the base, the earlier version of the file.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def other_data_warnings(
 
 
 class EditedSource(NamedTuple):
-    """A changed key that names input data, with its path, its old value and its new value."""
+    """A changed key that names input data."""
 
     path: tuple[str, str]
     old: Any

@@ -27,7 +27,7 @@ from dpcli.file.pipeline.read import expand_folders, is_in_folder, located, may_
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
-from dpcli.gate.blame import costliest_changes, place_of, remedy
+from dpcli.gate.blame import costliest_changes, key_of_costliest, remedy
 from dpcli.gate.caps import ExternalCaps, caps_in_force, loosened_caps, require_cap, with_caps_in_force
 from dpcli.gate.claims import claim_warnings, restatements
 from dpcli.gate.gate_terms import GateTerms, room
@@ -70,14 +70,13 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     Raises InputError if neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
-    # A folder is replaced by the pipelines in it, if there are any.
     expanded = expand_folders(paths or _touched_pipelines(ref), may_be_pipeline)
     # A folder without pipelines passes only if the change removed them, which the base shows. Without a revision it is judged as a file.
     folders = [path for path in expanded if ref is not None and os.path.isdir(path)]
     paths = [path for path in expanded if path not in folders]
     policy, notices = policy_that_applies(terms.policy, ref)
     terms = replace(terms, policy=policy)
-    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))
+    terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))  # planned: the longer external horizon
     if ref is not None:
         paths += _touched_members(ref, expanded, paths, terms)  # the ledger does not judge these
     with cached_answers():  # git is asked only once for each root and each revision
@@ -102,7 +101,6 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
 
 
 def _touched_pipelines(ref: str | None) -> Sequence[str]:
-    """Return every pipeline that differs from the revision. Raises InputError if no revision is given."""
     if ref is None:
         raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from a revision")
     from dpcli.gate.repository import touched_pipelines
@@ -111,10 +109,7 @@ def _touched_pipelines(ref: str | None) -> Sequence[str]:
 
 
 def _touched_members(ref: str, expanded: Sequence[str], paths: Sequence[str], terms: GateTerms) -> Iterator[str]:
-    """Yield the touched files that belong to a capped sum, without the files that the gate was asked to judge (`expanded`).
-
-    They are judged too, so that the sum can be compared with the sum at the base.
-    """
+    """Yield the touched files that belong to a capped sum, without the files that the gate was asked to judge (`expanded`)."""
     from dpcli.gate.repository import datasets_of, touched_members
 
     datasets = [name for caps in terms.policy.together for name in caps.datasets]
@@ -171,7 +166,6 @@ def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
 
 
 def _external_caps(path: str, pipeline: Pipeline, terms: GateTerms) -> ExternalCaps:
-    """Return the caps of flags and policy for one file."""
     return ExternalCaps(terms.caps, terms.policy.caps(path, pipeline))
 
 
@@ -183,7 +177,7 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
     """
     diagnostics: tuple[Diagnostic, ...] = ()
     try:
-        data = terms.room.read(path)
+        data = terms.room.read(path)  # the bytes that the ledger judged, if it did
         pipeline = parse(data, path)
         external = _external_caps(path, pipeline, terms)
         diagnostics = lint(pipeline, data, _deltas(path, pipeline, external, terms))
@@ -234,7 +228,6 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
 
 
 def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
-    """Return the verdict on a file whose account was computed."""
     path, pipeline = opened_file.path, opened_file.pipeline
     tables = toml_document(opened_file.data, path).tables
     base = _readable_base(bases, path)
@@ -291,7 +284,7 @@ def _base_conditions(
     """Yield the conditions that compare a file with its base. `epsilon` is the current epsilon at the delta of the base."""
     if not isinstance(base, Base) or epsilon is None:
         reason = base.reason if isinstance(base, UnreadableBase) else ""
-        yield requirements.new_file(result, opened_file.external, reason)
+        yield requirements.new_file_condition(result, opened_file.external, reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
     yield from requirements.statement_conditions(
@@ -324,7 +317,7 @@ def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipel
     """
     if condition.verdict != "fail" or condition.target is None:
         return condition
-    key = place_of(changes, pipeline, condition.key)
+    key = key_of_costliest(changes, pipeline, condition.key)
     return replace(condition, key=key, message=condition.message + costliest_changes(changes))
 
 

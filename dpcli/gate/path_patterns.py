@@ -53,7 +53,7 @@ def _under(root: str, unresolved: str) -> str | None:
 
 
 def name_matches(pattern: str, path: str, name: str) -> bool:
-    """Return whether a pattern matches the file at `path` by one of its names."""
+    """Return whether a pattern matches the file at `path` by one of its names. An absolute pattern must match the path as it is given."""
     if path == "-":
         return pattern == "**"
     if os.path.isabs(pattern):

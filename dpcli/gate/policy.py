@@ -74,17 +74,14 @@ POLICY_CHANGE = "policy-change"
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule(Caps):
-    """Caps for the files that the rule matches. They replace the general caps of the policy.
-
-    If several rules match a file, the smallest value of each cap applies.
-    """
+    """Caps for the files that the rule matches. They replace the general caps of the policy."""
 
     files: Annotated[str | None, Key("pattern of paths from the root of the repository; ** spans folders")] = None
     unit: Annotated[str | None, Key("only pipelines with this unit")] = None
     adjacency: Annotated[Adjacency | None, Key("only pipelines with this adjacency")] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield a problem for a rule without selectors, because it would match every file, and for a rule without caps."""
+        """Yield a problem (key, expected, found) for a rule without selectors, which would match every file, or without caps."""
         if all(selector is None for selector in (self.files, self.unit, self.adjacency)):
             yield (), "files, unit or adjacency", "a rule for all files; state its caps at the top of the file"
         if all(getattr(self, field.name) is None for field in fields(Caps)):
@@ -184,15 +181,15 @@ class Policy(Caps):
         for name in names:
             rules = [rule for rule in self.rule if rule.applies_to(name, path, pipeline)]
             caps_by_name.append(with_defaults(tightest(rules), self))
-        # A change of the statement is allowed only if it is allowed under every name. Here None, as well as False, allows nothing, while
-        # `tightest` passes over None and would return the True of another name.
+        # A change of the statement, the keys that say what epsilon means, is allowed only if it is allowed under every name. Here None
+        # allows nothing, like False, while `tightest` passes over None and would return the True of another name.
         allowed = all(caps.allow_statement_change for caps in caps_by_name)
         return replace(tightest(caps_by_name), allow_statement_change=allowed)
 
 
 NO_POLICY = Policy(waivers="files")  # used if the gate has no policy
 
-# The keys at the top of a policy file. A pipeline file has none of them except "format".
+# The keys at the top of a policy file, by which other_files.py recognises a policy. A pipeline file has none of them except "format".
 KEYS: Members = {"format": TOP["format"], **members_of(Policy)}
 
 
@@ -230,19 +227,19 @@ def read_policy(source: str) -> Policy:
 def read_policy_bytes(data: bytes, source: str) -> Policy:
     """Return the policy in the content of a file. Messages name the file `source`. Raises InvalidFile if it is no valid policy."""
     text, tables = toml_document(data, source)
-    from dpcli.file.pipeline.other_files import instead_of_policy
+    from dpcli.file.pipeline.other_files import instead_of_policy  # not needed without a policy
 
     other_kind = instead_of_policy(tables)
     if other_kind is not None:
         raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other_kind}", title(source)),))
     findings = Findings(advice=nearest)
     policy = Policy()
-    with suppress(TooMany):
+    with suppress(TooMany):  # `refuse` reports the findings that were collected until then
         values = read_members(KEYS, tables, KeyPlace((), findings))
         if not findings.items:
             policy = Policy(**{key: value for key, value in values.items() if key != "format"})
             for key, expected, value in policy.problems():
-                findings.add("DP005", key, expected, value)
+                findings.add("DP005", key, expected, value)  # keys that contradict one another
     refuse(findings, tables, text, source)
     return replace(policy, path=source)
 
@@ -302,7 +299,7 @@ def empty_sums(caps: Sequence[SharedCaps], together: Sequence[JudgedSum]) -> Ite
         together: The sums that the gate judged, which begin with one sum for each table.
     """
     for index, (shared, judged) in enumerate(zip(caps, together, strict=False)):
-        if judged.account is None and judged.verdict == "pass":
+        if judged.account is None and judged.verdict == "pass":  # a sum with a cap and with files has an account, or does not pass
             yield _warning(f"together[{index + 1}] ({shared.words}): no file of the repository names it, and the cap has no effect")
 
 

@@ -188,9 +188,8 @@ def touched_files(ref: str, paths: Sequence[str]) -> Iterator[TouchedFile]:
 def touched_pipelines(ref: str) -> list[str]:
     """Return the tracked pipelines that the work tree has added or changed since the revision. A file with several names is listed by each.
 
-    The repository around the working directory and its submodules are searched. A file that is not valid TOML counts as a pipeline if it
-    was a pipeline at the revision, contains a line that begins a table of pipelines, or is a Git LFS pointer. Untracked files are not part
-    of the change, but `dpcli.gate.coverage` warns about them. Raises InputError if git does not know the revision.
+    The repository around the working directory and its submodules are searched. Untracked files are not part of the change, but
+    `dpcli.gate.coverage` warns about them. Raises InputError if git does not know the revision.
     """
     top = top_of(os.getcwd())
     names = sorted(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
@@ -222,7 +221,7 @@ def _looks_like_pipeline(data: bytes) -> bool:
 
 
 def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:
-    """Yield the touched files, other than `paths`, that name one of these datasets now or named one of them at the revision.
+    """Yield the touched files, other than `paths`, that are or were members of a sum: they name one of its datasets now or at the revision.
 
     The gate judges these files too, so that the sum over a dataset can be compared with the sum at the revision. Raises InputError if git
     cannot list the touched files.
@@ -243,7 +242,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
 def _can_be_compared(old: bytes | None) -> bool:
     """Return whether a file is new, or has a valid pipeline as its earlier content. Only then can its epsilon be compared."""
     try:
-        return old is None or bool(parse(old, ""))
+        return old is None or bool(parse(old, ""))  # `parse` raises if the pipeline is not valid
     except DpcliError:
         return False
 
@@ -265,7 +264,6 @@ def dataset_of(tables: Mapping[str, Any]) -> str:
 
 
 def content_of(place: str) -> bytes | None:
-    """Return the content of a file; None if it cannot be read."""
     try:
         return read_bytes(place)
     except InputError:

@@ -5,9 +5,9 @@ its lint findings, the policy and the proof of its epsilon. Others compare it wi
 keys that say what epsilon means, such as unit and adjacency), its *terms* (all keys of [privacy], [budget] and [gate]), and the rise of its
 epsilon.
 
-`written` is a pipeline with the caps that its own file states, and `result` the account under the caps in force. A *target* is the epsilon
-with which a condition would pass. Epsilons are upper bounds, so a cap that passes does hold. An epsilon that no accountant can bound
-is "unknown", which never passes.
+`written` is a pipeline with the caps that its own file states, `external` the caps of flags and policy, and `result` the account under the
+caps in force. A *target* is the epsilon with which a condition would pass. Epsilons are upper bounds, so a cap that passes does hold. An
+epsilon that no accountant can bound is "unknown", which never passes.
 """
 
 from __future__ import annotations
@@ -132,7 +132,6 @@ def runs_that_fit(result: Account, horizon: Horizon) -> int:
 
 
 def _epsilon_of_runs(result: Account, runs: int) -> float:
-    """Return the epsilon of this number of runs together, at the delta of the account."""
     return headline(result.pipeline, delta=result.delta, runs=runs).upper
 
 
@@ -206,7 +205,7 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     yield Condition("link", "fail" if is_compared else "warn", text, ())
 
 
-def new_file(result: Account, external: ExternalCaps, unpriced: str = "") -> Condition:
+def new_file_condition(result: Account, external: ExternalCaps, unpriced: str = "") -> Condition:
     """Return the condition on the rise of a file that has no readable version at the base.
 
     It is a warning if there is a limit on the rise, which cannot be applied.
@@ -322,7 +321,7 @@ def proof_condition(result: Account, certificates: Sequence[str]) -> Condition:
     from dpcli.certify.named_certificate import NamedProof, digest_of, text_of
 
     try:
-        proof = prove(result.pipeline, delta=result.at)
+        proof = prove(result.pipeline, delta=result.at)  # `at`: the delta of the account
     except NotRepresentable as error:
         return Condition("proof", "unknown", f"epsilon {up(result.upper)} has no proof: {error}", ())
     if proof.epsilon != proof.headline:  # the proved epsilon, as text, is not the printed one but a larger one

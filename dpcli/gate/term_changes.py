@@ -109,13 +109,14 @@ def changed_terms(
             continue
         words = f"{name} {value_in_words(old)} -> {value_in_words(new)}"
         if name == "budget.delta":  # the delta at which the cap on epsilon applies: whether it matters depends on the cap too
-            yield TermChange(words, "budget.epsilon" not in replaced and _loosens(terms, written), (table, key))
+            loosens_cap = "budget.epsilon" not in replaced and _loosens(terms, written)
+            yield TermChange(words, weaker=loosens_cap, key=(table, key))
         elif name in replaced and _weaker(member, old, new):
             words = f"{name} raised from {value_in_words(old)} to {value_in_words(new)}"
             yield TermChange(words, weaker=False, key=(table, key), replaced_by=replaced[name])
         else:
             window_moved = name == WINDOW and keeps_its_width(old, new)
-            yield TermChange(words, not window_moved and _weaker(member, old, new), (table, key))
+            yield TermChange(words, weaker=not window_moved and _weaker(member, old, new), key=(table, key))
 
 
 def promised_delta(terms: Mapping[str, Any]) -> float | None:
@@ -167,7 +168,7 @@ def horizon_change(old: PlannedRuns | None, new: PlannedRuns | None, external: S
         return
     in_force = [horizon for horizon in (new, *map(planned_runs, external)) if horizon is not None]
     implied = old is None or any(horizon.runs >= old.runs and horizon.epsilon <= old.epsilon for horizon in in_force)
-    yield TermChange(f"gate.horizon {_horizon_words(old)} -> {_horizon_words(new)}", not implied, ("gate", "horizon"))
+    yield TermChange(f"gate.horizon {_horizon_words(old)} -> {_horizon_words(new)}", weaker=not implied, key=("gate", "horizon"))
 
 
 def _horizon_words(horizon: PlannedRuns | None) -> str:

@@ -72,9 +72,6 @@ def capped_sums(
 ) -> tuple[JudgedSum, ...]:
     """Return the verdict on a sum for each table of caps.
 
-    The members of a sum are the judged files that name one of the datasets, and all other pipelines in their repositories that do. Each
-    member counts once or, if a horizon is planned for it, as often as the horizon states. A sum that cannot be computed never passes.
-
     Args:
         horizon: The horizon of flags or policy.
         external_caps: A function that returns the caps of flags and policy for the file at a path.
@@ -165,10 +162,10 @@ def _account_of_members(
     parts: list[tuple[Pipeline, int]] = []
     deltas: list[float | None] = []
     for member, count in zip(members, runs, strict=True):
-        pipeline, caps_around = member.pipeline, external_caps(member.path, member.pipeline)
-        deltas.append(caps_in_force(pipeline, caps_around).delta)
+        pipeline, external = member.pipeline, external_caps(member.path, member.pipeline)
+        deltas.append(caps_in_force(pipeline, external).delta)
         if pipeline.privacy.adaptive:  # an adaptive file costs its cap in force
-            pipeline = with_caps_in_force(pipeline, caps_around)
+            pipeline = with_caps_in_force(pipeline, external)
         # The sum bounds the loss of a person who is in all datasets. `account_of_dataset` adds files of one dataset, so all get one name.
         parts.append((_under_name(pipeline, caps.datasets), count))
     budget = replace(caps.budget, delta=smallest_delta(deltas) if caps.delta is None else caps.delta)
@@ -181,7 +178,7 @@ def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
 
 
 def _large_delta(caps: SharedCaps, result: Account, members: Sequence[SumMember]) -> Iterator[Condition]:
-    """Yield the findings of lint rule DP105 about the delta of a sum, for the largest dataset_size of its files."""
+    """Yield the lint findings about the delta of a sum: DP105, for the largest dataset_size of its files, or DP306, if none states one."""
     sizes = [member.pipeline.privacy.dataset_size for member in members]
     largest = max((size for size in sizes if size is not None), default=None)
     for diagnostic in judged_deltas({f"{caps.words}: delta": result.delta}, largest, caps.words):
@@ -261,8 +258,6 @@ def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
 
 def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedSum]:
     """Yield a warning for each dataset whose sum has no cap, if the sum exceeds the cap of each file or cannot be computed.
-
-    Each file counts once or, if a horizon is planned for it, as often as the horizon states.
 
     Args:
         capped: The datasets that have a cap on their sum.

@@ -83,8 +83,8 @@ class Condition:
 
     Attributes:
         name: A key of `CONDITIONS`, or the code of a lint rule.
-        key, place: The key that the condition is about, as a path into the file, and its line and column. An empty path is the whole file.
-            The place is (1, 1) if nobody has looked it up.
+        key, place: The key that the condition is about, as a path into the file ([budget] if not stated), and its line and column. An empty
+            path is the whole file. The place is (1, 1) if nobody has looked it up.
         mechanism: The name of the mechanism that the condition is about, if there is exactly one.
         measured, target: The epsilon that was judged, and the goal with which the condition would pass; None if it judges no epsilon.
         pardon: The waiver that covers a failure.
@@ -105,7 +105,7 @@ class Condition:
 
 
 def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst verdict, which determines the exit code. A warning counts as a pass."""
+    """Return the worst verdict, which determines the exit code."""
     present = set(verdicts)
     return next((verdict for verdict in PRECEDENCE if verdict in present), "pass")
 
@@ -150,7 +150,6 @@ class Judged:
     Attributes:
         account: The account under the caps in force; None if the file cannot be read, has no cap, or gets no account.
         conditions, diagnostics: The verdicts on the file, and its lint findings.
-        base: The earlier version.
         epsilon_at_base_delta: The current epsilon at the delta of the earlier version.
         changes: The cost of each change, if it alone were made to the base.
         needed_waivers: The indices of the policy's waivers that concern one of the conditions. Waivers that cover judged files and are
@@ -172,7 +171,6 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of the conditions."""
         return worst_verdict(condition.verdict for condition in self.conditions)
 
 
@@ -199,7 +197,6 @@ class Gated:
     """The result of the gate.
 
     Attributes:
-        files: The verdicts on the files.
         policy: The path of the policy; None if there is none.
         notices: Warnings about the policy itself.
         together: The verdicts on sums over files.
@@ -212,7 +209,6 @@ class Gated:
 
     @property
     def judged(self) -> tuple[Judged, ...]:
-        """The verdicts on all files and sums."""
         return (*self.files, *self.together)
 
     @property

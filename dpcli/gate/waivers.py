@@ -87,7 +87,6 @@ class Waived:
     """The conditions after waivers were applied, and warnings about the waivers themselves.
 
     Attributes:
-        conditions: The conditions and warnings.
         needed_waivers: The indices of the policy's waivers that concern one of the conditions, whether or not they hold for it.
     """
 
@@ -111,7 +110,6 @@ def apply_waivers(
     Args:
         base: The earlier version, which shows whether the change adds a waiver; None if there is no earlier version.
         as_of: The day on which the expiry of waivers is judged.
-        data: The content of the file at `path`.
     """
     grants = [*_policy_grants(path, policy), *_file_grants(pipeline, policy, base, path, data)]
     judged = [_after_waivers(condition, grants, as_of) for condition in conditions]
@@ -128,14 +126,12 @@ def apply_waivers(
 
 
 def _policy_grants(path: str, policy: Policy) -> Iterator[Grant]:
-    """Yield the waivers of the policy that cover the file."""
     for index, waiver in enumerate(policy.waiver):
         if waiver.covers(path, policy.path):
             yield Grant(waiver, index, in_policy=True, is_new=False)
 
 
 def _file_grants(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
-    """Yield the waivers of the file itself, if the policy accepts such waivers."""
     if not policy.accepts_file_waivers:
         return
     writers = writers_of(pipeline, path, data) if policy.waiver_author == "another" else [None] * len(pipeline.gate.waiver)

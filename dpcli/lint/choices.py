@@ -68,7 +68,6 @@ def _private_choices(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _stopping_rules(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    """Yield a finding for each setting that lets private data decide when to stop."""
     uses_public_data = any(setting.name == "validation" and "public" in words_in(setting.value) for setting in settings(pipeline))
     if uses_public_data or has_cover_note(pipeline, "validation", "early_stopping"):
         return
@@ -80,7 +79,6 @@ def _stopping_rules(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _batch_norm_layers(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    """Yield a finding for each setting that switches on batch normalisation."""
     message = "batch statistics mix the records of a batch, and their running means are stored without noise: use GroupNorm"
     for path, name, value in settings(pipeline):
         is_layer = name in LAYER_KEYS and any(map(_means_batch_norm, words_in(value)))

@@ -6,7 +6,7 @@ one run of DP-SGD; `edited` replaces a part of a text. An *entry* is a [[mechani
 (dpcli/mechanisms/spec.py), and a *section* is a table such as [train] that describes a run for one command. Most of these rules find what a
 file leaves open and composition depends on: whether two entries read one *sample* (the records of a step, drawn at random), whether
 searches were counted, whether the disjoint *parts* of a partition were named before the data were seen. The TOML texts between the rules
-are further parts of examples.
+extend the examples.
 """
 
 from __future__ import annotations
@@ -74,21 +74,22 @@ def _adaptive_parameters(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _shared_samples(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    # The names of entries that are parts of other entries, whose samples are not ambiguous.
-    parts = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
-    entries_of_sampling: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
+    # The names of entries that other entries run, such as the trial of a search. Their samples are not ambiguous.
+    run_by_others = {name for entry in pipeline.mechanisms for name in part_names(entry.spec)}
+    entries_by_draw: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
     for path, entry in entries(pipeline):
         scheme = entry.sampling
-        states_own_sample = entry.name in parts or entry.sample == OWN
-        if states_own_sample or not isinstance(scheme, Batched) or not scheme.amplified:
+        is_unambiguous = entry.name in run_by_others or entry.sample == OWN
+        # Without amplification, or at rate 1, it does not matter whether two mechanisms share a sample.
+        if is_unambiguous or not isinstance(scheme, Batched) or not scheme.amplified:  # `Batched` schemes have a rate
             continue
         rate = scheme.exact_rate(pipeline.privacy.dataset_size)
-        if rate is None or not 0 < rate < 1:  # without amplification it does not matter whether two mechanisms share a sample
+        if rate is None or not 0 < rate < 1:
             continue
         steps = entry.steps if entry.epochs is None else ceil(steps_in(entry.epochs, rate))
-        sampling = (type(scheme), float(rate), steps, entry.partition)  # equal for entries that may read one sample
-        entries_of_sampling.setdefault(sampling, []).append((path, entry))
-    for same_sampling in entries_of_sampling.values():
+        draw = (type(scheme), float(rate), steps, entry.partition)  # equal for entries that may read one sample
+        entries_by_draw.setdefault(draw, []).append((path, entry))
+    for same_sampling in entries_by_draw.values():
         yield from _ambiguous_samples(_first_of_each_list(same_sampling))
 
 
@@ -123,7 +124,7 @@ def _ambiguous_samples(same_sampling: Sequence[tuple[Path, Entry]]) -> Iterator[
 
 
 def _partition_message(entry: Entry, contributions: int) -> str:
-    """Return a message about the number of times that `resolve` counts an entry with a partition."""
+    """Return a message about the number of times that an entry with a partition is counted."""
     if contributions == 1:
         counted = "counted once for all parts"
     elif entry.spec.contribution_form:  # the noise is stated relative to the bound on the contribution of one record
@@ -238,7 +239,7 @@ def _repeated_questions(pipeline: Pipeline) -> Iterator[RuleFinding]:
     questions_with_names = {(question, entry.name) for _, entry, question in questions}
     name_of_described: dict[tuple[Entry, str], str] = {}  # the first name for each question with a description
     for path, entry, question in questions:
-        first = AGAIN.sub("", entry.name)
+        first = AGAIN.sub("", entry.name)  # the name under which the question was asked first
         repeats_name = first != entry.name and (question, first) in questions_with_names
         if not repeats_name:  # then the description may show that the question was asked before
             first = entry.name

@@ -62,7 +62,6 @@ def _ambiguous_dimensions(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _words(entry: Entry) -> str:
-    """Return the normalised name and description of an entry."""
     return normalized(f"{entry.name} {entry.description or ''}")
 
 
@@ -312,7 +311,6 @@ def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
 
 
 def _stated_epsilons(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
-    """Yield every epsilon in [budget], in [gate.horizon] and in a mechanism, with its path."""
     if pipeline.budget is not None and pipeline.budget.epsilon is not None:
         yield ("budget", "epsilon"), pipeline.budget.epsilon
     if pipeline.gate.horizon is not None:

@@ -36,6 +36,7 @@ EXACT_INTEGERS = 2**53  # a float represents every whole number up to this one
 # Hints of the reader that state a repair.
 SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")
 REWRITING = re.compile(r"write (\S+)(?: without quotes)?\Z")
+FRACTIONAL_EPOCHS = "DP117"  # code of the rule about epochs that are no whole number of steps
 FORMATS = (1, 1.0, "1")  # spellings of the format version; 1.0 and "1" are wrong and are repaired too
 
 
@@ -76,7 +77,6 @@ def only_slip(word: str, among: Iterable[str]) -> str | None:
 
 
 def _letters(word: str) -> str:
-    """Return a word without case and separators."""
     return word.casefold().translate(SEPARATORS)
 
 
@@ -114,8 +114,7 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     """Return the bytes of a pipeline file after every unambiguous repair, and the list of repairs.
 
     Repairs concern keys and words that differ by one slip from exactly one allowed word, numbers in quotes or with a needless decimal
-    point, and epochs that are no whole number of steps. A repair of a file with errors is kept only if it removes an error. A repair of
-    epochs is kept only if the privacy cost stays the same. A file that is no pipeline of format 1, or has lists of values or [defaults], is
+    point, and epochs that are no whole number of steps. A file that is no pipeline of format 1, or has lists of values or [defaults], is
     returned unchanged.
 
     Raises:
@@ -212,7 +211,8 @@ def _repair(tables: Any, error: KeyFinding, line: int) -> Repair | None:
     value = value_at(tables, error.key)
     if suggestion := SUGGESTION.match(error.hint):
         word = suggestion[1]
-        if error.rule == "DP002" and only_slip(key, error.among) == word:
+        is_unknown_key = error.rule == "DP002"
+        if is_unknown_key and only_slip(key, error.among) == word:
             return Repair(Mend(error.rule, line, f"{key} -> {word}"), error.key, name=word)
         if isinstance(value, str) and only_slip(value, error.among) == word:
             return _repaired_value(error, line, value, word)
@@ -225,7 +225,6 @@ def _repair(tables: Any, error: KeyFinding, line: int) -> Repair | None:
 
 
 def _repaired_value(error: KeyFinding, line: int, value: Any, new_value: Any) -> Repair:
-    """Return the repair that replaces the value at the key of an error."""
     words = f"{error.key[-1]}: {shown(value)} -> {shown(new_value)}"
     return Repair(Mend(error.rule, line, words), error.key, new_value)
 
@@ -240,14 +239,13 @@ def _scalar(text: str) -> int | float | bool | None:
 
 
 def _with_whole_steps(text: str, path: str) -> MendedText | None:
-    """Replace fractional epochs by the steps that are charged (DP117). Return None if there are none, or if nothing can be charged."""
+    """Replace fractional epochs by the steps that are charged. Return None if there are none, or if nothing can be charged."""
     try:
         pipeline = parse(text.encode(), path)
         cost = _cost(pipeline)
     except InputError:
         return None
-    # DP117 is the rule about epochs that are no whole number of steps.
-    places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
+    places = [finding.path for info, finding in findings(pipeline) if info.code == FRACTIONAL_EPOCHS]
     positions = locate(text, places)  # line and column by place
     repairs = []
     for place in places:
@@ -269,6 +267,6 @@ def _step_repair(pipeline: Pipeline, place: Path, line: int) -> Repair:
     rate = None if entry.sampling is None else entry.sampling.exact_rate(size)
     if rate is None:
         passes = ceil(entry.epochs or 0.0)
-        return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> epochs = {passes}"), place, value=passes)
+        return Repair(Mend(FRACTIONAL_EPOCHS, line, f"epochs = {entry.epochs:g} -> epochs = {passes}"), place, value=passes)
     steps = entry.runs(size).steps_at(rate)
-    return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> steps = {steps}"), place, value=steps, name="steps")
+    return Repair(Mend(FRACTIONAL_EPOCHS, line, f"epochs = {entry.epochs:g} -> steps = {steps}"), place, value=steps, name="steps")

@@ -33,7 +33,7 @@ class RuleScope:
 
     def includes(self, code: str) -> bool:
         """Return whether the flags select this rule. Errors that cannot be waived are reported even if the result is False."""
-        if code in READER_RULES or not code.startswith("DP"):
+        if code in READER_RULES or not code.startswith("DP"):  # the flags take only codes that begin with DP
             return True
         selected = _longest(code, self.select) if self.select else 0  # without --select, the empty prefix selects every code
         ignored = _longest(code, self.ignore)

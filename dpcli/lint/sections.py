@@ -37,7 +37,6 @@ def settings(pipeline: Pipeline, *sections: str) -> Iterator[SectionKey]:
 
 
 def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[SectionKey]:
-    """Yield the keys of a table and of its inner tables, without those of PROSE."""
     for key, value in table.items():
         name = normalized(key)
         if name in PROSE:

@@ -47,6 +47,7 @@ def _short_runs(pipeline: Pipeline) -> Iterator[RuleFinding]:
         passes = rate * _steps(entry, rate)
         if entry.epochs is not None or passes >= 1:
             return  # the file also states epochs or a whole pass, so that a short run is probably meant
+        # A name such as train[2] comes from a list of values, which describes a schedule.
         is_described = LIST_INDEX.search(entry.name) or entry_mentions(SHORT_RUN, entry)
         if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < SHARE_OF_A_PASS and not is_described:
             message = (

@@ -43,7 +43,7 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
             return max([0.0, *contributions]) if unit else math.fsum(contributions)
 
         yield moved
-        if unit:  # of the records that do not change, only the first value has been used: it is at most 0, and has no effect
+        if unit:  # the first value of the unchanged records is at most 0, and has no effect on the maximum; no other is tried
             return
 
 
@@ -108,7 +108,7 @@ def descent(total: Sum, iterations: int, factor: float, sigma: float, width: flo
         at_zero = stats.norm.cdf(-centres / sigma)[:, None]
         at_width = stats.norm.cdf((centres - width) / sigma)[:, None]
         step = np.hstack((at_zero, density, at_width))  # row: state before the step; column: state after it
-        law = np.eye(1, len(states))[0] @ np.linalg.matrix_power(step, iterations - 1)  # all start at 0
+        law = np.linalg.matrix_power(step, iterations - 1)[0]  # the row of the state 0, at which all start
         return np.asarray(sum(p * cells(normal(sigma), x, 0.0, width, count) for p, x in zip(law, centres.tolist(), strict=True)))
 
     return release

@@ -29,6 +29,7 @@ from dpcli.mechanisms.sampling.schemes import Poisson
 EPSILONS = (0.1, 0.9)  # epsilons at which bounds on delta are compared; arbitrary
 BEYOND = 2.0  # a further epsilon, for questions.py; delta is then mainly the delta of the steps themselves
 SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group); the number of samples doubles with each record
+TWO_SIDED, ONE_SIDED = ("exact", "pld"), ("rdp", "basic")  # accountants that also bound delta from below, and others
 # Relative error of sums of many floating-point numbers. It also covers the mass of the tails beyond all cells, which adds to delta.
 ROUNDING = 1e-9
 
@@ -67,6 +68,7 @@ class BracketRow:
     @property
     def label(self) -> str:
         situation, reference = self.situation, self.reference
+        # Without the table of trials and the names of composed mechanisms.
         keys = ", ".join(f"{key} {value}" for key, value in reference.keys.items() if key not in ("trials", "mechanisms"))
         owners = f"{situation.contributions} record{'s' * (situation.contributions > 1)}, group {situation.group}"
         return f"{reference.type} ({keys}), {situation.adjacency}, {self.scheme} ({situation.draws.label}), {owners}"
@@ -78,29 +80,29 @@ class BracketRow:
         return [bracket for bracket in self.brackets if not bracket.holds(self.reference.loss)]
 
 
-def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str, Situation]]:
-    """Yield every adjacency and scheme for the references of one mechanism type.
+def situations(kind: str, every: bool = False) -> Iterator[tuple[Reference, str, Situation]]:
+    """Yield every adjacency and scheme for the references of one mechanism type, `kind`. Samples that are drawn inside a run are left out.
 
     Units of two records and groups of two units take long if there are other records in the data. They are then left out unless `every`.
     """
-    for reference in references_of(name):
+    for reference in references_of(kind):
         for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
-            if draws_within_a_run(name, scheme):
+            if draws_within_a_run(kind, scheme):
                 continue
             for draw in draws:
                 for contributions, group in SIZES if every or not draw.others else SIZES[:1]:
                     yield reference, scheme, Situation(adjacency.value, draw, contributions, group)
 
 
-def draws_within_a_run(name: str, scheme: str) -> bool:
-    """Return whether a type draws the samples of a scheme in the steps of a run. Releases of this package are whole runs."""
-    return load(registry.SAMPLING[scheme]) is Poisson and bool(load(registry.MECHANISMS[name]).takes_turns)
+def draws_within_a_run(kind: str, scheme: str) -> bool:
+    """Return whether a type draws Poisson samples inside a run, from groups that take turns. Releases of this package are whole runs."""
+    return load(registry.SAMPLING[scheme]) is Poisson and bool(load(registry.MECHANISMS[kind]).takes_turns)
 
 
-def references_of(name: str) -> tuple[Reference, ...]:
+def references_of(kind: str) -> tuple[Reference, ...]:
     """Return the references of a mechanism type, from this package and from the plugin that registers the type."""
-    stated: tuple[Reference, ...] = load(registry.REFERENCES[name]) if name in registry.REFERENCES else ()
-    return tuple(reference for reference in (*REFERENCES, *stated) if reference.type == name)
+    stated: tuple[Reference, ...] = load(registry.REFERENCES[kind]) if kind in registry.REFERENCES else ()
+    return tuple(reference for reference in (*REFERENCES, *stated) if reference.type == kind)
 
 
 def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
@@ -133,7 +135,7 @@ def reference_pipeline(reference: Reference, scheme: str, situation: Situation) 
 
 @functools.cache
 def worst_deltas(reference: Reference, situation: Situation) -> tuple[float, ...]:
-    """Return the enumerated delta of the worst allowed release, at each of EPSILONS and BEYOND.
+    """Return the enumerated delta of the worst allowed release over all passes, at each of EPSILONS and BEYOND.
 
     The enumeration uses no code of mechanisms and accountants, so that no bug in them can change it.
     """
@@ -149,10 +151,10 @@ def _datasets(situation: Situation) -> tuple[Records, Records]:
 def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
     """Return the bounds on delta that `account` would return, without its cross-checks.
 
-    The two-sided accountants, which also bound delta from below, are used if one of them has a number, and otherwise the one-sided ones.
-    Lower bounds hold for the dominating pair, so they count only if the mechanisms attain their pairs.
+    The one-sided accountants are used if no two-sided one has a number. Lower bounds hold for the dominating pair, so they count only if
+    the mechanisms attain their pairs.
     """
-    for names in (("exact", "pld"), ("rdp", "basic")):
+    for names in (TWO_SIDED, ONE_SIDED):
         bounds = []
         for _, profile in sound_profiles(pipeline, names, group):
             with suppress(NotRepresentable):
@@ -165,7 +167,7 @@ def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
 
 
 def _file_text(reference: Reference, scheme: str, situation: Situation, size: int) -> str:
-    """Return the text of a pipeline file with the reference as its last entry."""
+    """Return the text of a pipeline file with the reference as its last entry, after the entries to which it refers."""
     privacy: dict[str, object] = {"unit": "example", "adjacency": situation.adjacency, "delta": 1e-5, "dataset_size": size}
     entry: dict[str, object] = {"name": "it", "type": reference.type, **reference.keys}
     if situation.contributions > 1:
@@ -175,5 +177,5 @@ def _file_text(reference: Reference, scheme: str, situation: Situation, size: in
     entry["steps"] = situation.draws.steps * situation.draws.passes
     if situation.draws.keys is not None:
         entry["sampling"] = {"scheme": scheme, **situation.draws.keys}
-    members = [{"name": name, **keys} for name, keys in reference.members.items()]
-    return toml_text({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})
+    others = [{"name": name, **keys} for name, keys in reference.members.items()]
+    return toml_text({"format": 1, "privacy": privacy, "mechanism": [*others, entry]})

@@ -35,12 +35,13 @@ def scores(adjacency: str) -> Iterator[Scores]:
 
     Under replace-one, the two versions of a record move a score in opposite directions, each by 1/2.
     """
+    share = 0.5 if adjacency == "replace-one" else 1.0
+    # Records that do not change move the scores too, against a changing record.
+    value = {CHANGING: share, REPLACING: -share, BLANK: 0.0, OTHER: -share}
     for base, move in itertools.product(BASES, itertools.product((-1.0, 1.0), repeat=3)):
-        share = 0.5 if adjacency == "replace-one" else 1.0
-        value = {CHANGING: share, REPLACING: -share, BLANK: 0.0, OTHER: -share}
 
         def moved(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
-            return np.array(base) + math.fsum(value[record] for record in records) * np.array(move)  # noqa: B023
+            return np.array(base) + math.fsum(value[record] for record in records) * np.array(move)
 
         yield moved
 
@@ -98,9 +99,10 @@ def _winning(noise: str, scale: float, ahead: tuple[float, ...]) -> float:
 def quadrature(law: Any, smallest_scale: float, kinks: Iterable[float]) -> tuple[Array, Array]:
     """Return points and weights for the expectation of a function of noise, by Gauss-Legendre quadrature on panels between kinks.
 
-    law: Frozen distribution of the noise, which may have a kink at 0.
-    smallest_scale: Smallest scale at which the function or the density changes.
-    kinks: Points at which the function is not smooth.
+    Args:
+        law: Frozen distribution of the noise, which may have a kink at 0.
+        smallest_scale: Smallest scale at which the function or the density changes.
+        kinks: Points at which the function is not smooth.
     """
     low, high = max(law.ppf(LEFT_OUT), law.support()[0]), law.isf(LEFT_OUT)
     ends = sorted({low, high, *(kink for kink in (0.0, *kinks) if low < kink < high)})
@@ -112,7 +114,9 @@ def quadrature(law: Any, smallest_scale: float, kinks: Iterable[float]) -> tuple
 
 
 def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -> Release:
-    """Return the release that states which of three queries exceed 0, by an integral over the noise of the threshold.
+    """Return the release that states which of three queries exceed 0, and that ends when `answers` of them did.
+
+    The threshold, over whose noise the law is an integral, gets this share of epsilon.
 
     Source: Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7.
     """

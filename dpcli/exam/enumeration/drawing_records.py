@@ -37,7 +37,7 @@ class WayOfSampling:
         steps: Number of steps of one pass.
         passes: Number of independent passes, 1 or 2. With 2, composition is tested too.
         others: Number of records that do not change.
-        slots: Whether an absent record leaves an empty place. There are then `others` unchanged records for each changing record.
+        slots: Whether an absent record leaves an empty place (BLANK) in its batch. `others` then counts for each changing record.
     """
 
     label: str

@@ -41,7 +41,7 @@ def banded(bands: int, steps: int) -> Array:
 
 
 def blt(decays: tuple[float, ...], scales: tuple[float, ...], steps: int) -> Array:
-    """Return the Toeplitz matrix with c_0 = 1, c_k = sum_i scale_i decay_i^{k-1}."""
+    """Return the encoder of a buffered linear Toeplitz mechanism: c_0 = 1, c_k = sum_i scale_i decay_i^{k-1}."""
     later = (sum(s * d ** (k - 1) for d, s in zip(decays, scales, strict=True)) for k in range(1, steps))
     return toeplitz((1.0, *later), steps)
 

@@ -1,10 +1,10 @@
 """Functions that return the releases to enumerate for an entry, each for use by several references (references.py).
 
 A *release* maps the records of a sample, each a letter such as CHANGING (drawing_records.py), to its *law*, the probability of each
-outcome. It must be one that the entry allows: for example a sum that one record moves by at most 1, with the noise of the entry. The
-functions return `Releases`, which yield all releases to try in a *situation*: an adjacency, a sampling scheme, and numbers of records and
-units. Continuous outcomes are divided into *cells*, each one outcome, which can only lower the enumerated delta. A bound is *attained* if
-some release has exactly the claimed delta.
+outcome. It must be one that the entry allows, such as a sum with the noise of the entry. A sum has the form "contribution" if one record
+contributes at most a bound to it, and "bare" if one change moves it by at most the bound. The functions return `Releases`, which yield all
+releases to try in a *situation*: an adjacency, a sampling scheme, and numbers of records and units. Continuous outcomes are divided into
+*cells*, each one outcome, which can only lower the enumerated delta. A bound is *attained* if some release has exactly the claimed delta.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ def stated_approx(epsilon: float, delta: float) -> Releases:
 def stated_zcdp(rho: float, xi: float = 0.0, reveals: float = 0.0) -> Releases:
     """Return a release that is tight for rho-zCDP: a sum with Gaussian noise.
 
-    With xi or `reveals`, the bit of `_bit` is released too, by randomised response of epsilon xi.
+    With xi or `reveals`, the bit of `_bit` is released too, by randomised response of epsilon xi. Both together are (xi, rho)-zCDP, except
+    with probability `reveals`.
     """
     sigma = 1.0 / math.sqrt(2.0 * rho)
 

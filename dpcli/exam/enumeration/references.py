@@ -2,10 +2,9 @@
 
 The exam enumerates these releases and compares the result with the bounds that accountants claim for the entry (bracket.py). A *release*
 maps the records of a sample to the probability of each outcome, and a *situation* is an adjacency, a sampling scheme, and numbers of
-records and units. The functions that make releases are in reference_releases.py and, for some types, in the other files of this folder. A
-new mechanism type needs at least one reference, whose releases should include one that *attains* the bound, which means that its delta
-equals the claimed delta. Continuous outcomes are divided into cells, which can only lower the enumerated delta (`Reference.loss`). The
-numbers of the entries are arbitrary, but small enough that the enumeration is fast.
+records and units. A new mechanism type needs at least one reference, whose releases should include one that *attains* the bound, which
+means that its delta equals the claimed delta. Continuous outcomes are divided into cells, which can only lower the enumerated delta
+(`Reference.loss`). The numbers of the entries are arbitrary, but small enough that the enumeration is fast.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Reference:
 SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
 ADDITIVE_NOISE = (
     Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
-    Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, 2.0, 1.0)),
+    Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, scale=2.0, size=1.0)),
     Reference(
         "gaussian-mixture",
         {"sensitivities": SHIFTS, "probabilities": WEIGHTS, "sigma": 1.0},
@@ -82,7 +81,7 @@ ADDITIVE_NOISE = (
         "gaussian-mixture", {"sensitivities": (0.7,), "probabilities": (1.0,), "sigma": 1.0}, gaussian_mixture((0.7,), (1.0,), 1.0)
     ),
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
-    Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
+    Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, scale=2.0, size=1.0)),
     *(
         Reference(
             "truncated-laplace", {"scale": 2.0, "sensitivity": 1.0, "bound": most}, bare(noise.truncated_laplace(most), 2.0, 1.0)
@@ -108,7 +107,6 @@ ADDITIVE_NOISE = (
 
 
 def _noisy_max(name: str) -> Reference:
-    """Return the reference of the largest score with the noise of this name."""
     return Reference(
         "report-noisy-max", {"epsilon": 1.0, "noise": name}, choice(partial(choices.noisy_max, 1.0, name)), stated=True
     )
@@ -127,7 +125,7 @@ def _sparse_vector(answers: int, share: float) -> Reference:
 CHOICES = (
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3, "blank": "uniform"}, responses(1.0, 3, None), stated=True),
-    Reference("shuffled-reports", {"users": 3, "local_epsilon": 1.0}, shuffled(1.0, 2, 3), stated=True),
+    Reference("shuffled-reports", {"users": 3, "local_epsilon": 1.0}, shuffled(1.0, categories=2, users=3), stated=True),
     *(
         Reference(
             "shuffled-reports",
@@ -140,8 +138,8 @@ CHOICES = (
     Reference("exponential", {"epsilon": 1.0}, choice(partial(choices.exponential, 1.0)), stated=True),
     *map(_noisy_max, choices.NOISES),
     Reference("permute-and-flip", {"epsilon": 1.0}, choice(partial(choices.permute_and_flip, 1.0)), stated=True),
-    _sparse_vector(1, 0.5),
-    _sparse_vector(2, 0.3),
+    _sparse_vector(answers=1, share=0.5),
+    _sparse_vector(answers=2, share=0.3),
 )
 
 
@@ -170,18 +168,18 @@ STABILITY = (
         members={"m1": {"type": "laplace", "scale": 2.0, "sensitivity": 1.0}},
         stated=True,
     ),
-    _histogram("scale", 5, 1, 1),
-    _histogram("scale", 6, 2, 1),
-    _histogram("scale", 7, 1, 2),
-    _histogram("sigma", 4, 1, 1),
-    _histogram("sigma", 3, 2, 1),
-    _histogram("sigma", 6, 1, 2),
+    _histogram("scale", threshold=5, keys=1, rows=1),
+    _histogram("scale", threshold=6, keys=2, rows=1),
+    _histogram("scale", threshold=7, keys=1, rows=2),
+    _histogram("sigma", threshold=4, keys=1, rows=1),
+    _histogram("sigma", threshold=3, keys=2, rows=1),
+    _histogram("sigma", threshold=6, keys=1, rows=2),
 )
 STATED = (
     Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),
     Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, stated_approx(0.8, 0.02), stated=True),
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
-    Reference("zcdp", {"rho": 0.2, "xi": 0.1, "delta": 0.02}, stated_zcdp(0.2, 0.1, 0.02), stated=True, loss=0.03),
+    Reference("zcdp", {"rho": 0.2, "xi": 0.1, "delta": 0.02}, stated_zcdp(0.2, xi=0.1, reveals=0.02), stated=True, loss=0.03),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
 )
 GROUPS = (
@@ -208,7 +206,8 @@ def _stream(kind: str, encoder: Array, participations: int, separation: int, key
     Args:
         kind: Mechanism type.
         encoder: Matrix with a column for each step.
-        participations, separation: As `most` and `separation` in `matrix_release`.
+        participations: Largest number of participations of a unit.
+        separation: Smallest number of steps from one participation of a unit to its next one.
         keys: Keys of this type that the other types for streams do not have.
     """
     stream_keys = {
@@ -217,7 +216,7 @@ def _stream(kind: str, encoder: Array, participations: int, separation: int, key
         "max_participations": participations,
         "min_separation": separation,
     }
-    return Reference(kind, stream_keys | keys, matrix_release(encoder, separation, participations, 3.0))
+    return Reference(kind, stream_keys | keys, matrix_release(encoder, separation, most=participations, sigma=3.0))
 
 
 def _banded_toeplitz(participations: int, separation: int) -> Reference:
@@ -234,16 +233,16 @@ def _buffered_toeplitz(decays: tuple[float, ...], scales: tuple[float, ...]) -> 
 
 
 STREAMS = (
-    _stream("tree-aggregation", tree(6), 1, 1, {}),
-    _stream("tree-aggregation", tree(6), 2, 3, {}),
-    _stream("tree-aggregation", block_diag(tree(3), tree(4)), 2, 3, {"trees": (3, 4)}),
-    _banded_toeplitz(1, 1),
-    _banded_toeplitz(2, 3),
-    _banded_toeplitz(9, 2),
-    _banded_matrix(1, 3, bands=3),
-    _banded_matrix(3, 3, bands=2),
-    _banded_matrix(9, 2, bands=2),
-    _buffered_toeplitz((0.9, 0.5), (0.4, 0.3)),
+    _stream("tree-aggregation", tree(6), participations=1, separation=1, keys={}),
+    _stream("tree-aggregation", tree(6), participations=2, separation=3, keys={}),
+    _stream("tree-aggregation", block_diag(tree(3), tree(4)), participations=2, separation=3, keys={"trees": (3, 4)}),
+    _banded_toeplitz(participations=1, separation=1),
+    _banded_toeplitz(participations=2, separation=3),
+    _banded_toeplitz(participations=9, separation=2),
+    _banded_matrix(participations=1, separation=3, bands=3),
+    _banded_matrix(participations=3, separation=3, bands=2),
+    _banded_matrix(participations=9, separation=2, bands=2),
+    _buffered_toeplitz(decays=(0.9, 0.5), scales=(0.4, 0.3)),
 )
 
 
@@ -261,8 +260,8 @@ def _descent(iterations: int, batches: int, curvature: float, loss: float) -> Re
 
 STEP: dict[str, object] = {"learning_rate": 1.0, "smoothness": 1.0}  # keys that every descent has
 DESCENTS = (
-    _descent(4, 1, 0.2, 5e-3),
-    _descent(4, 2, 0.2, 1.0),
+    _descent(iterations=4, batches=1, curvature=0.2, loss=5e-3),
+    _descent(iterations=4, batches=2, curvature=0.2, loss=1.0),
     Reference(
         "last-iterate",
         {"noise_multiplier": 3.0, "iterations": 9, "diameter": 1.0, "lipschitz": 1.0, "divisor": 1, **STEP},
@@ -272,7 +271,7 @@ DESCENTS = (
     Reference(
         "last-iterate",
         {"noise_multiplier": 1.0, "iterations": 3, "strong_convexity": 0.99, "drawn": "poisson", "inclusion": 0.3, **STEP},
-        drawn_descents(3, 0.99, 0.3, 1.0),
+        drawn_descents(iterations=3, curvature=0.99, rate=0.3, sigma=1.0),
         loss=1.0,
     ),
 )
@@ -328,15 +327,15 @@ PREDICTIONS = (
     Reference("gnmax", {"sigma": 1.0}, partial(predictions.voting, "normal", 1.0)),
     Reference("gnmax", {"sigma": 3.0}, partial(predictions.voting, "normal", 3.0)),
     Reference("lnmax", {"scale": 2.0}, partial(predictions.voting, "laplace", 2.0)),
-    _confident_votes({}, 2),
-    _confident_votes({"answers": 1}, 1),
-    _ensemble(3, 0.5, 0.6, "replace-shard"),
-    _ensemble(3, 0.5, 0.6, "remove-shard"),
-    _ensemble(2, 1.0, 0.4, "replace-shard"),
-    _ensemble(2, 1.0, 0.4, "remove-shard"),
+    _confident_votes({}, answers=2),
+    _confident_votes({"answers": 1}, answers=1),
+    _ensemble(shards=3, rate=0.5, radius=0.6, change="replace-shard"),
+    _ensemble(shards=3, rate=0.5, radius=0.6, change="remove-shard"),
+    _ensemble(shards=2, rate=1.0, radius=0.4, change="replace-shard"),
+    _ensemble(shards=2, rate=1.0, radius=0.4, change="remove-shard"),
     Reference("private-decoding", {"clip": 2.0, "references": 3, "temperature": 0.8}, lambda _: predictions.decoding(2.0, 3, 0.8)),
-    _decoding_with_threshold(0.2, 0.0),
-    _decoding_with_threshold(2.0, 0.4),
+    _decoding_with_threshold(clip=0.2, threshold=0.0),
+    _decoding_with_threshold(clip=2.0, threshold=0.4),
 )
 REFERENCES: tuple[Reference, ...] = (
     *ADDITIVE_NOISE,

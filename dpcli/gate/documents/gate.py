@@ -72,7 +72,6 @@ LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": 
 
 
 def document(gated: Gated) -> Document:
-    """Return the document that `dpcli gate` prints about all files, sums and the policy."""
     judged, verdict = gated.judged, gated.verdict
     files = [_file_data(file) for file in gated.files]
     sums = [_sum_data(total) for total in gated.together]
@@ -92,7 +91,8 @@ def document(gated: Gated) -> Document:
     for file in judged:
         findings += _findings(file)
     findings += [_notice(gated, notice) for notice in gated.notices]
-    # `findings` are for CI systems, `checks` for test reports such as junit, `records` for jsonl, and `sheet` for csv.
+    # `findings` are for CI systems, `checks` for test reports such as junit, `records` for jsonl, `sheet` for csv, and `log` for lines
+    # beside the findings.
     return Document(
         headline(gated),
         data,
@@ -124,7 +124,6 @@ def headline(gated: Gated) -> str:
 
 
 def _summary(file: Judged) -> str:
-    """Return the epsilon of a file and its cap in a few words."""
     assert file.account is not None
     epsilon, budget = f"epsilon {up(file.account.upper)}", file.account.budget
     if budget is not None and budget.epsilon is not None:
@@ -135,7 +134,6 @@ def _summary(file: Judged) -> str:
 
 
 def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
-    """Yield the tables of the document: files, conditions, costs of changes, and waivers in force."""
     conditions: list[tuple[str, ...]] = []
     changes: list[tuple[str, ...]] = []
     waivers: list[tuple[str, ...]] = []
@@ -252,7 +250,6 @@ def _file_data(file: Judged) -> dict[str, Any]:
 
 
 def _sum_data(total: JudgedSum) -> dict[str, Any]:
-    """Return a sum as JSON values. They are similar to the values of a file, and also list the files in the sum."""
     common = {
         "datasets": list(total.datasets),
         "files": list(total.members),
@@ -283,7 +280,6 @@ def _premise() -> str:
 
 
 def _condition_data(condition: Condition) -> dict[str, Any]:
-    """Return a condition as JSON values, with the shares of the ledger and the waiver if it has them."""
     line, column = condition.place
     common: dict[str, Any] = {
         "name": condition.name,
@@ -306,7 +302,6 @@ def _condition_data(condition: Condition) -> dict[str, Any]:
 
 
 def _check(path: str, condition: Condition) -> Check:
-    """Return a condition as a check, which formats such as junit report as a test case."""
     passed = condition.verdict in ("pass", "warn", "waived")
     is_error = condition.verdict in ("unknown", "invalid", "error")
     return Check(f"{path}: {condition.name}", passed, condition.message, waived=condition.verdict == "waived", error=is_error)

@@ -90,7 +90,7 @@ def command(
         code = exit_code(diagnostics)
         if code and not on_one_terminal():  # standard error repeats the first error
             complain(first_error(diagnostics))
-        return max(code, 2 if refused else 0)
+        return max(code, 2 if refused else 0)  # 2: a file could not be repaired
     return emit(document(places, diagnostics, omitted, repair_refused=bool(refused)), format_, outputs)
 
 
@@ -194,6 +194,7 @@ def _replace_text(path: str, before: bytes, after: bytes, folders: Sequence[str]
         refusal = _refusal(real, info, folders)
         if refusal is not None:
             raise InputError(f"{name}: not repaired: {refusal}")
+        # `fresh`: a draft that another process is writing is not overwritten.
         replace_file(real, after, stat.S_IMODE(info.st_mode), fresh=True, last=finish_draft)
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror}") from None
