@@ -251,7 +251,7 @@ def draw_noise(plan: FederatedPlan, size: int) -> Reals:
 
 
 def _noise_std(plan: FederatedPlan) -> float:
-    """Return the standard deviation of the noise of one round, noise_multiplier times the clipping norm, rounded up to the private side."""
+    """Return the standard deviation of the noise of one round, noise_multiplier times the clipping norm. It is never rounded down."""
     noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
     return nextafter(noise * _required_clip(plan), inf)
 
@@ -259,7 +259,7 @@ def _noise_std(plan: FederatedPlan) -> float:
 def clip_update(update: Reals, clip: float) -> Reals:
     """Return the update, scaled down to L2 norm `clip` if its norm is larger. The norm is exact up to rounding in float64.
 
-    An update with a number that is not finite is replaced by zeros, because no factor makes it short (DP207 explains the failure).
+    An update with a number that is not finite is replaced by zeros, because no factor makes it short (`dpcli explain DP207`).
     """
     largest = float(np.max(np.abs(update), initial=0.0))
     if not np.isfinite(largest):

@@ -8,8 +8,8 @@ layer that starts at zero, such as LoRA's second matrix, would hide all layers b
 `check_losses` makes another comparison, for the check of isolation (isolation/rehearsal.py): the loss of an example must not depend on the
 other examples of a batch.
 
-The comparisons allow for rounding. A larger tolerance would hide weaker faults (soundness); a smaller one would refuse correct methods
-(speed) and correct models.
+The comparisons allow for rounding. A larger tolerance would hide weaker faults. A smaller one would refuse correct models, and correct
+methods, in whose place a slower one is used.
 """
 
 from __future__ import annotations

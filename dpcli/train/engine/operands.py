@@ -261,7 +261,7 @@ class Graph:
             self.consumers.setdefault(step.source, []).append(step)
 
     def walk(self, leaf: Tensor) -> Iterator[Reached]:
-        """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `independent`.
+        """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `independent` when it was yielded.
 
         Graphs of the same form give their operators in the same order, so that two graphs can be compared.
         """

@@ -41,7 +41,7 @@ from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, dra
 from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
-# More rounds and other sizes could find rarer faults (soundness), and cost time before each run. The numbers are choices.
+# More rounds and other sizes could find rarer faults, and cost time before each run. The numbers are choices.
 BATCH_SIZES = (7, 11, 13)  # candidates: a size that divides no other length identifies the dimension of the records
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
 ROUNDS = 3  # rounds of the check, each with fresh random numbers

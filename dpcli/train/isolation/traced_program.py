@@ -173,14 +173,14 @@ class ReadRecorder(RaisedErrors):
 def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
     """Return fake tensors with the shapes and types of a batch, but with a symbolic number of records. The tracker knows their layout."""
 
-    def column(leaf: Tensor) -> Tensor:
+    def fake_leaf_like(leaf: Tensor) -> Tensor:
         with without_dispatch_modes():
             dtype, device = leaf.dtype, leaf.device
         fake_leaf = torch.empty((tracker.size, *leaf.shape[1:]), dtype=dtype, device=device)
         tracker.register(fake_leaf, AlongRecords(0))
         return fake_leaf
 
-    return tree_map(column, like)  # type: ignore[no-any-return]
+    return tree_map(fake_leaf_like, like)  # type: ignore[no-any-return]
 
 
 def tensor_names(model: nn.Module) -> dict[int, str]:

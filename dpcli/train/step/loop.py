@@ -261,7 +261,7 @@ class Trainer:
         if self.ranks.first:
             add_noise(total, noise, noise_scale)  # drawn once in every step, even for an empty batch
         set_gradients(self.model, self.ranks.broadcast_tensors(total), expected_batch)
-        # AdamBC subtracts the variance of the noise in .grad: the noise as it was drawn, times this factor.
+        # AdamBC, an Adam corrected for noise, needs the variance of the noise in .grad: the noise as it was drawn, times this factor.
         set_noise_variance(self.optimizer, noise, noise_scale / expected_batch)
         if self.adaptive_norm is not None:
             self.adaptive_norm.follow(sums.norms, self.ranks)
