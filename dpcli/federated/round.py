@@ -95,8 +95,8 @@ class Round(Displayed):
     @property
     def noise_multiplier(self) -> float:
         """The standard deviation of the noise over the clipping norm, for the noise of the server or the share of each client."""
-        charged: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
-        return client_noise_multiplier(self._plan.table, charged)
+        charged_multiplier: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
+        return client_noise_multiplier(self._plan.table, charged_multiplier)
 
     def release(self, updates: Mapping[int, Any], size: int) -> Reals:
         """Return the sum of the clients' updates, each clipped to federated.clip, plus the noise of this round.
@@ -199,9 +199,9 @@ def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices
 
 def _scheme(plan: FederatedPlan) -> Scheme | None:
     """Return the sampling scheme of the server with its rate; None if the scheme needs a rate that the file does not state."""
-    charged, scheme_class, table = plan.entry.sampling, scheme_of(plan.table), plan.table
-    if charged is not None and charged.scheme == table.sampling:
-        return charged
+    charged_scheme, scheme_class, table = plan.entry.sampling, scheme_of(plan.table), plan.table
+    if charged_scheme is not None and charged_scheme.scheme == table.sampling:
+        return charged_scheme
     if not issubclass(scheme_class, Batched):
         return scheme_class(table.sampling)
     if table.clients_per_round is not None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Limits of the search for an encoder. They affect the error of the noise and the time of the search, and not the cost.
 LEAST_RATIO = 0.01  # least ratio of successive coefficients of a Toeplitz encoder; the search divides by the ratios
 SEARCH_ROUNDS = 60  # iterations of L-BFGS; further iterations reduce the error by less than 0.1 %
+HISTORY = 20  # earlier iterations from which L-BFGS estimates the curvature
 
 
 @lru_cache(maxsize=8)
@@ -47,7 +48,9 @@ def optimise_banded(steps: int, bands: int) -> Reals:
     initial = min((_normalise(torch.from_numpy(column) * within_run) for column in starts), key=_finite_error)
     free = initial.clone().requires_grad_()
     # tolerance_change = 0: a step that changes little does not end the search.
-    search = torch.optim.LBFGS([free], max_iter=SEARCH_ROUNDS, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0.0)
+    search = torch.optim.LBFGS(
+        [free], max_iter=SEARCH_ROUNDS, history_size=HISTORY, line_search_fn="strong_wolfe", tolerance_change=0.0
+    )
 
     def closure() -> torch.Tensor:
         search.zero_grad()

@@ -89,6 +89,7 @@ def _sampler(stage: Stage) -> str:
         batches = f"Poisson samples of {stage.spec.min_separation} groups in turn" if is_sampled else "batches in an order"
         return f"{stage.entry.name}: {batches}, drawn for each run"
     if isinstance(stage.spec, LastIterateSpec) and (stage.spec.batches > 1 or stage.spec.drawn is not None):
+        # `drawn`: the scheme by which each step draws its batch; None for fixed batches.
         batches = stage.spec.drawn or f"{stage.spec.batches} batches in turn, in which each record has a place for the whole run"
         return f"{stage.entry.name}: {batches}, drawn by dpcli itself"
     scheme = "every step uses every record" if stage.entry.sampling is None else stage.entry.sampling.scheme

@@ -193,7 +193,7 @@ class BookKeeping:
             return self.example_dims[call]
 
         one = self.forward(take(batch, [0]), Recorder(record_shape, 1))
-        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, call_nodes=[])
+        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, call_nodes=[])  # for `require_no_other_use`
         with refuse_hooks():
             several = self.forward(batch, recorder)
         recorder.require_no_other_use(several.losses)

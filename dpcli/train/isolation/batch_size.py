@@ -123,12 +123,13 @@ def called_by_operator(frame: Any) -> bool:
     Args:
         frame: Frame of the function that made the call.
     """
-    while frame is not None:  # files named "<...>" are code that was generated, or compiled from a text
+    while frame is not None:  # files named "<...>" are code that was generated or is in no file
         file = frame.f_code.co_filename
         if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith(
             (TORCH_FOLDER, PACKAGE + os.sep)
         ):
             return True
+        # `Shapes.evaluate_expr` is on the stack of every comparison, whoever makes it.
         if not file.startswith(("<", TORCH_FOLDER)) and frame.f_code.co_name != "evaluate_expr":
             return os.path.dirname(file) in OWN_FOLDERS
         frame = frame.f_back

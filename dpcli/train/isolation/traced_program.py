@@ -94,7 +94,7 @@ def follow(model: nn.Module, loss: Loss, like: Batch, environment: Shapes, findi
 
     Raises InputError if the program does not return one loss for each record, unless there was a reason for doubt before.
     """
-    stack = ["loss"]
+    stack = ["loss"]  # descriptions of the running modules; "loss" outside of them
     tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], tensor_names(model))
     errors = ReadRecorder(findings)
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)

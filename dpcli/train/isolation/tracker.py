@@ -178,7 +178,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             values: Arguments of the operator, by their names in its schema.
         """
         name = func.overloadpacket.__name__
-        plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ has the rule of add, and __and__ its own
+        plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ has the rule of add; __and__ keeps its name
         # HIDDEN_ARGUMENTS: what a forward operator passes to its backward operator, and no other operator can read.
         readable = {key: value for key, value in values.items() if key != HIDDEN_ARGUMENTS.get(plain_name)}
         call = Call(plain_name, readable, outputs, self.layout_of)

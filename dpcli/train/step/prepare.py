@@ -128,7 +128,7 @@ class Prepared:
                 used with correlated noise.
         """
         for stage in self.plan.first_stages:
-            next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now
+            next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now, as AdamBC does in the next line
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.drawn_records)
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):  # the user's own model, as module:function
