@@ -144,7 +144,6 @@ class BookKeeping:
             share the input, such as position ids. Any other call is refused, because a dimension as long as the batch may have another
             meaning.
         keeps_shared: Whether the model itself repeats outputs that all examples share, so that the recorder must not repeat them.
-        isolates: See `Method`. One backward pass for all examples does not differentiate each of them separately.
     """
 
     model: nn.Module
@@ -154,7 +153,7 @@ class BookKeeping:
     example_dims: dict[LayerCall, ExampleDim] = field(default_factory=dict)
     keeps_shared: bool = False
     name: str = "book-keeping"
-    isolates: ClassVar[bool] = False
+    isolates: ClassVar[bool] = False  # one backward pass differentiates all examples together
 
     @classmethod
     def after_probe(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:

@@ -5,8 +5,7 @@ that runs the layer and adds a `Use` to a `Recorder`. A use has the input of the
 gradient of its output is taken: in torch, a node of the graph and the number of one of its outputs. The gradients of the layer's parameters
 are computed from these two. `Unsuitable` is raised for a model to which book-keeping does not apply; the engine then uses a slower method.
 
-A *compound* is a module of torch that contains several layers, such as multi-head attention (compound.py). Book-keeping first makes a
-*probe*, a pass of one example and a pass of several, which finds the dimension of each input that counts the examples.
+A *compound* is a module of torch that contains several layers, such as multi-head attention (compound.py).
 """
 
 from __future__ import annotations
