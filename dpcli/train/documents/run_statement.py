@@ -64,7 +64,7 @@ def _randomness(outcome: Outcome) -> str:
 
 
 def _clipping(outcome: Outcome) -> str:
-    """Return the clipping in words. With augmentation, the loss of a record is a mean over *views*, which are random changes of it."""
+    """Return the clipping in words. With augmentation, the loss of a record is a mean over *views*, changed copies of it."""
     train, clipping = outcome.plan.train, outcome.plan.train.clipping
     clipped_unit = "record"
     if train.records_per_unit is not None:

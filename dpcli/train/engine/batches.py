@@ -1,7 +1,7 @@
 """Batches. A batch is a tensor whose first dimension counts the examples, or a tuple, list or dict of such tensors.
 
 The private records of a run are one batch in this sense, and so is each sample of them (`take`). An *example* here is what the rest of
-train calls a record, or all records of one owner if these are sampled together.
+train calls a record, or the records of one owner that are sampled together.
 """
 
 from __future__ import annotations

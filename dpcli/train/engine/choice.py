@@ -46,7 +46,7 @@ EXAMPLES = 3  # number of synthetic examples on which methods are compared; more
 # an example. For one parameter's gradient, SLACK is multiplied by the norm of the whole gradient. A choice.
 SLACK = 0.02
 MACHINE_EPSILONS = 32.0  # of a loss, by which replacing another example may change it if its own operations stay the same; a choice
-UNIT_CLIP = Automatic(norm=1.0, gamma=1e-6)  # scales every gradient to norm one, so that each example counts equally
+UNIT_CLIP = Automatic(norm=1.0, gamma=1e-6)  # scales gradients to about norm one, so that each example counts equally
 MIXED = "one that depends on other examples of the batch"  # end of several messages
 
 Trace = dict[str, list[Tensor]]

@@ -128,7 +128,7 @@ def sum_over_broadcast(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
     """
     rows = values.movedim(dim, 0).unsqueeze(dim + 1)  # the dimension of the examples is replaced by one of length 1
     first = rows.dim() - len(shape)  # dimension of `rows` that is the first of the operand's own
-    broadcast_dims = [*range(1, first), *(first + dim for dim, length in enumerate(shape) if length == 1)]
+    broadcast_dims = [*range(1, first), *(first + number for number, length in enumerate(shape) if length == 1)]
     return (rows.sum(broadcast_dims) if broadcast_dims else rows).reshape(len(rows), *shape)
 
 

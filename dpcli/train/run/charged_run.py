@@ -67,7 +67,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, folder: str, *, res
         parts=plan.parts(),
         run=uuid.uuid4().hex,
         resumed=[],
-        bound=0.0,
+        bound=0.0,  # not used before `save` sets it
         charged=ledger is not None,
         clean=True,
         private=private,
