@@ -47,8 +47,8 @@ ROUNDS = 3  # rounds of the check, each with fresh random numbers
 FEW = 8  # number of synthetic records whose losses must be finite; arbitrary
 SEED_BITS = 40  # length of the seeds of the program's random numbers; arbitrary
 ATTEMPTS = 3  # largest number of records that are drawn until one has a gradient; arbitrary
-# The tolerance of losses of programs in single or double precision: about 80 epsilons of single precision. Such a program has no number
-# format with an epsilon above SINGLE_PRECISION, which is between the epsilons of single and half precision. Both are choices.
+# Tolerance of losses if no machine epsilon in the program is above SINGLE_PRECISION: about 80 epsilons of single precision.
+# SINGLE_PRECISION is between the epsilons of single and half precision. Both are choices.
 TOLERANCE, SINGLE_PRECISION = 1e-5, 1e-6
 
 

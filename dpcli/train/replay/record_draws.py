@@ -36,7 +36,7 @@ from dpcli.train.torch_internals import (
     tree_map,
 )
 
-SHARED = b"no record's own"  # key of the draws that all records share: any text that is not a hash of a record (16 bytes)
+SHARED = b"no record's own"  # key of the draws that all records share: any text but a hash of a record (16 bytes)
 
 
 @dataclass(slots=True)
