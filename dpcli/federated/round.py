@@ -95,8 +95,8 @@ class Round(Displayed):
     @property
     def noise_multiplier(self) -> float:
         """The standard deviation of the noise over the clipping norm, for the noise of the server or the share of each client."""
-        charged: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
-        return client_noise_multiplier(self._plan.table, charged)
+        charged_multiplier: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
+        return client_noise_multiplier(self._plan.table, charged_multiplier)
 
     def release(self, updates: Mapping[int, Any], size: int) -> Reals:
         """Return the sum of the clients' updates, each clipped to federated.clip, plus the noise of this round.
@@ -199,9 +199,9 @@ def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices
 
 def _scheme(plan: FederatedPlan) -> Scheme | None:
     """Return the sampling scheme of the server with its rate; None if the scheme needs a rate that the file does not state."""
-    charged, scheme_class, table = plan.entry.sampling, scheme_of(plan.table), plan.table
-    if charged is not None and charged.scheme == table.sampling:
-        return charged
+    charged_scheme, scheme_class, table = plan.entry.sampling, scheme_of(plan.table), plan.table
+    if charged_scheme is not None and charged_scheme.scheme == table.sampling:
+        return charged_scheme
     if not issubclass(scheme_class, Batched):
         return scheme_class(table.sampling)
     if table.clients_per_round is not None:
@@ -251,7 +251,7 @@ def draw_noise(plan: FederatedPlan, size: int) -> Reals:
 
 
 def _noise_std(plan: FederatedPlan) -> float:
-    """Return the standard deviation of the noise of one round, noise_multiplier times the clipping norm, rounded up to the private side."""
+    """Return the standard deviation of the noise of one round, noise_multiplier times the clipping norm. It is never rounded down."""
     noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
     return nextafter(noise * _required_clip(plan), inf)
 
@@ -259,7 +259,7 @@ def _noise_std(plan: FederatedPlan) -> float:
 def clip_update(update: Reals, clip: float) -> Reals:
     """Return the update, scaled down to L2 norm `clip` if its norm is larger. The norm is exact up to rounding in float64.
 
-    An update with a number that is not finite is replaced by zeros, because no factor makes it short (DP207 explains the failure).
+    An update with a number that is not finite is replaced by zeros, because no factor makes it short (`dpcli explain DP207`).
     """
     largest = float(np.max(np.abs(update), initial=0.0))
     if not np.isfinite(largest):

@@ -226,7 +226,7 @@ class Rounds(Displayed):
 
     def _next_count(self) -> int:
         """Return the number of rounds of the next charge: a chunk, or fewer rounds if they pay for the rest of the plan."""
-        unpaid = min(self.planned - self.taken, self.plan.paid_by - self._paid_rounds)
+        unpaid = min(self.planned - self.taken, self.plan.paid_by - self._paid_rounds)  # `paid_by`: rounds that pay for all
         portions = -(-unpaid // self.plan.portion)  # rounded up
         return min(self.chunk, portions * self.plan.portion)
 

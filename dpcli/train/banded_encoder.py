@@ -1,9 +1,10 @@
 """The search for the encoder of a banded matrix mechanism, whose noise train/noise.py draws (`BandedSpec`).
 
 An *encoder* C is a lower triangular matrix. The mechanism releases C x + z, where x are the sums of the steps and z are independent
-Gaussians. With b *bands*, column t of C is zero except for C[t, t], ..., C[t + b - 1, t]. Every column has length 1, so all encoders of the
-search have the same cost. They differ in their *error*. The prefix sums of the noisy steps have the noise A C^-1 z, where A is the matrix
-of prefix sums, with ones on and below the diagonal. The error is the sum of the variances of this noise.
+Gaussians. With b *bands*, column t of C is zero except for C[t, t], ..., C[t + b - 1, t]. Every column has length 1, and a record takes
+part at most once in b successive steps, so its columns do not overlap. All encoders of the search therefore have the same cost. They differ
+in their *error*. The prefix sums of the noisy steps have the noise A C^-1 z, where A is the matrix of prefix sums, with ones on and below
+the diagonal. The error is the sum of the variances of this noise.
 
 L-BFGS searches for the least error (`optimise_banded`). It starts at a *Toeplitz* encoder, whose columns are shifted copies of one column.
 Such an encoder has only b coefficients, which a smaller search finds (`best_toeplitz`).
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # Limits of the search for an encoder. They affect the error of the noise and the time of the search, and not the cost.
 LEAST_RATIO = 0.01  # least ratio of successive coefficients of a Toeplitz encoder; the search divides by the ratios
 SEARCH_ROUNDS = 60  # iterations of L-BFGS; further iterations reduce the error by less than 0.1 %
+HISTORY = 20  # earlier iterations from which L-BFGS estimates the curvature
 
 
 @lru_cache(maxsize=8)
@@ -35,8 +37,9 @@ def optimise_banded(steps: int, bands: int) -> Reals:
     """Return the columns of a banded encoder C with small error on prefix sums, as a read-only array.
 
     Row t of the result contains C[t, t], C[t + 1, t], ..., with zeros beyond the last step. Each row has Euclidean length 1. The search
-    starts at the normalised columns of `best_toeplitz`, or of the banded square root of A if they have less error. If it finds no better
-    encoder, these columns are returned. The result is cached, because `first_weight` and every stage of a run ask for it again.
+    starts at the normalised columns of `best_toeplitz`, or of the square root of A, cut to the bands, if they have less error. If it finds
+    no better encoder, these columns are returned. The result is cached, because `first_weight` (train/noise.py) and every stage of a run
+    ask for it again.
     """
     import torch
 
@@ -45,7 +48,9 @@ def optimise_banded(steps: int, bands: int) -> Reals:
     initial = min((_normalise(torch.from_numpy(column) * within_run) for column in starts), key=_finite_error)
     free = initial.clone().requires_grad_()
     # tolerance_change = 0: a step that changes little does not end the search.
-    search = torch.optim.LBFGS([free], max_iter=SEARCH_ROUNDS, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0.0)
+    search = torch.optim.LBFGS(
+        [free], max_iter=SEARCH_ROUNDS, history_size=HISTORY, line_search_fn="strong_wolfe", tolerance_change=0.0
+    )
 
     def closure() -> torch.Tensor:
         search.zero_grad()
@@ -69,7 +74,7 @@ def best_toeplitz(steps: int, bands: int) -> Reals:
     later columns are shifted copies of p, so p_t occurs n - t times in n steps. If g solves C^T g = ((n - t) p_t)_t, the derivative of half
     the sum by c_k is -sum_t g_t p_{t-k}.
 
-    The search is over the ratios of successive coefficients, and starts at the square root of A.
+    The search is over the ratios of successive coefficients. It starts at the first coefficients of the Toeplitz matrix whose square is A.
     """
     start = square_root(bands)
     if bands == 1:

@@ -2,8 +2,8 @@
 
 The command turns the file into a plan (train/plan/plan.py). --explain-step and --dry-run only print what the plan would do. Otherwise the
 command trains (train/run/training_run.py), with the progress on standard error and the outcome on standard output. The *ledger* holds what
-each release has cost, and `window` names the blocks of its dataset that the run reads. If torchrun starts several processes, each of them
-runs this command, but only the first one opens the ledger and prints the progress and the outcome.
+each release has cost, and `window` names the parts of its dataset (blocks, such as days) that the run reads. If torchrun starts several
+processes, each of them runs this command, but only the first one opens the ledger and prints the progress and the outcome.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 BAR_WIDTH = 30  # characters of the bar on a terminal; arbitrary
 # Shortest time between two updates of the line on a terminal, in seconds; each computes epsilon again. Arbitrary.
 TERMINAL_PAUSE = 0.5
-# Shortest time between two lines of a file, in seconds, and as a share of the run so far. A run of a day prints fewer than a hundred lines.
+# Shortest time between two lines if standard error is a file or a pipe, in seconds, and as a share of the run so far. A run of a day prints
+# fewer than a hundred lines.
 FILE_PAUSE, FILE_SHARE = 10.0, 0.1
 
 
@@ -154,9 +155,9 @@ class Progress:
             self.first_step, self.first_time, self.last_time = step, now, now
         if metrics:
             self.metrics = f", {metrics_words(metrics)}"
-        silent = not first_process() or click.get_current_context().obj.quiet
+        is_silent = not first_process() or click.get_current_context().obj.quiet
         running = now - self.first_time
-        if not silent and _due(now - self.last_time, running, step == self.plan.steps):
+        if not is_silent and _due(now - self.last_time, running, step == self.plan.steps):
             self.last_time = now
             seconds_per_step = running / max(1, step - self.first_step)
             self.show(step, (self.plan.steps - step) * seconds_per_step)

@@ -64,13 +64,13 @@ def _randomness(outcome: Outcome) -> str:
 
 
 def _clipping(outcome: Outcome) -> str:
-    """Return the clipping in words."""
+    """Return the clipping in words. With augmentation, the loss of a record is a mean over *views*, changed copies of it."""
     train, clipping = outcome.plan.train, outcome.plan.train.clipping
-    clipped = "record"
+    clipped_unit = "record"
     if train.records_per_unit is not None:
-        clipped = f"unit (the mean loss over at most {train.records_per_unit} of its records)"
+        clipped_unit = f"unit (the mean loss over at most {train.records_per_unit} of its records)"
     views = "" if train.loss_over_views is None else f", of each record {train.loss_over_views},"
-    sentence = f"the gradient of each {clipped}{views} to L2 norm {clipping.norm:g} ({clipping.style})"
+    sentence = f"the gradient of each {clipped_unit}{views} to L2 norm {clipping.norm:g} ({clipping.style})"
     if clipping.split is not None:
         sentence += f", each part separately: {clipping.split}"
     if clipping.count_noise is not None:
@@ -78,8 +78,8 @@ def _clipping(outcome: Outcome) -> str:
             f" at the start; the norm then follows a quantile, by a count with noise {clipping.count_noise:g}; the noise multiplier "
             "covers the count as well, so the noise of the gradients is larger than it states"
         )
-    owned = outcome.plan.pipeline.privacy.max_contributions or 1
-    return sentence + (f"; of each unit at most {owned} records were used" if owned > 1 else "")
+    most = outcome.plan.pipeline.privacy.max_contributions or 1
+    return sentence + (f"; of each unit at most {most} records were used" if most > 1 else "")
 
 
 def _sampler(stage: Stage) -> str:
@@ -89,6 +89,7 @@ def _sampler(stage: Stage) -> str:
         batches = f"Poisson samples of {stage.spec.min_separation} groups in turn" if is_sampled else "batches in an order"
         return f"{stage.entry.name}: {batches}, drawn for each run"
     if isinstance(stage.spec, LastIterateSpec) and (stage.spec.batches > 1 or stage.spec.drawn is not None):
+        # `drawn`: the scheme by which each step draws its batch; None for fixed batches.
         batches = stage.spec.drawn or f"{stage.spec.batches} batches in turn, in which each record has a place for the whole run"
         return f"{stage.entry.name}: {batches}, drawn by dpcli itself"
     scheme = "every step uses every record" if stage.entry.sampling is None else stage.entry.sampling.scheme
@@ -126,7 +127,7 @@ def _performed_sentences(outcome: Outcome) -> list[str]:
     ]
     if outcome.taken < plan.steps:
         lines.append(f"{plan.steps:,} steps were planned. This epsilon covers all of them, whatever the reason to stop.")
-    if plan.final_only:
+    if plan.final_only:  # the mechanism last-iterate
         lines.append(
             "The epsilon is that of the last model alone. No other model was measured or shown. The state for --resume held one, and was "
             "removed at the end of the run: whoever has a copy of it has seen more than this epsilon covers."

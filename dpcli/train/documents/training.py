@@ -104,8 +104,8 @@ def outcome_document(result: Outcome) -> Document:
     plan = result.plan
     name = os.path.basename(plan.path)
     measured = f"; {metrics_words(result.metrics)} on data that {name} declares public (not checked)" if result.metrics else ""
-    private = "" if result.private else f"NOT PRIVATE ({result.unprotected}): "
-    headline = f"{private}{result.guarantee} after {result.taken:,} steps{measured}"
+    warning = "" if result.private else f"NOT PRIVATE ({result.unprotected}): "
+    headline = f"{warning}{result.guarantee} after {result.taken:,} steps{measured}"
     data = {
         "schema": "dpcli/train/v1",
         "private": result.private,

@@ -1,7 +1,7 @@
 """Batches. A batch is a tensor whose first dimension counts the examples, or a tuple, list or dict of such tensors.
 
 The private records of a run are one batch in this sense, and so is each sample of them (`take`). An *example* here is what the rest of
-train calls a record, or a unit if units are sampled.
+train calls a record, or the records of one owner that are sampled together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def map_leaves(function: Callable[[Tensor], Any], batch: Batch) -> Any:
 
 
 def leaves_of(batch: Batch) -> list[Any]:
-    """Return the tensors of a batch, and the objects in it that are no tensors."""
+    """Return the tensors of a batch in a list. Objects that are no tensors are in it as well, so that `size` can refuse them."""
     if type(batch) is Tensor:
         return [batch]
     values = list(batch.values()) if type(batch) is dict else batch
@@ -66,7 +66,7 @@ def form(batch: Batch) -> object:
 
 
 def make_contiguous(batch: Batch) -> Batch:
-    """Return the batch with contiguous tensors, because a program may depend on the layout of a tensor in memory."""
+    """Return the batch with contiguous tensors, because a model or a loss may depend on the layout of a tensor in memory."""
     return map_leaves(torch.Tensor.contiguous, batch)  # type: ignore[no-any-return]
 
 

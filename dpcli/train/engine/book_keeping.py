@@ -94,31 +94,31 @@ class Division:
 
 def divide_parameters(model: nn.Module) -> Division:
     """Divide a model's trainable parameters by the way in which their gradients are computed."""
-    canonical = {id(parameter): name for name, parameter in model.named_parameters()}
+    name_of = {id(parameter): name for name, parameter in model.named_parameters()}
     division, inside = Division([], [], []), set[int]()
     for name, module in model.named_modules():
         forward = compound_forward(module)
         if forward is not None and any(p.requires_grad for p in module.parameters()):
-            trained = {local: canonical[id(p)] for local, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
+            trained = {local: name_of[id(p)] for local, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
             division.compounds.append(Compound(name, module, trained, forward))
             inside.update(map(id, module.modules()))
         elif id(module) not in inside:
-            add_parameters(division, name, module, canonical)
+            add_parameters(division, name, module, name_of)
     return division
 
 
-def add_parameters(division: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
+def add_parameters(division: Division, name: str, module: nn.Module, name_of: dict[int, str]) -> None:
     """Add a module's own parameters to the division: as a layer if the module has a rule, otherwise as operands.
 
     Args:
         name: Name of the module in the model.
-        canonical: Names of the parameters in the model, by `id`. A parameter that several modules share has one name.
+        name_of: Names of the parameters in the model, by `id`. A parameter that several modules share has one name.
     """
-    trained, rule = {local: canonical[id(p)] for local, p in trainable(module)}, rule_of(module)
+    trained, rule = {local: name_of[id(p)] for local, p in trainable(module)}, rule_of(module)
     if trained and rule is not None:
         division.layers.append(Layer(name, module, rule, trained))
     else:
-        division.operands.extend(Operand(module, local, canonical_name) for local, canonical_name in trained.items())
+        division.operands.extend(Operand(module, local, name_in_model) for local, name_in_model in trained.items())
 
 
 def compound_forward(module: nn.Module) -> Forward | None:
@@ -135,8 +135,7 @@ def compound_forward(module: nn.Module) -> Forward | None:
 class BookKeeping:
     """The book-keeping method for one model.
 
-    The method is sound only if row i of the input of each layer belongs to example i. A probe finds the dimension of the examples before
-    training.
+    The method is sound only if row i of the input of each layer belongs to example i.
 
     Attributes:
         division: Trainable parameters of the model.
@@ -154,7 +153,7 @@ class BookKeeping:
     example_dims: dict[LayerCall, ExampleDim] = field(default_factory=dict)
     keeps_shared: bool = False
     name: str = "book-keeping"
-    isolates: ClassVar[bool] = False
+    isolates: ClassVar[bool] = False  # one backward pass differentiates all examples together
 
     @classmethod
     def after_probe(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:
@@ -193,7 +192,7 @@ class BookKeeping:
             return self.example_dims[call]
 
         one = self.forward(take(batch, [0]), Recorder(record_shape, 1))
-        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, call_nodes=[])
+        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, call_nodes=[])  # for `require_no_other_use`
         with refuse_hooks():
             several = self.forward(batch, recorder)
         recorder.require_no_other_use(several.losses)
@@ -206,10 +205,10 @@ class BookKeeping:
         losses = forward_pass.losses
         uses = [*recorder.uses, *(repetitions(losses, recorder.shared_uses) if recorder.shared_uses else ())]
         operand_uses = self.leaves.uses(forward_pass, recorder.size) if forward_pass.leaves else []
-        gradients = self.gradients(losses, [use.edge for use in (*uses, *operand_uses)])
+        gradients_at = self.gradients(losses, [use.edge for use in (*uses, *operand_uses)])
         with full_precision(losses.device):
-            by_name = pieces(uses, gradients[: len(uses)])
-            for use, gradient in zip(operand_uses, gradients[len(uses) :], strict=True):
+            by_name = pieces(uses, gradients_at[: len(uses)])
+            for use, gradient in zip(operand_uses, gradients_at[len(uses) :], strict=True):
                 if gradient is not None:
                     by_name.setdefault(use.name, []).append(PlainRows(use.rows(gradient)))
             merged = {name: merge(uses_of_parameter) for name, uses_of_parameter in by_name.items()}

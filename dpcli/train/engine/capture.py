@@ -2,12 +2,10 @@
 
 A *layer* is a module with a formula for the gradients of its parameters (layers.py). `recording` replaces the forward of each layer by one
 that runs the layer and adds a `Use` to a `Recorder`. A use has the input of the layer, and the edge of the autograd graph at which the
-gradient of its output is taken. The gradients of the layer's parameters are computed from these two. An edge, as torch defines it, is a
-node of the graph and the number of one of its outputs. `Unsuitable` is raised for a model to which book-keeping does not apply; the engine
-then uses a slower method.
+gradient of its output is taken: in torch, a node of the graph and the number of one of its outputs. The gradients of the layer's parameters
+are computed from these two. `Unsuitable` is raised for a model to which book-keeping does not apply; the engine then uses a slower method.
 
-A *compound* is a module of torch that contains several layers, such as multi-head attention (compound.py). Book-keeping first makes a
-*probe*, a pass of one example and a pass of several, which finds the dimension of each input that counts the examples.
+A *compound* is a module of torch that contains several layers, such as multi-head attention (compound.py).
 """
 
 from __future__ import annotations
@@ -193,7 +191,7 @@ class Recorder:
         counts: Number of calls of each layer so far.
         running: Running layers, by name. It is None for a layer whose call is not recorded.
         call_nodes: Part of the graph of each call; None if it is not requested.
-        unfinished: Name of the running layer. After the forward pass it is None, unless a layer raised an error that the program caught.
+        unfinished: Name of the innermost running layer. After the forward pass it is None, unless the program caught a layer's error.
     """
 
     example_dims: Callable[[LayerCall, Tensor], ExampleDim]
@@ -217,7 +215,7 @@ class Recorder:
         dim = self.example_dims(call, inputs)
         if dim is not None and (inputs.dim() <= dim or inputs.shape[dim] != self.size):
             raise Unsuitable(f"{layer.name}: expected {self.size} examples along dimension {dim}, found {tuple(inputs.shape)}")
-        if dim and not layer.rule.anywhere:  # the rule needs the examples along the first dimension
+        if dim and not layer.rule.anywhere:  # whether the rule allows examples along other dimensions than the first
             raise Unsuitable(f"{layer.name}: expected examples along the first dimension, found {tuple(inputs.shape)}")
         return dim
 

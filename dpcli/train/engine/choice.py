@@ -8,8 +8,8 @@ layer that starts at zero, such as LoRA's second matrix, would hide all layers b
 `check_losses` makes another comparison, for the check of isolation (isolation/rehearsal.py): the loss of an example must not depend on the
 other examples of a batch.
 
-The comparisons allow for rounding. A larger tolerance would hide weaker faults (soundness); a smaller one would refuse correct methods
-(speed) and correct models.
+The comparisons allow for rounding. A larger tolerance would hide weaker faults. A smaller one would refuse correct models, and correct
+methods, in whose place a slower one is used.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from dpcli.train.torch_internals import tree_leaves, tree_map
 
 SEED = 20221  # an arbitrary number
 SHIFT = 0.02  # standard deviation of the shifts of parameters: small beside usual initial weights, far above rounding
-TRIED = 3  # number of examples of a batch that are replaced in turn and processed alone; more take longer and find rarer faults
+TRIED = 3  # number of examples of a batch that `check_losses` replaces in turn and processes alone; more take longer and find rarer faults
 LONGEST_REASON = 120  # characters of a reason against a method in a report; arbitrary
 EXAMPLES = 3  # number of synthetic examples on which methods are compared; more take longer and find rarer faults
-# Added to the number that the relative tolerance multiplies, so that rounding in a tiny number does not count: as it is to the norm of an
-# example, and times the norm of the whole gradient to the norm of one parameter's gradient. A choice.
+# A number may differ by the tolerance times (its size + SLACK), so that rounding in a tiny number does not count. This is for the norm of
+# an example. For one parameter's gradient, SLACK is multiplied by the norm of the whole gradient. A choice.
 SLACK = 0.02
-UNIT_CLIP = Automatic(1.0, 1e-6)  # scales every gradient to norm one, so that each example counts equally in a comparison
+MACHINE_EPSILONS = 32.0  # of a loss, by which replacing another example may change it if its own operations stay the same; a choice
+UNIT_CLIP = Automatic(norm=1.0, gamma=1e-6)  # scales gradients to about norm one, so that each example counts equally
 MIXED = "one that depends on other examples of the batch"  # end of several messages
 
 Trace = dict[str, list[Tensor]]
@@ -62,9 +63,9 @@ CANDIDATES: tuple[tuple[str, Build], ...] = (
 def modes(model: nn.Module) -> bytes:
     """Return the mode of each module: 1 for training, 0 for evaluation.
 
-    Engines compare them with the modes at the last rehearsal (isolation/checked_sums.py, opacus.py), in every step: a layer such as
-    BatchNorm combines records in one mode only. The search visits the modules of `model.modules()` in a fifth of the time, which matters in
-    a step of a small model.
+    In every step, engines compare them with the modes of the last check of isolation (isolation/checked_sums.py, opacus.py), because a
+    layer such as BatchNorm combines records in one mode only. The loop below takes a fifth of the time of `model.modules()`, which matters
+    in a step of a small model.
     """
     training: dict[int, bool] = {}
     waiting: list[nn.Module | None] = [model]
@@ -134,10 +135,10 @@ def verify(model: nn.Module, method: Method, few: Batch, expected: Sums, toleran
     sums = unit_sums(model, method, few)
     if not norms_agree(sums.norms, expected.norms, tolerance):
         raise Unsuitable("its norms differ from norms computed one example at a time")
-    length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
+    whole_norm = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
     for name, gradient in expected.gradients.items():
-        # A small part of a gradient is rounded relative to the whole, so a share of the whole length counts as well.
-        allowed = tolerance * (float(gradient.norm()) + SLACK * length)
+        # A small part of a gradient is rounded relative to the whole, so a share of the norm of the whole counts as well.
+        allowed = tolerance * (float(gradient.norm()) + SLACK * whole_norm)
         if not float((sums.gradients[name] - gradient).norm()) <= allowed:
             raise Unsuitable(f"its gradient of {name} differs from the gradient computed one example at a time")
     check_neighbours(model, method, few, tolerance)
@@ -202,7 +203,10 @@ def restored_generators(model: nn.Module) -> AbstractContextManager[None]:
 
 
 def trace_outputs(model: nn.Module, loss: Loss, batch: Batch, seed: int, part: RecordPart) -> tuple[Tensor, Trace]:
-    """Return the losses, and the outputs of every module in the order of its calls. All records draw the same random numbers."""
+    """Return the losses, and the outputs of every module in the order of its calls. All records draw the same random numbers.
+
+    Raises InputError if the program draws a random order of the records, because the loss of one then depends on the others.
+    """
     trace: Trace = {}
 
     def record_outputs(name: str, module: nn.Module, args: Any, output: Any) -> None:
@@ -249,12 +253,12 @@ def check_losses_with(
 ) -> None:
     """Make the check of `check_losses` with one assignment of random numbers to the records.
 
-    A followed program computes the loss of a record by the same operations whatever the other records are. If one of them is replaced, the
-    loss may then change by a few machine epsilons only. The tolerance of 32 is a choice.
+    A program without doubt computes the loss of a record by the same operations whatever the other records are. If one of them is replaced,
+    the loss may then change by a few `MACHINE_EPSILONS` only.
     """
     rows = range(size(batch))
     losses, trace = trace_outputs(model, loss, batch, seed, part)
-    neighbour_tolerance = 32.0 * torch.finfo(losses.dtype).eps if doubt is None else tolerance
+    neighbour_tolerance = MACHINE_EPSILONS * torch.finfo(losses.dtype).eps if doubt is None else tolerance
     for row in rows[:TRIED]:
         others = [other for other in rows if other != row]
         neighbour = replace_example(batch, row, others[0])

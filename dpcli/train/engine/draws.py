@@ -22,7 +22,7 @@ from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
 from dpcli.train.torch_internals import TorchDispatchMode, tree_map
 
-# After this number of draws, each further draw has new numbers, so that a program ends that repeats a draw until it is accepted. Arbitrary.
+# Number of draws after which each further draw has new numbers. A program that repeats a draw until it is accepted then ends. Arbitrary.
 MOST_EQUAL_DRAWS = 2048
 EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # beginning of several messages
 # Advice for programs that compare examples.
@@ -38,7 +38,7 @@ def draws_numbers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
         return False
     defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
     values = {**defaults, **dict(zip(defaults, args, strict=False)), **kwargs}
-    return values.get("dropout_p") != 0.0 and values.get("train") is not False
+    return values.get("dropout_p") != 0.0 and values.get("train") is not False  # `train` is an argument of dropout
 
 
 def generators() -> tuple[torch.Generator, ...]:
@@ -118,8 +118,7 @@ def same_draws(size: int, seed: int, part: RecordPart = adjacent, refuses_orders
     """Make every random operator give the same numbers to every record, whatever was drawn before.
 
     A record then receives the same numbers in a batch and alone. This holds if the program draws for all records at once, for one record
-    after the other, or one number for all records. After `MOST_EQUAL_DRAWS` draws, each draw differs from the draws before it. A program
-    that repeats a draw until it is accepted then comes to an end.
+    after the other, or one number for all records.
 
     Args:
         part: Position of a record where a dimension has several indices for each record.
@@ -159,7 +158,7 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Seed torch's generators from the seed and, after `MOST_EQUAL_DRAWS` draws, also from the number of the draw."""
         number = max(0, self.draw_count - MOST_EQUAL_DRAWS)
         digest = hashlib.blake2b(repr((self.seed, number)).encode(), digest_size=8).digest()
-        seed_all(int.from_bytes(digest, "little") >> 1)
+        seed_all(int.from_bytes(digest, "little") >> 1)  # 63 bits
 
     def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Draw the numbers of one record, and write them to its part of the batch's numbers."""

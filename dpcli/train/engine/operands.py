@@ -128,7 +128,7 @@ def sum_over_broadcast(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
     """
     rows = values.movedim(dim, 0).unsqueeze(dim + 1)  # the dimension of the examples is replaced by one of length 1
     first = rows.dim() - len(shape)  # dimension of `rows` that is the first of the operand's own
-    broadcast_dims = [*range(1, first), *(first + dim for dim, length in enumerate(shape) if length == 1)]
+    broadcast_dims = [*range(1, first), *(first + number for number, length in enumerate(shape) if length == 1)]
     return (rows.sum(broadcast_dims) if broadcast_dims else rows).reshape(len(rows), *shape)
 
 
@@ -261,7 +261,7 @@ class Graph:
             self.consumers.setdefault(step.source, []).append(step)
 
     def walk(self, leaf: Tensor) -> Iterator[Reached]:
-        """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `independent`.
+        """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `independent` when it was yielded.
 
         Graphs of the same form give their operators in the same order, so that two graphs can be compared.
         """

@@ -227,9 +227,9 @@ class ClippedGradients(CheckedSums):
 
         The comparison is made in the first `ALWAYS_CHECKED` steps, and in each later step with probability 1 / `CHECKED_EVERY`.
 
-        Suppose that the rehearsal missed a fault that shows in a share s of the steps and records. This check then misses it in n <= 32
-        steps with probability (1 - s)^n, and in each further step with probability 1 - s / 8. A fault that shows in every record never
-        passes the first step.
+        Suppose that the rehearsal missed a fault that shows in a share s of the steps and records. This check then misses it in n of the
+        first steps with probability (1 - s)^n, and in each later step with probability 1 - s / `CHECKED_EVERY`. A fault that shows in every
+        record never passes the first step.
 
         Raises InputError if the norms of the two gradients differ.
         """

@@ -38,19 +38,19 @@ class LstmCell(torch.autograd.Function):
     """The LSTM recurrence: c' = f c + i g and h' = o tanh(c'), where the gates are functions of the input plus h W^T."""
 
     @staticmethod
-    def forward(ctx: Any, gate_inputs: Tensor, hidden: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, gate_inputs: Tensor, state_weight: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return all states (T + 1, B, H), and the last cell (B, H).
 
         Args:
             gate_inputs: Inputs of the gates, (T, B, 4H).
-            hidden: Weight of the states, (4H, H).
+            state_weight: Weight of the states, (4H, H).
             state: First state, (B, H).
             cell: First cell, (B, H).
         """
         size = state.shape[-1]
         gates = torch.empty_like(gate_inputs)
         states, cells = empty_states(gate_inputs, state), empty_states(gate_inputs, cell)
-        cell_tanh, hidden_transposed = torch.empty_like(states[1:]), hidden.T
+        cell_tanh, weight_transposed = torch.empty_like(states[1:]), state_weight.T
         steps = zip(
             gate_inputs.unbind(),
             gates.unbind(),
@@ -60,19 +60,19 @@ class LstmCell(torch.autograd.Function):
             strict=True,
         )
         for inputs_now, gates_now, (state, state_after), (cell, cell_after), tanh_now in steps:
-            torch.addmm(inputs_now, state, hidden_transposed, out=gates_now)
+            torch.addmm(inputs_now, state, weight_transposed, out=gates_now)
             input_and_forget, g, o = gates_now.split_with_sizes([2 * size, size, size], 1)
             i, f = input_and_forget.sigmoid_().chunk(2, 1)
             torch.mul(f, cell, out=cell_after).addcmul_(i, g.tanh_())
             torch.mul(o.sigmoid_(), torch.tanh(cell_after, out=tanh_now), out=state_after)
-        ctx.save_for_backward(hidden, gates, cells, cell_tanh)
+        ctx.save_for_backward(state_weight, gates, cells, cell_tanh)
         return states, cells[-1].clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, state_gradients: Tensor, last_cell_gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the inputs, of the first state and of the first cell. The gradient of the weight is not computed."""
-        hidden, gates, cells, cell_tanh = ctx.saved_tensors
+        state_weight, gates, cells, cell_tanh = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, 2)
         slopes = torch.empty_like(gates)  # derivatives by the inputs of the gates, which each step replaces by its gradients
         factors = (g, cells[:-1], i, cell_tanh)  # number that multiplies each gate in the new cell or the new state
@@ -85,7 +85,7 @@ class LstmCell(torch.autograd.Function):
             state = state + gradient_now
             cell = torch.addcmul(cell, state, tanh_slope)
             slopes_now.mul_(torch.cat([cell, cell, cell, state], 1))
-            state, cell = slopes_now @ hidden, cell * f_now
+            state, cell = slopes_now @ state_weight, cell * f_now
         return slopes, None, state + state_gradients[0], cell
 
 
@@ -96,34 +96,36 @@ class GruCell(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, gate_inputs: Tensor, zero_terms: Tensor, hidden: Tensor, bias: Tensor | None, state: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, gate_inputs: Tensor, zero_terms: Tensor, state_weight: Tensor, bias: Tensor | None, state: Tensor
+    ) -> Tensor:
         """Return all states (T + 1, B, H).
 
         Args:
             gate_inputs: Inputs of the gates, (T, B, 3H).
-            zero_terms: Zeros (T, B, 3H). Their gradient is the gradient of the terms h W^T + b.
-            hidden: Weight of the states, (3H, H).
+            zero_terms: Zeros (T, B, 3H), which are not used. `backward` returns the gradient of the terms h W^T + b as theirs.
+            state_weight: Weight of the states, (3H, H).
             bias: Bias of the states, (3H,); None if there is none.
             state: First state, (B, H).
         """
         size = state.shape[-1]
         gates, states = torch.empty_like(gate_inputs), empty_states(gate_inputs, state)
-        products, hidden_transposed = torch.empty_like(states[1:]), hidden.T
+        products, weight_transposed = torch.empty_like(states[1:]), state_weight.T
         for t in range(len(gate_inputs)):
-            terms = states[t] @ hidden_transposed if bias is None else torch.addmm(bias, states[t], hidden_transposed)
+            terms = states[t] @ weight_transposed if bias is None else torch.addmm(bias, states[t], weight_transposed)
             torch.add(gate_inputs[t, :, : 2 * size], terms[:, : 2 * size], out=gates[t, :, : 2 * size]).sigmoid_()
             products[t] = terms[:, 2 * size :]
             r, z, n = gates[t].chunk(3, 1)
             torch.addcmul(gate_inputs[t, :, 2 * size :], r, products[t], out=n).tanh_()
             torch.lerp(n, states[t], z, out=states[t + 1])
-        ctx.save_for_backward(hidden, gates, states, products)
+        ctx.save_for_backward(state_weight, gates, states, products)
         return states
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, state_gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the inputs, of the terms h W^T + b, and of the first state."""
-        hidden, gates, states, products = ctx.saved_tensors
+        state_weight, gates, states, products = ctx.saved_tensors
         r, z, n = gates.chunk(3, 2)
         slopes = torch.empty_like(gates)  # derivatives of the gates, as in LstmCell
         reset, update, candidate = slopes.chunk(3, 2)
@@ -138,7 +140,7 @@ class GruCell(torch.autograd.Function):
             state = state + gradient_now
             state_of_each_gate = state.repeat(1, 3)
             slopes_now.mul_(state_of_each_gate)
-            state = torch.addmm(state * z_now, product_slopes_now.mul_(state_of_each_gate), hidden)
+            state = torch.addmm(state * z_now, product_slopes_now.mul_(state_of_each_gate), state_weight)
         return slopes, product_slopes, None, None, state + state_gradients[0]
 
 
@@ -173,10 +175,6 @@ def hides_dropout(layer: nn.RNNBase) -> bool:
 
 def over_layers(direction: Direction, state_count: int, run: CompoundRun, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
     """Return what the recurrent module returns for the same arguments, computed layer by layer.
-
-    Args:
-        direction: Function that runs one layer in one direction over time.
-        state_count: Number of tensors in a state.
 
     Raises:
         Unsuitable: The sequences are packed, or they have no dimension of examples. The number of states or their shape is wrong.
@@ -216,7 +214,6 @@ def first_states(
         values: Input of the module, (T, B, d).
         direction_count: Number of layers times the number of directions.
         passed_states: States that the program passed; None for zeros.
-        state_count: Number of tensors in a state.
 
     Raises:
         Unsuitable: The number of passed states or their shape is wrong.
@@ -247,12 +244,12 @@ def lstm_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequenc
     has_bias = cast("nn.RNNBase", run.compound.module).bias
     biases = [f"bias_ih_{suffix}", f"bias_hh_{suffix}"] if has_bias else []
     gate_inputs = run.linear(inputs, f"weight_ih_{suffix}", biases)
-    hidden_name = f"weight_hh_{suffix}"
-    hidden = run.value(hidden_name)
-    assert hidden is not None
+    weight_name = f"weight_hh_{suffix}"
+    state_weight = run.value(weight_name)
+    assert state_weight is not None
     with torch.autocast(gate_inputs.device.type, enabled=False):
-        states, cell = LstmCell.apply(wide(gate_inputs), wide(hidden), *map(wide, start))  # type: ignore[no-untyped-call]
-    run.record(states[:-1], gate_inputs, hidden_name)
+        states, cell = LstmCell.apply(wide(gate_inputs), wide(state_weight), *map(wide, start))  # type: ignore[no-untyped-call]
+    run.record(states[:-1], gate_inputs, weight_name)
     return states.to(gate_inputs.dtype), cell.to(gate_inputs.dtype)
 
 
@@ -262,17 +259,18 @@ def gru_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence
     The last gate multiplies the product of the states by r, so this product has a gradient of its own.
     """
     has_bias = cast("nn.RNNBase", run.compound.module).bias
-    input_biases, hidden_biases = ([f"bias_ih_{suffix}"], [f"bias_hh_{suffix}"]) if has_bias else ([], [])
+    input_biases, state_biases = ([f"bias_ih_{suffix}"], [f"bias_hh_{suffix}"]) if has_bias else ([], [])
     gate_inputs = run.linear(inputs, f"weight_ih_{suffix}", input_biases)
-    hidden = run.value(f"weight_hh_{suffix}")
+    state_weight = run.value(f"weight_hh_{suffix}")
     bias = run.value(f"bias_hh_{suffix}") if has_bias else None
-    assert hidden is not None
+    assert state_weight is not None
+    # Zeros that stand for the product with the states, which GruCell computes. `run.record` takes their gradient as that of the product.
     zero_terms = torch.zeros((), dtype=gate_inputs.dtype, device=gate_inputs.device, requires_grad=True).expand_as(gate_inputs)
     with torch.autocast(gate_inputs.device.type, enabled=False):
         states = GruCell.apply(  # type: ignore[no-untyped-call]
-            wide(gate_inputs), wide(zero_terms), wide(hidden), None if bias is None else wide(bias), wide(start[0])
+            wide(gate_inputs), wide(zero_terms), wide(state_weight), None if bias is None else wide(bias), wide(start[0])
         )
-    run.record(states[:-1], zero_terms, f"weight_hh_{suffix}", hidden_biases)
+    run.record(states[:-1], zero_terms, f"weight_hh_{suffix}", state_biases)
     return (states.to(gate_inputs.dtype),)
 
 
@@ -305,11 +303,7 @@ def activation_of(module: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def recurrent_cell(module: nn.Module, update: Update, state_count: int) -> Forward | None:
-    """Return the layer-by-layer forward of a cell; None if its weights are not its own.
-
-    Args:
-        state_count: Number of tensors in a state.
-    """
+    """Return the layer-by-layer forward of a cell, whose states have `state_count` tensors; None if its weights are not its own."""
     biases = ("bias_ih", "bias_hh") if module.bias else ()
     parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     return partial(one_step, update, state_count) if parameters == {"weight_ih", "weight_hh", *biases} else None

@@ -27,8 +27,8 @@ from dpcli.train.torch_internals import source_of_symbol
 # Batch size for which torch's operators choose an algorithm. It is a large prime, so that it divides no other length.
 SIZE_HINT = 1_000_003
 # Batch sizes at which each comparison is evaluated. For a comparison of polynomials, the sizes near its roots are added, between which its
-# result does not change. Another comparison, such as one of x % 7, is tested at these sizes only (soundness). They are a choice of usual
-# batch sizes.
+# result does not change. Another comparison, such as one of x % 7, is tested at these sizes only, so a branch at other sizes is not found.
+# They are a choice of usual batch sizes.
 SMALL_SIZES = range(2, 600)
 LARGE_SIZES = (1000, 1024, 2048, 4096, 16384)
 # Folders of this package that call operators on behalf of a program. Their comparisons are not the user's.
@@ -49,7 +49,7 @@ class Shapes(ShapeEnv):
         self.guards = Guards(self.record)
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **named: Any) -> Any:
-        """Evaluate an expression. Raises Unfollowed if the program requests the number of records, as len() and range() do."""
+        """Evaluate an expression. Raises Unfollowed, which ends the run on symbols, if the program reads the batch size, as len() does."""
         if orig_expr.free_symbols and not (orig_expr.is_Boolean or orig_expr.is_Relational):  # a number, and no comparison
             self.findings.doubt("the program reads the number of records")
             raise Unfollowed
@@ -123,12 +123,13 @@ def called_by_operator(frame: Any) -> bool:
     Args:
         frame: Frame of the function that made the call.
     """
-    while frame is not None:
+    while frame is not None:  # files named "<...>" are code that was generated or is in no file
         file = frame.f_code.co_filename
         if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith(
             (TORCH_FOLDER, PACKAGE + os.sep)
         ):
             return True
+        # `Shapes.evaluate_expr` is on the stack of every comparison, whoever makes it.
         if not file.startswith(("<", TORCH_FOLDER)) and frame.f_code.co_name != "evaluate_expr":
             return os.path.dirname(file) in OWN_FOLDERS
         frame = frame.f_back

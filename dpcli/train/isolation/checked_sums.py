@@ -173,7 +173,7 @@ def agree(engine: CheckedSums, alone: float, norm_in_batch: float) -> bool:
 
     Two norms that are not finite agree. A norm that is not finite also agrees with one above `NEARLY_INFINITE`.
     """
-    finite = [norm for norm in (alone, norm_in_batch) if math.isfinite(norm)]
+    finite = [value for value in (alone, norm_in_batch) if math.isfinite(value)]
     if len(finite) < 2:
         return not finite or finite[0] > NEARLY_INFINITE
     return abs(alone - norm_in_batch) <= engine.tolerance * (max(finite) + SLACK * engine.clip.bound)

@@ -35,7 +35,7 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.d
 CONTAINERS = (Mapping, list, tuple, deque, set, frozenset, bytearray, Iterator)
 CALLABLES = (functools.partial, types.FunctionType, types.BuiltinMethodType, types.MethodType)
 # Values beyond these limits are compared by identity only, so that a snapshot of a large program ends. A change inside such a value is
-# missed (soundness). The numbers are arbitrary.
+# missed. The numbers are arbitrary.
 MOST_VALUES = 100_000  # largest number of values in a snapshot
 MOST_DEPTH = 8  # largest depth of nesting
 LITERAL = torch.ops.aten.lift_fresh.default  # the operator by which torch.tensor makes a tensor of numbers in the program
@@ -105,7 +105,7 @@ class ReachableState:
         elif isinstance(value, random.Random):
             self.values[f"{name}'s {DRAWS}"] = value.getstate()
         elif isinstance(value, TorchDispatchMode) and type(value).__module__.startswith("dpcli."):
-            self.values[name] = id(value)  # the mode of a replay counts draws, but the count is not a state of the program
+            self.values[name] = id(value)  # `OwnDraws`, under which an audit replays steps, counts draws: no state of the program
         elif type(value).__module__ == "numpy":
             self.values[name] = repr(value.tobytes() if hasattr(value, "tobytes") else value)
         else:
@@ -316,7 +316,7 @@ class OperandRecorder(TorchDispatchMode):
             if isinstance(operand, Tensor) and (func is LITERAL or address(operand) not in self.known):
                 self.known.add(address(operand))
                 line = own_line()  # the line of the user's code that is running; "" if there is none
-                if operand.numel() > 1 and (line or func is not LITERAL):
+                if operand.numel() > 1 and (line or func is not LITERAL):  # a literal of a library is no data
                     self.operands.append((operand, f"a tensor read at {line}" if line else "a tensor of a library"))
         result = func(*args, **named)
         self.known.update(address(operand) for operand in tree_leaves(result) if isinstance(operand, Tensor))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-PAIRED = "which pairs each record with every other"  # end of a message; tracker.py recognises the case by it, for its advice
+PAIRED = "which pairs each record with every other"  # end of the messages to which tracker.py adds the advice for such programs
 
 
 @dataclass(frozen=True, slots=True)

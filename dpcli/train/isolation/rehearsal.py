@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.choice import (
-    TRIED,
     check_losses,
     fixed_seed,
     restored_generators,
@@ -41,12 +40,16 @@ from dpcli.train.isolation.synthetic_records import KINDS, Draw, NumberKind, dra
 from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
-# More rounds and other sizes could find rarer faults (soundness), and cost time before each run. The numbers are choices.
+# More rounds and other sizes could find rarer faults, and cost time before each run. The numbers are choices.
 BATCH_SIZES = (7, 11, 13)  # candidates: a size that divides no other length identifies the dimension of the records
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
 ROUNDS = 3  # rounds of the check, each with fresh random numbers
 FEW = 8  # number of synthetic records whose losses must be finite; arbitrary
 SEED_BITS = 40  # length of the seeds of the program's random numbers; arbitrary
+ATTEMPTS = 3  # largest number of records that are drawn until one has a gradient; arbitrary
+# Tolerance of losses if no machine epsilon in the program is above SINGLE_PRECISION: about 80 epsilons of single precision.
+# SINGLE_PRECISION is between the epsilons of single and half precision. Both are choices.
+TOLERANCE, SINGLE_PRECISION = 1e-5, 1e-6
 
 
 def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
@@ -121,7 +124,7 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
     # single and double precision, and the second for half precision, where 1000 epsilons are about 1.
     tolerance = min(1000.0 * rounding, rounding_tolerance(rounding))
     with restored_generators(model):
-        for _ in range(TRIED):
+        for _ in range(ATTEMPTS):
             record, seed = draw(1), secrets.randbits(SEED_BITS)
             gradient = gradient_after([], copy_of(model), loss, record, seed)
             norm = math.hypot(*(float(g.norm()) for g in gradient.values()))
@@ -160,8 +163,7 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
     Raises:
         InputError: The losses differ, or a forward pass changes state. Any other error is one of the program itself.
     """
-    # 1e-6 is between the epsilons of single and half precision, and 1e-5 is about 80 epsilons of single precision. Both are choices.
-    tolerance = rounding_tolerance(program.coarsest) if program.coarsest > 1e-6 else 1e-5
+    tolerance = rounding_tolerance(program.coarsest) if program.coarsest > SINGLE_PRECISION else TOLERANCE
     tolerance = max(tolerance, tolerance_of(model))
     usual_count = batch_size_for(model, draw(1))
     # Without the shift of the parameters, a layer that starts at zero would hide the layers before it.

@@ -41,7 +41,7 @@ class NumberKind:
 
 
 # Kinds of numbers, the most general first: standard normal numbers, probabilities, and zeros and ones (which are also counts). The scales
-# are a choice of magnitudes. A branch that none of them reaches is not tested (soundness).
+# are a choice of magnitudes. A branch that none of them reaches is not tested.
 KINDS = (
     NumberKind(lambda normal: normal, (1.0, 1e-3, 30.0, 1e3, 1e6)),
     NumberKind(torch.special.ndtr, (1.0, 0.5, 1e-3)),

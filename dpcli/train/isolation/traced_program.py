@@ -94,7 +94,7 @@ def follow(model: nn.Module, loss: Loss, like: Batch, environment: Shapes, findi
 
     Raises InputError if the program does not return one loss for each record, unless there was a reason for doubt before.
     """
-    stack = ["loss"]
+    stack = ["loss"]  # descriptions of the running modules; "loss" outside of them
     tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], tensor_names(model))
     errors = ReadRecorder(findings)
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
@@ -173,14 +173,14 @@ class ReadRecorder(RaisedErrors):
 def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
     """Return fake tensors with the shapes and types of a batch, but with a symbolic number of records. The tracker knows their layout."""
 
-    def column(leaf: Tensor) -> Tensor:
+    def fake_leaf_like(leaf: Tensor) -> Tensor:
         with without_dispatch_modes():
             dtype, device = leaf.dtype, leaf.device
         fake_leaf = torch.empty((tracker.size, *leaf.shape[1:]), dtype=dtype, device=device)
         tracker.register(fake_leaf, AlongRecords(0))
         return fake_leaf
 
-    return tree_map(column, like)  # type: ignore[no-any-return]
+    return tree_map(fake_leaf_like, like)  # type: ignore[no-any-return]
 
 
 def tensor_names(model: nn.Module) -> dict[int, str]:

@@ -143,7 +143,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.findings, self.size, self.running_module, self.names = findings, size, running_module, names
         self.recorded_layouts: Any = WeakIdKeyDictionary()
-        self.addresses: Any = WeakIdKeyDictionary()  # the address of the storage of each tensor when its layout was recorded
+        self.addresses: Any = WeakIdKeyDictionary()  # address (`_cdata`) of each tensor's storage when its layout was stored
         self.storages: dict[int, StorageState] = {}
         self.batch_storages: set[int] = set()  # addresses of the storages of the batch itself
 
@@ -178,7 +178,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             values: Arguments of the operator, by their names in its schema.
         """
         name = func.overloadpacket.__name__
-        plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ writes in place, and has the rule of add
+        plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ has the rule of add; __and__ keeps its name
         # HIDDEN_ARGUMENTS: what a forward operator passes to its backward operator, and no other operator can read.
         readable = {key: value for key, value in values.items() if key != HIDDEN_ARGUMENTS.get(plain_name)}
         call = Call(plain_name, readable, outputs, self.layout_of)

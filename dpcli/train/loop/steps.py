@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class LoopPhase(Enum):
-    """The state of a run between two calls of its user: IDLE, after `draw` DRAWN, after `backward` NOISED, after the optimizer's step IDLE.
+    """The state of a run between two calls: `draw` leads from IDLE to DRAWN, `backward` to NOISED, and the optimizer's step to IDLE.
 
     During a call the phase is BUSY. The value of a phase is the reason for which a call in this phase is refused.
     """

@@ -77,11 +77,11 @@ def require_premises(entry: Entry, train: Train, pipeline: Pipeline, path: str) 
             path, "train.weight_decay", f"at least strong_convexity = {spec.strong_convexity!r}", train.weight_decay
         )
     divisor, norm = divisor_of(spec, size), train.clipping.norm
-    largest = divisor if spec.drawn != "poisson" else size  # a Poisson sample may have all records
-    # By premise 3, without rounding: Fraction(str(x)) is the decimal number in the file, and not the double next to it.
-    smoothness = Fraction(largest, divisor) * Fraction(str(norm)) ** 2 / 4 + Fraction(str(train.weight_decay))
+    largest_batch = divisor if spec.drawn != "poisson" else size  # a Poisson sample may have all records
+    # By 3. at the top of this file, without rounding: Fraction(str(x)) is the decimal number in the file, and not the double next to it.
+    smoothness = Fraction(largest_batch, divisor) * Fraction(str(norm)) ** 2 / 4 + Fraction(str(train.weight_decay))
     if Fraction(str(spec.smoothness)) < smoothness:
-        needed = f"at least {float(smoothness):.9g} = {largest / divisor:g} C^2 / 4 + weight_decay, with C = {norm:g}"
+        needed = f"at least {float(smoothness):.9g} = {largest_batch / divisor:g} C^2 / 4 + weight_decay, with C = {norm:g}"
         raise _premise_error(path, f"{place}.smoothness", needed, spec.smoothness)
     if spec.lipschitz not in (None, norm):
         raise _premise_error(path, f"{place}.lipschitz", f"train.clipping.norm = {norm!r}", spec.lipschitz)

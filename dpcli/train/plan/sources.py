@@ -82,7 +82,7 @@ def _digest(value: str, folder: str) -> str:
     if FUNCTION.holds(value):
         return digest_of_files(code_files(value, (folder, os.getcwd())))
     path = os.path.join(folder, value)
-    return digest_of_files({"": path} if os.path.isfile(path) else _files_in(path))
+    return digest_of_files({"": path} if os.path.isfile(path) else _files_in(path))  # the digest of a file does not cover its name
 
 
 def _files_in(folder: str) -> dict[str, str]:

@@ -157,7 +157,7 @@ class _Replay:
             trainer.records = records
             noise, recorded = prepared.noise(self.stage), recorder.record_batches(iter(batches))
             trainer.advance(len(batches), recorded, noise, self.stage.expected_batch, lambda step: None)
-        prepared.require_buffers()
+        prepared.require_buffers()  # that no step changed one, as at the end of a real run
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ other records, such as those of dropout, must not differ. program.py replaces th
 
 Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
 and the number of earlier draws in the forward pass. It does not depend on the other records or on the size of a micro-batch. A draw for the
-whole batch, such as one coin, is made once from the seed of the step. Under torch's vmap, a program seems to run for one record at a time,
-but its operators draw for all records at once.
+whole batch, such as one coin, is made once, with the key SHARED in place of the content of a record. Under torch's vmap, a program seems to
+run for one record at a time, but its operators draw for all records at once.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from dpcli.train.torch_internals import (
     tree_map,
 )
 
-SHARED = b"no record's own"  # key of the draws that all records share: any text that is not a hash of a record (16 bytes)
+SHARED = b"no record's own"  # key of the draws that all records share: any text but a hash of a record (16 bytes)
 
 
 @dataclass(slots=True)
-class PossibleRows:
+class PossiblePositions:
     """The positions that the records may have in a draw, as far as the forward passes so far show.
 
     Attributes:
-        rows: Positions that fit the shape of the draw in all of these passes.
+        positions: Positions that fit the shape of the draw in all of these passes.
         sizes: Batch sizes of these passes.
     """
 
-    rows: set[RecordDim]
+    positions: set[RecordDim]
     sizes: set[int] = field(default_factory=set)
 
 
@@ -76,7 +76,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         keys: Keys of these records; None before the first draw.
         draw_count: Number of draws so far in the forward pass.
         forward_key: Hash of the seed, the step and torch's seed, from which the seeds of draws are computed.
-        rows: Possible positions of the records, by the number of the draw in the forward pass and its number of dimensions.
+        possible: Possible positions of the records, by the number of the draw in the forward pass and its number of dimensions.
     """
 
     def __init__(self, seed: int) -> None:
@@ -87,7 +87,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.keys: BatchKeys | None = None
         self.draw_count = 0
         self.forward_key = b""
-        self.rows: dict[tuple[int, int], PossibleRows] = {}
+        self.possible: dict[tuple[int, int], PossiblePositions] = {}
 
     def loss(self, plain: Loss) -> Loss:
         """Return a loss that computes the loss `plain` with separate draws for each record."""
@@ -105,7 +105,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             yield
         finally:
-            # The values are reset, because a rehearsal would report remaining values as changed state.
+            # The values are reset, because the check of isolation would report remaining values as changed state.
             self.batch, self.keys, self.draw_count, self.forward_key = None, None, 0, b""
             for generator, state in zip(generators(), states, strict=False):
                 generator.set_state(state)
@@ -119,22 +119,22 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
             options["generator"] = next(generator for generator in generators() if generator.device == device)
         self.keys = self.keys or batch_keys(self.batch)
         self.draw_count += 1
-        rows = self.record_rows(drawn_shape(args), self.keys)
-        if rows is not None:
-            parts = [self.draw_part(func, args, options, rows, record) for record in range(len(self.keys.keys))]
+        position = self.position_of_records(drawn_shape(args), self.keys)
+        if position is not None:
+            parts = [self.draw_part(func, args, options, position, record) for record in range(len(self.keys.keys))]
             in_place = func._schema.name.endswith("_")  # torch's convention for operators that write into their first argument
-            drawn = args[0] if in_place and parts else join(parts, rows)
+            drawn = args[0] if in_place and parts else join(parts, position)
             if drawn is not None:
                 return drawn
         self.seed_draw(SHARED)
         return func(*args, **options)
 
-    def draw_part(self, func: Any, args: tuple[Any, ...], options: dict[str, Any], rows: RecordDim, record: int) -> Any:
+    def draw_part(self, func: Any, args: tuple[Any, ...], options: dict[str, Any], position: RecordDim, record: int) -> Any:
         """Return the part of a draw that belongs to one record. The key of the record seeds it."""
         assert self.keys is not None
         self.seed_draw(self.keys.keys[record])
         count, dimensions = len(self.keys.keys), len(drawn_shape(args))
-        args_of_record = [record_part(value, rows, count, dimensions, record) for value in args]
+        args_of_record = [record_part(value, position, count, dimensions, record) for value in args]
         return func(*args_of_record, **options)
 
     def seed_draw(self, key: bytes) -> None:
@@ -142,7 +142,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         seed = hashlib.blake2b(key + self.draw_count.to_bytes(4, "little"), digest_size=8, key=self.forward_key).digest()
         seed_all(int.from_bytes(seed, "little") >> 1)  # 63 bits
 
-    def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordDim | None:
+    def position_of_records(self, shape: Sequence[int], keys: BatchKeys) -> RecordDim | None:
         """Return the position of the records in a draw that agrees with all earlier forward passes; None if there is none.
 
         A position is a dimension and the number of indices that each record has in it. Several indices for each record, such as attention
@@ -152,12 +152,12 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if keys.mapped:
             return RecordDim(0, 1) if shape and shape[0] == count else None
         fitting = {RecordDim(d, length // count) for d, length in enumerate(shape) if length and length % count == 0}
-        possible = self.rows.setdefault((self.draw_count, len(shape)), PossibleRows(fitting))
-        possible.rows &= fitting
+        possible = self.possible.setdefault((self.draw_count, len(shape)), PossiblePositions(fitting))
+        possible.positions &= fitting
         possible.sizes.add(count)
-        certain = [rows for rows in possible.rows if rows.per_record == 1 or len(possible.sizes) > 1]
-        # One row for each record is the most likely, and then the first dimension.
-        return min(certain, key=lambda rows: (rows.per_record != 1, rows), default=None)
+        certain = [position for position in possible.positions if position.per_record == 1 or len(possible.sizes) > 1]
+        # One index for each record is the most likely, and then the first dimension.
+        return min(certain, key=lambda position: (position.per_record != 1, position), default=None)
 
 
 class OwnDrawsLoss:
@@ -172,10 +172,10 @@ class OwnDrawsLoss:
         self.plain, self.draws = plain, draws
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # the isolation check runs the loss on fake tensors
+        has_fake_tensors = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # of the check of isolation
         # Under SameDraws, a probe gives the same numbers to all records.
         probed = any(isinstance(mode, SameDraws) for mode in dispatch_modes())
-        if followed or probed:
+        if has_fake_tensors or probed:
             return self.plain(model, batch)
         with self.draws.forward(batch), only_torch_draws():
             return self.plain(model, batch)
@@ -192,12 +192,12 @@ def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
     return next((value for value in args if isinstance(value, list | tuple)), ())
 
 
-def record_part(value: Any, rows: RecordDim, count: int, dimensions: int, record: int) -> Any:
+def record_part(value: Any, position: RecordDim, count: int, dimensions: int, record: int) -> Any:
     """Return the part of an argument that belongs to one record. Arguments without records are returned unchanged.
 
     An argument is a tensor with `dimensions` dimensions, or the size of one: [64, 10] becomes [1, 10] for 64 records along dimension 0.
     """
-    dim, per_record = rows
+    dim, per_record = position
     if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dim] == count * per_record:
         return value.narrow(dim, record * per_record, per_record)
     if isinstance(value, list | tuple) and len(value) == dimensions:
@@ -205,14 +205,14 @@ def record_part(value: Any, rows: RecordDim, count: int, dimensions: int, record
     return value
 
 
-def join(parts: Sequence[Any], rows: RecordDim) -> Any:
+def join(parts: Sequence[Any], position: RecordDim) -> Any:
     """Return the draws of all records as one tensor; None if a draw has no rows of records, as a permutation of the batch."""
 
     def has_rows(tensor: Tensor) -> bool:
-        return tensor.dim() > rows.dim and tensor.shape[rows.dim] == rows.per_record
+        return tensor.dim() > position.dim and tensor.shape[position.dim] == position.per_record
 
     def concatenate(*leaves: Tensor) -> Tensor:
-        return torch.cat(leaves, rows.dim) if has_rows(leaves[0]) else leaves[0]
+        return torch.cat(leaves, position.dim) if has_rows(leaves[0]) else leaves[0]
 
     first_output = tree_leaves(parts[0])[0]
     return tree_map(concatenate, parts[0], *parts[1:]) if has_rows(first_output) else None

@@ -44,7 +44,7 @@ def claims_of(plan: TrainingPlan, records: int, significance: float = 0.05) -> D
     return Declared(
         sensitivity=1.0 + ROUNDING_OF_RECORD * plan.train.physical_batch_size,  # as the noise is enlarged (`Prepared.rounding`)
         noise=noise_std(plan, plan.first_stages[0]),
-        exchanged=1,  # the batches with and without the record differ in one id
+        exchanged=1,  # one record id, by which the batches with and without the record differ
         rate=rates.pop() if len(rates) == 1 else None,  # the audit knows one rate, or tests none
         records=records,
         fresh=not is_correlated(plan),  # the noise of different steps is independent
@@ -106,14 +106,14 @@ class ObservedSteps:
 
     Attributes:
         kept: Numbers of the steps that are kept.
-        runs: Kept steps by the start of their stage. Their batches have the right sizes, but not the right ids.
-        longest: Norm of the longest clipped gradient of a single record, in units of C.
+        steps_of_stage: Kept steps, by the first step of their stage. Their batches have the right sizes, but not the right ids.
+        longest: Largest norm of the clipped gradient of a single record, in units of C.
         singles: Number of single records whose clipped gradients were computed.
     """
 
     plan: TrainingPlan
     kept: frozenset[int] = field(init=False)
-    runs: dict[int, list[Step]] = field(default_factory=dict)
+    steps_of_stage: dict[int, list[Step]] = field(default_factory=dict)
     longest: float = 0.0
     singles: int = 0
 
@@ -147,7 +147,7 @@ class ObservedSteps:
             noise[name] = ((after - before) * scale).numpy().astype(np.float32)
             largest = max(largest, float(value.abs().max()) * scale)
         # Of the sums, the audit only needs the largest number: the noise is a difference of sums, and is rounded in proportion to it.
-        self.runs.setdefault(stage.start, []).append(Step({"largest": np.array([largest])}, range(batch_size), noise))
+        self.steps_of_stage.setdefault(stage.start, []).append(Step({"largest": np.array([largest])}, range(batch_size), noise))
 
     def checks(self, records: int, significance: float) -> tuple[ReplayCheck, ...]:
         """Return the results of all checks.
@@ -160,4 +160,4 @@ class ObservedSteps:
         message = f"longest of {self.singles:,} single records: {self.longest:.6g}, declared {claims.sensitivity:.6g}"
         passed = self.longest <= claims.sensitivity * (1.0 + ROUNDING)
         clipping = ReplayCheck("clipping of single records", passed=passed, message=message)
-        return (clipping, *observed_checks(list(self.runs.values()), claims))
+        return (clipping, *observed_checks(list(self.steps_of_stage.values()), claims))

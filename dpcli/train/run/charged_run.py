@@ -67,7 +67,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, folder: str, *, res
         parts=plan.parts(),
         run=uuid.uuid4().hex,
         resumed=[],
-        bound=0.0,
+        bound=0.0,  # not used before `save` sets it
         charged=ledger is not None,
         clean=True,
         private=private,
@@ -206,8 +206,8 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, initial: Checkpoin
     Raises Denied if the ledger refuses the cost.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
-    new = not initial.model or never_started(ledger, initial)
-    if new:
+    is_new = not initial.model or never_started(ledger, initial)
+    if is_new:
         key = initial.run
     elif initial.resumed[-1:] == [initial.step]:  # this resumption may repeat steps
         key = f"{initial.run} resumed {uuid.uuid4().hex}"
@@ -215,7 +215,7 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, initial: Checkpoin
         why = f"steps that may have been done before the run was resumed at {initial.step}"
     if ledger is not None and key is not None and key not in ledger.state().runs:
         _reserve(ledger, cost, key, why)
-    return RunCharge(ledger, key, cost, why, repeats=not new)
+    return RunCharge(ledger, key, cost, why, repeats=not is_new)
 
 
 def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:

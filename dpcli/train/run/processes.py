@@ -39,11 +39,7 @@ class Stopped(Exception):
 
 @dataclass(slots=True)
 class StopRequest:
-    """A request to stop a run. A call returns whether it was made, as the loop of the steps asks before each step.
-
-    Attributes:
-        made: Whether a signal has requested the stop.
-    """
+    """A request to stop a run. A call returns whether a signal has made it, as the loop of the steps asks before each step."""
 
     made: bool = False
 

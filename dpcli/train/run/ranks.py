@@ -70,7 +70,7 @@ class TorchrunProcesses(Ranks):
         on_gpu = device.startswith("cuda")
         if not dist.is_initialized():
             dist.init_process_group("nccl" if on_gpu else "gloo")
-        self.memory = "cuda" if on_gpu else "cpu"  # the device from which tensors are sent
+        self.sending_device = "cuda" if on_gpu else "cpu"  # for nccl or gloo
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
 
     @property
@@ -96,7 +96,7 @@ class TorchrunProcesses(Ranks):
             leaves = [torch.empty(shape, dtype=dtype) for shape, dtype in forms_of_first]
         for leaf in leaves:
             for chunk in _byte_chunks(leaf):
-                sent = chunk.to(self.memory)
+                sent = chunk.to(self.sending_device)
                 dist.broadcast(sent, 0)
                 chunk.copy_(sent)
         records: Batch = tree_unflatten(leaves, structure)

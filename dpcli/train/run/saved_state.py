@@ -1,8 +1,7 @@
 """The file with the state from which an unfinished training run is resumed: state.pt in the folder of the run.
 
-charged_run.py writes it atomically: before the first step, at the *milestones* of the plan (the steps after which a state is saved,
-`TrainingPlan.milestone`), and when the run stops. It never contains the state of a noise generator, so a resumed run draws fresh noise. It
-is removed when the run ends.
+charged_run.py writes it atomically: before the first step, at the milestones of the plan (`TrainingPlan.milestone`), and when the run
+stops. It never contains the state of a noise generator, so a resumed run draws fresh noise. It is removed when the run ends.
 """
 
 from __future__ import annotations

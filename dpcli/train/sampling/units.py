@@ -69,7 +69,7 @@ def unit_rows(units: NDArray[np.generic], most: int, stream: Stream) -> UnitRows
 def _rank_in_unit(ordered: NDArray[np.generic]) -> Indices:
     """Return the position of each value within its run of equal values, from 0: [7, 7, 9, 9, 9] gives [0, 1, 0, 1, 2]."""
     positions = np.arange(len(ordered))
-    begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
+    begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]  # empty if there are no values
     return np.asarray(positions - np.maximum.accumulate(np.where(begins, positions, 0)))
 
 

@@ -245,23 +245,23 @@ class Trainer:
 
     def draw(self, batches: Samples, stop_asked: Callable[[], bool] = lambda: False) -> Tensor:
         """Return the next sample, which may be empty. Raises Stopped if `stop_asked` returns True."""
-        batch, stop = self.ranks.broadcast((next(batches), stop_asked()) if self.ranks.first else None)
+        sample, stop = self.ranks.broadcast((next(batches), stop_asked()) if self.ranks.first else None)
         if stop:
             raise Stopped
-        return torch.from_numpy(np.ascontiguousarray(batch))
+        return torch.from_numpy(np.ascontiguousarray(sample))
 
-    def backward(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
+    def backward(self, sample: Tensor, noise: Noise, expected_batch: float) -> None:
         """Set the .grad of each trained parameter to the noisy sum of a sample, divided by `expected_batch`."""
         self.before_sums()
         self.optimizer.zero_grad()  # the gradient of the last step would take memory until the new one replaces it
         # With adaptive clipping, the scale is C of this step. It is read before `follow` changes C below.
         noise_scale = 1.0 if self.adaptive_norm is None else self.adaptive_norm.clip.bound
-        sums = self._sums(self.ranks.part(batch))
+        sums = self._sums(self.ranks.part(sample))
         total = self.ranks.reduce(sums.gradients)
         if self.ranks.first:
-            add_noise(total, noise, noise_scale)  # drawn once in every step, even for an empty batch
+            add_noise(total, noise, noise_scale)  # drawn once in every step, even for an empty sample
         set_gradients(self.model, self.ranks.broadcast_tensors(total), expected_batch)
-        # AdamBC subtracts the variance of the noise in .grad: the noise as it was drawn, times this factor.
+        # AdamBC, an Adam corrected for noise, needs the variance of the noise in .grad: the noise as it was drawn, times this factor.
         set_noise_variance(self.optimizer, noise, noise_scale / expected_batch)
         if self.adaptive_norm is not None:
             self.adaptive_norm.follow(sums.norms, self.ranks)
@@ -290,14 +290,14 @@ class Trainer:
         if self.average is not None:
             self.average.follow(self.step)
 
-    def _sums(self, batch: Tensor) -> Sums:
+    def _sums(self, sample: Tensor) -> Sums:
         """Return the clipped sum of a sample. One random record is offered to the engine's check, `CheckedSums.checked_sums`.
 
         Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
         of a record.
         """
-        first, *later = torch.split(batch, self.physical)  # micro-batches
-        checked_row = secrets.randbelow(max(1, len(batch)))
+        first, *later = torch.split(sample, self.physical)  # micro-batches
+        checked_row = secrets.randbelow(max(1, len(sample)))
         sums = self._micro_batch_sums(first, checked_row)
         if not later:
             return sums

@@ -128,14 +128,14 @@ class Prepared:
                 used with correlated noise.
         """
         for stage in self.plan.first_stages:
-            next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now
+            next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now, as AdamBC does in the next line
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.drawn_records)
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):  # the user's own model, as module:function
             self.constants[:] = constant_tensors(self.problem.model, self.problem.loss, self.synthetic_records(2))
         batch = self.synthetic_batch()
         self.trainer.gradients.checked_sums(batch, row=0)  # raises the errors that a step would raise
-        self.trainer.gradients.fix_description()
+        self.trainer.gradients.fix_description()  # of the method, before private records could change it
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(batch))
         begun = time.perf_counter()
@@ -262,14 +262,14 @@ def assemble(
     if ranks.first:
         _warn_of_size(plan, problem.count)
     canaries: Canaries | GradientCanaries | None = None
-    if plan.canaries and not plan.open_to_audit:
+    if plan.canaries and not plan.open_to_audit:  # canaries that are records
         canaries = _record_canaries(plan, problem, streams, ranks, folder, resumed=saved is not None)
         problem = problem.with_records(canaries.inserted)
     problem = problem.on(_device(train.device))
     model, clip = problem.model, train.clipping.clip()
     if plan.open_to_audit:
         width = sum(parameter.numel() for parameter in trained_parameters(model).values())
-        # The canaries take the place of the processes, through which every sample and every sum of the trainer passes.
+        # Canary gradients take the place of the processes, through which every sample and every sum of the trainer passes.
         ranks = canaries = gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
     gradients = load(ENGINES[train.engine])(model, problem.loss, clip)
     if isinstance(canaries, GradientCanaries):

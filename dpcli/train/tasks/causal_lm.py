@@ -103,8 +103,8 @@ def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:
     """
     total, count = 0.0, 0
     with evaluation_mode(model) as device:
-        for rows in torch.split(public, part):
-            losses, counts = token_losses(model, rows.to(device))
+        for records_together in torch.split(public, part):
+            losses, counts = token_losses(model, records_together.to(device))
             total, count = total + float(losses.double().sum()), count + int(counts.sum())
     return {"perplexity": float(np.exp(np.float64(total / max(1, count))))}
 

@@ -98,11 +98,11 @@ def tensors(values: Any, model: nn.Module) -> Batch:
     """
     narrow = all(value.dtype != torch.float64 for value in model.parameters())
 
-    def column(array: Any) -> torch.Tensor:
+    def tensor_of(array: Any) -> torch.Tensor:
         tensor = torch.as_tensor(array)
         return tensor.float() if narrow and tensor.dtype == torch.float64 else tensor
 
-    return tree_map(column, values)  # type: ignore[no-any-return]
+    return tree_map(tensor_of, values)  # type: ignore[no-any-return]
 
 
 def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = None) -> Learning:

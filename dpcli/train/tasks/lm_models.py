@@ -86,7 +86,7 @@ def causal_model(name: str, path: str, table: str = "train") -> nn.Module:
     """Return a causal language model of transformers in float32. Raises InputError if it cannot be loaded, or lacks weights.
 
     Args:
-        name: Folder, or a name on the Hugging Face Hub, which the key `model` of the table states.
+        name: Folder, or a name on the Hugging Face Hub, which the key `model` of the file's table `table` states.
     """
     load = library("transformers").AutoModelForCausalLM.from_pretrained
     loaded, report = load_pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Raised(DpcliError, RuntimeError):
     """An error of the user's code in a step.
 
-    It is no InputError, because the engine's method of computation may be its cause. The engine then tries another method.
+    It is no InputError, because the method by which the engine computes gradients may be its cause. The engine then tries another method.
     """
 
 
@@ -101,7 +101,7 @@ def private_result(target: str, path: str) -> Any:
         return function()
     except DpcliError:
         raise
-    except FAILURES as error:
+    except FAILURES as error:  # any exception, and sys.exit()
         raise InputError(f"{target}: raised {raised_at(error)}") from error  # `raised_at`: the type and the line only
 
 

@@ -2,9 +2,8 @@
 
 loading.py loads it from the folder of a run. A `TrainedModel` answers about records or prompts (`answers`, for `dpcli predict`) and
 measures itself on labelled data (`measured`, for `dpcli evaluate`). The *description* of a run (model.json, run/description.py) holds its
-guarantee and facts about its model. Each task has its own: classifier.py, language.py and own.py. Whatever is computed from the model of a
-private run alone is post-processing and costs nothing more. A metric on private data would be another release, and nothing here charges or
-refuses it.
+guarantee and facts about its model. Each task has its own: classifier.py, language.py and own.py. A metric on private data would be another
+release, and nothing here charges or refuses it.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class DrawnBatches(ABC):
     """A test of the batches of a loader against a sampling scheme.
 
     Attributes:
-        any_order: Whether a sampler that goes through the data in passes may be correct.
+        allows_passes: Whether a sampler that goes through the data in passes may be correct.
         records: Number of records of the loader.
         rate: Declared probability with which a record is in a batch.
         count: Number of batches so far.
@@ -144,7 +144,7 @@ class DrawnBatches(ABC):
         digests: Hashes of the earlier batches, which only `find_repetition` adds.
     """
 
-    any_order: ClassVar[bool] = False
+    allows_passes: ClassVar[bool] = False
     records: int
     rate: float
     count: int = 0
@@ -318,7 +318,7 @@ class PassBatches(DrawnBatches):
         length: Number of batches of a pass.
     """
 
-    any_order: ClassVar[bool] = True
+    allows_passes: ClassVar[bool] = True
     length: int = field(kw_only=True)
 
     def contradiction(self, batch: Indices) -> str | None:
@@ -334,7 +334,7 @@ class PassBatches(DrawnBatches):
 class WholeBatches(DrawnBatches):
     """A test of an entry that claims no amplification by sampling. Any batch passes that has no record twice and no unknown index."""
 
-    any_order: ClassVar[bool] = True
+    allows_passes: ClassVar[bool] = True
 
     def contradiction(self, batch: Indices) -> str | None:
         return None

@@ -7,7 +7,7 @@ the gradients of the records. `Watch` in watch/watch.py registers the hook that 
 loop if a result contradicts the file. Other optimizers are not measured.
 
 Noise that is too small is found by a test on the sum of its squares. The test bounds probabilities from above (Chernoff), so that a correct
-optimizer is accused of too little noise in at most one of 10^9 runs.
+optimizer is accused of too little noise in at most one of 10^9 runs (`ALARM` of loader.py).
 """
 
 from __future__ import annotations

@@ -181,9 +181,9 @@ class Watch(Displayed):
         # With correlated noise, Poisson samples are drawn from groups of the records that take turns. Such batches have no test.
         takes_turns = scheme is not None and self.plan.stages[0].spec.takes_turns
         self.drawn = None if takes_turns else batches_of(scheme, self.plan.size, count)
-        may_be_passes = not takes_turns and (self.drawn is None or self.drawn.any_order)
+        allows_passes = not takes_turns and (self.drawn is None or self.drawn.allows_passes)
         torch_sampler = torch_sampler_name(loader)
-        if torch_sampler is not None and scheme is not None and not may_be_passes:
+        if torch_sampler is not None and scheme is not None and not allows_passes:
             self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")
         rate = opacus_rate(loader)
         if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
