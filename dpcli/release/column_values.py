@@ -69,7 +69,7 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
 
 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
-    """Return the lines of a public UTF-8 file in order, without line ends. A relative path starts from `folder`; messages name `key`.
+    """Return the lines of a public UTF-8 file in order, without line ends, at most `most` of them. Messages name `key`.
 
     Raises InputError if the file cannot be read, is not UTF-8, is empty, repeats a value or has too many lines.
     """
@@ -105,7 +105,7 @@ def stepped_range(source: Source, name: str) -> SteppedRange:
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
     """Yield a problem if a column has no numbers or no step. For a column that is not declared, `Query.needs` yields the problem.
 
-    key: setting of the query that names the column, here and below.
+    key: setting of the query that names the column, here and in `value_problems`.
     """
     column = source.columns.get(name)
     if column is not None and column.type not in NUMBER_TYPES:

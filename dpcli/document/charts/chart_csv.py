@@ -16,7 +16,7 @@ from dpcli.document.document import safe
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return the chart as RFC 4180 csv with a header line, such as "series,steps,epsilon"."""
+    """Return the chart as RFC 4180 csv with a header line, such as "series,steps,epsilon". Settings of terminals have no effect."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\r\n").writerows(_rows(chart))
     return out.getvalue()

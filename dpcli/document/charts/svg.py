@@ -7,7 +7,7 @@ describe.py. `element` is the same picture inside a page (formats/html.py), whic
 from __future__ import annotations
 
 from collections.abc import Iterator
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from dpcli.document.chart import Chart
 from dpcli.document.charts.describe import describe
@@ -20,7 +20,10 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return an SVG 1.1 document. Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme."""
+    """Return an SVG 1.1 document. Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme.
+
+    The settings of terminals, such as the width, have no effect.
+    """
     style = f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", style)}\n'
 
@@ -87,7 +90,7 @@ def _words(words: Words) -> Iterator[str]:
     if words.halo:
         edge = f'fill="none" stroke="{LIGHT["paper"]}" stroke-width="4" stroke-linejoin="round" aria-hidden="true"'
         yield f'<text class="paper-line" {place}{bold} {edge}>{escape(words.text)}</text>'
-    yield f'<text class={quoteattr(name(words.tone))} {place}{bold} fill="{LIGHT[words.tone]}">{escape(words.text)}</text>'
+    yield f'<text class="{name(words.tone)}" {place}{bold} fill="{LIGHT[words.tone]}">{escape(words.text)}</text>'
 
 
 def _path(points: tuple[Point, ...]) -> str:

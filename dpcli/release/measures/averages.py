@@ -194,7 +194,7 @@ class SumQuery(ColumnQuery):
         return replace(aggregation_of(self, setting, (steps_of(setting.source, self.column),)), clip=self.clip(setting))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        sum_noise, *selections = self.mechanisms(setting)
+        sum_noise, *selections = self.mechanisms(setting)  # a selection of keys if they are not declared
         covers = coverage(self)
         if self.max_total is not None:
             covers += ", nor totals of units that were clipped"
