@@ -95,7 +95,7 @@ def folder_of(path: str) -> str:
 def stepped_range(source: Source, name: str) -> SteppedRange:
     """Return the range of a column that declares numbers and a step. An end that is not declared is MOST_STEPS from 0."""
     column = source.columns[name]
-    step = column.unit_step
+    step = column.rounding_step
     assert step is not None
     least = -MOST_STEPS if column.min is None else column.steps(column.min)
     most = MOST_STEPS if column.max is None else column.steps(column.max)
@@ -111,7 +111,7 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
     if column is not None and column.type not in NUMBER_TYPES:
         hint = f'; expression = "cast({name} as bigint)" makes an integer column of it, from 0 to 1'
         yield (key,), "a column of numbers", f'"{name}", which is {column.type}{hint if column.type == "boolean" else ""}'
-    elif column is not None and column.unit_step is None:
+    elif column is not None and column.rounding_step is None:
         yield (key,), f"step in [source.columns.{name}], since values are added in whole steps", f'"{name}", which declares none'
 
 

@@ -150,11 +150,12 @@ def noisy_vector_of(
     if isinstance(law, DiscreteLaplaceLaw):
         noise = f"discrete Laplace noise of scale {spread} on an L1 sensitivity of {norms.l1:,}"
         keys = {"scale": law.scale, "sensitivity": norms.l1}
-        return QueryMechanism(suffix, "discrete-laplace", keys, (*norms.why, noise), law, step_size)
+        return QueryMechanism(suffix, "discrete-laplace", keys, (*norms.why, noise), law, step_size=step_size)
     noise = f"discrete Gaussian noise of sigma {spread} on an L2 sensitivity of {figures(norms.l2, 6, ROUND_CEILING)}"
     # Noise on one integer has a tighter price than noise on a vector with the same norm, so a single coordinate is stated as such.
     stated = {"sensitivity": norms.l1, "dimension": 1} if norms.coordinates == 1 else {"l2_sensitivity": norms.l2}
-    return QueryMechanism(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, step_size)
+    keys = {"sigma": law.spread, **stated}
+    return QueryMechanism(suffix, "discrete-gaussian", keys, (*norms.why, noise), law, step_size=step_size)
 
 
 def key_selection(

@@ -22,7 +22,7 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 def render(chart: Chart, **_: object) -> str:
     """Return an SVG 1.1 document. Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme.
 
-    The settings of terminals, such as the width, have no effect.
+    Settings of terminals have no effect.
     """
     style = f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", style)}\n'

@@ -156,7 +156,7 @@ class SumQuery(ColumnQuery):
             return
         if self.min_total is None and (column.min is None or column.min < 0.0):
             yield ("min_total",), f'the smallest total of one unit, as "{self.column}" may be negative', "none"
-        ends, step = {"min_total": self.min_total or 0.0, "max_total": self.max_total}, column.unit_step or 1.0
+        ends, step = {"min_total": self.min_total or 0.0, "max_total": self.max_total}, column.rounding_step or 1.0
         too_large = [name for name, end in ends.items() if not abs(end) / step < MOST_OF_UNIT]
         for name in too_large:
             yield (name,), f"below 2^62 steps of {step:g} from 0", f"{ends[name]!r}"

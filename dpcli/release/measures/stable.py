@@ -69,7 +69,7 @@ class TestedQuery(Query):
         problems = tuple(number_problems(source, "column", self.column))
         yield from problems
         if not problems and self.column in source.columns and self.proposed_steps(source) < 1:
-            step = source.columns[self.column].unit_step
+            step = source.columns[self.column].rounding_step
             yield (self.proposal,), f"at least one step of {step:g}", f"{getattr(self, self.proposal):g}"
 
     def proposed_steps(self, source: Source) -> int:

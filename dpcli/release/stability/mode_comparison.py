@@ -36,7 +36,7 @@ from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 # Accuracy of the comparison.
 REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45, far below ERROR
 ERROR = 1e-9  # bound on the error of every probability, for the notes of the comparison
-# Whole steps of a bin; even, so that half a bin is whole, and large enough that rounding to steps does not show
+# Whole steps of a bin; even, so that half a bin is whole, and large enough that rounding to steps does not show.
 STEPS_IN_BIN = 2 * 10**9
 LEAST_EXPONENT = -740.0  # e^x is a positive double from this x on
 
@@ -269,6 +269,6 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
             # The picture shows gaps up to twice the one that propose-test-release needs, which is the same for every size of the domain.
             without_curves = Comparison(setting, gaps=(), sizes=(), curves=(), confidence=query.confidence)
             largest = max(2 * without_curves.needed_gap(PTR, size=2), FURTHEST)
-            gaps = sorted({1 + round(place * (largest - 1) / POINTS) for place in range(POINTS + 1)})
+            gaps = sorted({1 + round(i * (largest - 1) / POINTS) for i in range(POINTS + 1)})  # evenly from 1 to `largest`
             return compare_modes(setting, gaps, SIZES, query.confidence)
     raise InputError(f'{path}: nothing to compare: no query has measure = "mode" and method = "propose-test-release"')
