@@ -57,7 +57,7 @@ def _accountant(accountant: Accountant) -> str:
 
 def _summaries(name: str) -> Terms:
     """Return the summary of each name in a list that a feature registers."""
-    _, targets = LISTS[name]
+    _kind, targets = LISTS[name]
     return tuple((listed_name, f"{load(target).summary}.") for listed_name, target in targets.items())
 
 

@@ -124,7 +124,7 @@ class ReleaseOutcome:
 
     folder: folder in which the answers are stored.
     run: key of the run.
-    fresh: true if the answers were drawn now; False if they had been stored by an earlier call.
+    fresh: whether the answers were drawn now; if not, an earlier call stored them.
     """
 
     plan: ReleasePlan

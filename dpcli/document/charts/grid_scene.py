@@ -23,7 +23,7 @@ from dpcli.document.charts.shapes import (
     WIDTH,
     Dot,
     Fill,
-    Ink,
+    OtherTone,
     Scene,
     Stroke,
     Words,
@@ -110,7 +110,7 @@ def _square(scene: Scene, grid: Grid, square: Square, box: Box, words: str) -> N
         scene.fills.append(Fill(corners(box.grown(-inset)), "empty", opacity=0.35 if grid.named else 1.0, title=words))
     else:
         scene.fills.append(Fill(corners(box), STEPS[grid.step(square.value)], opacity=1.0, title=words))
-    tone: Ink = "paper" if _dark(grid, square) else "quiet"
+    tone: OtherTone = "paper" if _dark(grid, square) else "quiet"
     if square.closed:
         room = Box(box.right - STRIP, box.top, box.right, box.bottom) if grid.named else box
         scene.strokes += [Stroke(line, tone, width=1.2) for line in _hatching(room)]
@@ -139,7 +139,7 @@ def _dark(grid: Grid, square: Square) -> bool:
 
 def _name(scene: Scene, grid: Grid, square: Square, box: Box) -> None:
     """Write the label of a square, and a line for each part of its value."""
-    tone: Ink = "paper" if _dark(grid, square) else "text"
+    tone: OtherTone = "paper" if _dark(grid, square) else "text"
     room = box.right - box.left - 10.0 - (STRIP if square.closed else 0.0)
     scene.words.append(Words((box.left + 6.0, box.top + 16.0), _cut(visible(square.label), room), SMALL, tone, bold=True))
     indent = 16.0 if grid.marked(square) else 0.0

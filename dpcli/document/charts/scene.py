@@ -40,7 +40,7 @@ from dpcli.document.charts.shapes import (
     WIDTH,
     Dot,
     Fill,
-    Ink,
+    OtherTone,
     Scene,
     Stroke,
     Words,
@@ -136,7 +136,7 @@ def _axes(scene: Scene, frame: Frame) -> None:
         _, y = frame.at(frame.x.low, value)
         if not frame.y.categories:
             scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", width=1.0))
-        tone: Ink = "text" if frame.y.categories else "quiet"
+        tone: OtherTone = "text" if frame.y.categories else "quiet"
         scene.words.append(Words((box.left - 8.0, y + BASELINE * SMALL), words, SMALL, tone, "end"))
     scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", width=1.2))
     scene.words.append(Words((MARGIN, box.top - 14.0), visible(frame.y.title), TEXT))
@@ -194,7 +194,7 @@ class Placement:
     taken: list[Box]
     ink: list[Point]
 
-    def name_near(self, anchors: list[Point], label: str, tone: Tone | Ink, bold: bool, own: Sequence[Point] = ()) -> None:
+    def name_near(self, anchors: list[Point], label: str, tone: Tone | OtherTone, bold: bool, own: Sequence[Point] = ()) -> None:
         """Place a name near one of several points. own: points of the line that is named."""
         block = wrap(visible(label), SMALL, 0.6 * (self.frame.box.right - self.frame.box.left))
         width = (BOLD if bold else 1.0) * max(text_width(part, SMALL) for part in block)

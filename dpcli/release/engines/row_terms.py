@@ -227,7 +227,7 @@ class RowWriter:
             step_count = Term(layers.dialect.cast(floor.sql, "integer"), floor.depth)
         ends = (integer(end).write(layers) for end in (steps.minimum, steps.maximum))
         clamped = fill_template("least(greatest({0}, {1}), {2})", step_count, *ends)
-        missing = Term("NULL") if steps.missing is None else integer(steps.count_of(steps.missing)).write(layers)
+        missing = Term("NULL") if steps.missing is None else integer(steps.steps_of(steps.missing)).write(layers)
         return fill_template("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, missing, clamped)
 
 

@@ -144,7 +144,7 @@ class StableQuery(TestedQuery):
     def _numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
         """Return the exact, private numbers of steps, with the bounds of the column if both are declared."""
         one_row_always = has_one_row_per_unit(self, setting.source)
-        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, one_row_always)
+        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, rows=self.rows, one_row_always=one_row_always)
         if not setting.source.columns[self.column].bounded:
             return numbers
         values = stepped_range(setting.source, self.column)
@@ -259,9 +259,9 @@ class ClusteredMeanQuery(TestedQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         test, noise = self.mechanisms(setting)
-        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows)
-        width = self.proposed_steps(setting.source)
-        steps = released_mean(numbers, width, _test_of(test), noise.keys["sigma"], laplace_draw, gaussian_draw, self.count)
+        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, rows=self.rows)
+        width, sigma = self.proposed_steps(setting.source), noise.keys["sigma"]
+        steps = released_mean(numbers, width, _test_of(test), sigma, draw=laplace_draw, gaussian=gaussian_draw, count=self.count)
         value = None if steps is None else steps * stepped_range(setting.source, self.column).step
         return QueryAnswer(self.name, self.measure, (), (AnswerRow((), value),), self.confidence, self.expected_error(setting))
 

@@ -200,7 +200,7 @@ def _right_by_permute_and_flip(case: ModeCase) -> float:
 
 def _right_by_noisy_histogram(case: ModeCase) -> float:
     """Return the probability that the leading value has the largest noisy count of the domain."""
-    return _largest_probability(case, -math.inf, case.size)
+    return _largest_probability(case, -math.inf, case.size)  # without a threshold
 
 
 def _right_by_stability_histogram(case: ModeCase) -> float:
@@ -216,8 +216,8 @@ def _threshold(scale: float, delta: float, adjacency: Adjacency, groups: int, ro
 
 
 @lru_cache(4096)
-def _largest_probability(case: ModeCase, least: float, size: int) -> float:
-    """Return the probability that the leading value has the largest of `size` noisy counts, and that this count is above `least`.
+def _largest_probability(case: ModeCase, threshold: float, size: int) -> float:
+    """Return the probability that the leading value has the largest of `size` noisy counts, and that this count is above a threshold.
 
     Ties are broken at random. Let F be the distribution function of another noisy count, and f its probability at the noisy count of the
     leading value. With n values, the leading value then wins with probability (F^n - (F - f)^n) / (n f). This is computed as
@@ -232,7 +232,7 @@ def _largest_probability(case: ModeCase, least: float, size: int) -> float:
     with np.errstate(all="ignore"):  # where n f underflows, the quotient is not used
         tie_share = -np.expm1(-size * np.log1p(equal * np.exp(-log_below))) / (size * equal)
         wins = np.exp(size * log_at_most) * np.where(size * equal > 0.0, tie_share, 1.0)
-    return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(noisy_count > least, wins, 0.0)), 1.0))
+    return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(noisy_count > threshold, wins, 0.0)), 1.0))
 
 
 def _log_at_most(x: Array, law: DiscreteLaplaceLaw) -> Array:
