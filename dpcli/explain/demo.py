@@ -93,7 +93,6 @@ class Demo:
 
     @property
     def scale(self) -> float:
-        """The scale of the Laplace noise on the count."""
         return 1.0 / self.epsilon
 
     @property

@@ -127,5 +127,4 @@ EXIT_CODE_TEXT = (
 
 
 def exit_codes() -> str:
-    """Return the exit codes with their meaning."""
     return "\n".join(["exit-codes", "", filled(EXIT_CODE_TEXT), "", *(hanging(f"{code}: {words}") for code, words in EXIT_CODES)])

@@ -88,7 +88,6 @@ class Column:
 
     @property
     def bounded(self) -> bool:
-        """Return whether the column declares both min and max."""
         return self.min is not None and self.max is not None
 
     @property

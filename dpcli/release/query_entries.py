@@ -79,7 +79,6 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
 
 
 def _mechanism_names(values: Mapping[str, Any]) -> set[str]:
-    """Return the names of the [[mechanism]] tables of a file."""
     return {entry.name for entry in values.get("mechanism", ()) if entry is not None}
 
 

@@ -23,7 +23,6 @@ def render(chart: Chart, **_: object) -> str:
 
 
 def _rows(chart: Chart) -> Iterator[tuple[str, ...]]:
-    """Yield the header and the rows."""
     if chart.grid is not None:
         yield chart.grid.what, "value", "closed"
         for square in chart.grid.squares:

@@ -133,7 +133,6 @@ def _hatching(box: Box) -> Iterator[tuple[Point, Point]]:
 
 
 def _dark(grid: Grid, square: Square) -> bool:
-    """Return whether text on the square is white."""
     return square.value is not None and grid.step(square.value) >= FIRST_DARK
 
 

@@ -55,8 +55,8 @@ PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
 BAR_HALF = 0.32  # half height of a bar, as a share of the distance of two bars
 CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
 END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
-BASELINE = 0.35  # distance from the middle of a text down to its baseline, as a share of its size
-BASELINE_IN_LINE = 0.75  # distance from the upper end of a line of text down to its baseline, as a share of the line
+BASELINE = 0.35  # from the middle of a text down to its baseline, as a share of its size
+BASELINE_IN_LINE = 0.75  # from the upper end of a line of text down to its baseline, as a share of its height
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,6 @@ class Frame:
         return box.left + across * (box.right - box.left), box.bottom - up * (box.bottom - box.top)
 
     def path(self, points: Points) -> tuple[Point, ...]:
-        """Return the pixels of the points of a curve."""
         return tuple(self.at(x, y) for x, y in points)
 
 

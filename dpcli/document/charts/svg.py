@@ -75,7 +75,6 @@ def _body(scene: Scene) -> Iterator[str]:
 
 
 def _stroke(stroke: Stroke) -> str:
-    """Return the element of a polyline."""
     dashes = ' stroke-dasharray="6 4"' if stroke.dashed else ""
     return (
         f'<path class="{style_class(stroke.tone)}-line" d="{_path(stroke.points)}" fill="none" stroke="{LIGHT[stroke.tone]}" '

@@ -24,7 +24,6 @@ def grid_lines(grid: Grid, width: int) -> list[str]:
 
 
 def mark(grid: Grid, square: Square) -> str:
-    """Return the character of a square."""
     if square.closed:
         return CLOSED
     if square.value is None:

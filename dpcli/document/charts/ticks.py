@@ -14,7 +14,7 @@ from dpcli.document.chart import Axis, date_of, moment
 from dpcli.document.charts.labels import multiples
 
 Tick = tuple[float, str]  # the value and its label
-MOST_TICKS = 9  # largest number of ticks of an axis that is drawn in pixels; chosen by eye
+MOST_TICKS = 9  # largest number of ticks in svg, png and vega-lite; chosen by eye
 FEWEST_DATES = 5  # smallest limit on the ticks of an axis of dates (SECONDS)
 # Relative rounding error up to which a value counts as being at an end of the axis, or as a round number; layout alone.
 ROUNDING = 1e-9

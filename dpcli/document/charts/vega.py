@@ -96,7 +96,6 @@ def _bands(chart: Chart) -> list[Layer]:
 
 
 def _lines(chart: Chart) -> list[Layer]:
-    """Return a layer for each line."""
     return [
         {
             "name": f"line{i}",

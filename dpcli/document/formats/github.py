@@ -25,7 +25,6 @@ def render(document: Document) -> str:
 
 
 def _command(finding: Finding) -> str:
-    """Return the workflow command of a finding, on a line."""
     place = f"file={_property(repository_path(finding.path))}"
     if finding.line:
         place += f",line={finding.line},col={max(finding.column, 1)}"

@@ -179,7 +179,6 @@ def _body(document: Document, prefix: str = "", level: int = 1) -> Iterator[str]
 
 
 def _passage(passage: Passage) -> Iterator[str]:
-    """Yield the lines of a passage: its heading, its paragraphs and its list."""
     yield f"<section>\n<h2>{_text(passage.title)}</h2>"
     yield from (f"<p>{_text(words)}</p>" for words in passage.paragraphs)
     if passage.points:

@@ -18,7 +18,6 @@ COMPLETE_FIELDS = ("data",)
 
 
 def render(document: Document) -> str:
-    """Return one JSON object."""
     return json_text(document.data, indent=2) + "\n"
 
 

@@ -18,7 +18,6 @@ COMPLETE_FIELDS = ("checks",)
 
 
 def render(document: Document) -> str:
-    """Return a JUnit XML report with one test suite."""
     kinds = [_kind(check) for check in document.checks]
     failures, errors, waived = (kinds.count(kind) for kind in ("failure", "error", "skipped"))
     counts = f'tests="{len(kinds)}" failures="{failures}" errors="{errors}" skipped="{waived}"'

@@ -37,7 +37,6 @@ def render(document: Document) -> str:
 
 
 def _rule(finding: Finding) -> dict[str, Any]:
-    """Return the description of the rule of a finding."""
     paragraphs = "\n\n".join(map(visible, finding.help.split("\n\n")))
     return {
         "id": finding.rule,

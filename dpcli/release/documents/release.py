@@ -82,7 +82,6 @@ def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def outcome_document(result: ReleaseOutcome) -> Document:
-    """Return the answers as a document."""
     plan, account = result.plan, result.plan.account
     data = {
         "schema": "dpcli/release/v1",
@@ -200,7 +199,6 @@ def _why_rows(mechanism: QueryMechanism, adjacency: str) -> Iterator[tuple[str, 
 
 
 def _markdown_line(priced: PricedQuery) -> str:
-    """Return a query with its mechanisms as a line of Markdown."""
     from dpcli.document.formats.markdown import escape
 
     query = priced.query
@@ -233,7 +231,6 @@ def _mechanism_words(mechanism: QueryMechanism) -> str:
 
 
 def _planned_data(priced: PricedQuery) -> dict[str, Any]:
-    """Return a query with its mechanisms and expected error as JSON values."""
     return {
         "name": priced.query.name,
         "measure": priced.query.measure,

@@ -65,7 +65,6 @@ class Dialect:
         return f"date_part('{part}', {sql})"
 
     def list_of(self, numbers: Sequence[str]) -> str:
-        """Return a list of doubles."""
         return f"[{', '.join(numbers)}]"
 
     def element(self, numbers: str, index: str) -> str:

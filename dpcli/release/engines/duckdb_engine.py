@@ -342,5 +342,4 @@ def _top_columns(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | Non
 
 
 def _kinds_of(name: str, columns: list[tuple[str, str | None]]) -> list[str | None]:
-    """Return the types of all columns with this name."""
     return [kind for column, kind in columns if column == name]

@@ -52,7 +52,7 @@ class RowTerms:
     """The expressions of an aggregation as SQL over the outermost names of the layers.
 
     unit: unit of a row; None if each row is a unit of its own.
-    keys: parts of the key, and the part whose different values are counted, if the aggregation counts them.
+    keys: parts of the key, and then the part whose different values are counted, if there is one.
     values: integers that are summed.
     conditions: conditions that are all true for a row that counts.
     """
@@ -83,8 +83,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
         if not 1 <= bound < MOST_BOUND:
             raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {bound}")
     bounds_rows = aggregation.unit is not None and aggregation.clip is None
-    # `_bounded_sum` of sql_statement.py first makes the sum of a unit with too many rows positive, which may double it, and then multiplies
-    # it by max_rows. No key has more than MOST_ROWS rows.
+    # A sum of a unit with too many rows is made positive, which may double it, and multiplied by max_rows (`_bounded_sum`).
     factor = 2 * min(aggregation.max_rows, MOST_ROWS) if bounds_rows else 1
     if any(factor * steps.furthest * MOST_ROWS >= MOST_SUM for steps in aggregation.values):
         raise InputError(

@@ -186,7 +186,6 @@ class ModeQuery(ChoiceQuery):
 
     @property
     def uses_test(self) -> bool:
-        """Return whether the mode is released by propose-test-release."""
         return self.method == "propose-test-release"
 
     def problems(self) -> Iterator[Problem]:

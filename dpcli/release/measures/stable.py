@@ -73,7 +73,6 @@ class TestedQuery(Query):
             yield (self.proposal,), f"at least one step of {step:g}", f"{getattr(self, self.proposal):g}"
 
     def proposed_steps(self, source: Source) -> int:
-        """Return the proposed distance in whole steps."""
         return whole_steps(getattr(self, self.proposal), stepped_range(source, self.column).step)
 
     def test_mechanism(self, epsilon: float, delta: float, why: tuple[str, ...]) -> QueryMechanism:
