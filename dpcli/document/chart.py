@@ -128,7 +128,7 @@ class Cloud:
 class Bar:
     """A horizontal bar up to `value`.
 
-    name: its category, for formats that write the data.
+    name: its category.
     label: the value as it is printed at the end of the bar.
     position: position of the category on the y axis.
     """

@@ -167,7 +167,7 @@ def _rate(exact: float, count: int, trials: int, significance: float = ALPHA) ->
 
 
 def _joint_rates(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
-    """Return the true and the false positive rate with intervals that hold jointly at 95 %. The callers use no exact value of them: NaN."""
+    """Return the true and the false positive rate with intervals that hold jointly at 95 %. Exact values, which nobody uses, are NaN."""
     significance = 0.5 * ALPHA  # of each interval, so that both hold with probability 1 - ALPHA or more (union bound)
     hits = _rate(math.nan, counts.true_positives, counts.members, significance)
     alarms = _rate(math.nan, counts.false_positives, counts.others, significance)

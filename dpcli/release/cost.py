@@ -2,7 +2,7 @@
 
 budget_shares.py decides the cost of each query, and vectors.py asks here for the scale or sigma. Shares and conversions to an epsilon are
 rounded down, and noise is rounded up, so that a query spends no more than its cost. The only exception is the conversion of an epsilon to
-rho, which is rounded to the nearest double. The guarantee does not rest on these numbers: the file is charged for the noise that results.
+rho, which is rounded to the nearest double. The guarantee does not rest on these numbers: the file's cost follows from the noise.
 """
 
 from __future__ import annotations
