@@ -15,8 +15,8 @@ from dpcli.document.chart import Chart, Points
 from dpcli.document.document import safe
 
 
-def render(chart: Chart, **_: object) -> str:
-    """Return the chart as RFC 4180 csv with a header line, such as "series,steps,epsilon". Settings of terminals have no effect."""
+def render(chart: Chart, **_terminal_settings: object) -> str:
+    """Return the chart as RFC 4180 csv with a header line, such as "series,steps,epsilon"."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\r\n").writerows(_rows(chart))
     return out.getvalue()

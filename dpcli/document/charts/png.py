@@ -25,8 +25,8 @@ POINT = 72.0 / UNITS_PER_INCH  # typographic points for each unit of the scene
 ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
-def render(chart: Chart, **_: object) -> bytes:
-    """Return a PNG image. Settings of terminals have no effect. Raises InputError if matplotlib is not installed."""
+def render(chart: Chart, **_terminal_settings: object) -> bytes:
+    """Return a PNG image. Raises InputError if matplotlib is not installed."""
     try:
         figure_type, halo = load("matplotlib.figure:Figure"), load("matplotlib.patheffects:withStroke")
     except ImportError:

@@ -19,11 +19,8 @@ from dpcli.document.document import visible
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 
 
-def render(chart: Chart, **_: object) -> str:
-    """Return an SVG 1.1 document. Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme.
-
-    Settings of terminals have no effect.
-    """
+def render(chart: Chart, **_terminal_settings: object) -> str:
+    """Return an SVG 1.1 document. Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme."""
     style = f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", style)}\n'
 

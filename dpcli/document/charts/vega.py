@@ -32,8 +32,8 @@ GRID_PLACE = {
 Layer = dict[str, Any]  # a Vega-Lite object: a layer, or a part of one
 
 
-def render(chart: Chart, **_: object) -> str:
-    """Return the specification of a chart as JSON text. The notes are not drawn but in `usermeta`. Settings of terminals have no effect."""
+def render(chart: Chart, **_terminal_settings: object) -> str:
+    """Return the specification of a chart as JSON text. The notes are not drawn; they are in `usermeta`."""
     spec = {
         "$schema": SCHEMA,
         "title": {"text": visible(chart.title), "subtitle": visible(chart.subtitle), "anchor": "start"},

@@ -18,10 +18,10 @@ from dpcli.document.document import Document, Table, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
 TAKES_WIDTH_AND_COLOR = True
-COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")  # shown in full
 
 # Widths are numbers of terminal cells. A wide character, such as a Chinese one, fills two.
 FOLDED = 12  # smallest width of a column whose text may wrap, so that most words fit on a line

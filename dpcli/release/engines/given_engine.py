@@ -38,7 +38,6 @@ class GivenDuckDB(DuckDB):
 
     given: the table of the program.
     types: DuckDB's types of the columns that are copied, by their places in the table.
-    copied: whether the copy was made.
     """
 
     given: GivenTable = field(kw_only=True, repr=False)
