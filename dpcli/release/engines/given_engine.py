@@ -45,7 +45,7 @@ class GivenDuckDB(DuckDB):
     copied: bool = field(default=False, init=False)
 
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
-        unused = self._unused(aggregations)
+        unused = self._unused(aggregations)  # calls `_find`, which notes the types
         self.types = {place: self.types[place] for place in _used_places(tuple(self.types), self.given.names, unused)}
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
@@ -115,7 +115,7 @@ class GivenSpark(Spark):
     copied: bool = field(default=False, init=False)
 
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
-        unused = self._unused(aggregations)
+        unused = self._unused(aggregations)  # calls `_find`, which notes the places
         self.places = _used_places(self.places, tuple(self.given.frame.columns), unused)
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
