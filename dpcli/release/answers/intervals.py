@@ -50,9 +50,9 @@ class ConfidenceInterval:
 def accepted_range(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
     """Return the ends of an interval within [low, high] that contains the values which a test accepts, if these are a range.
 
-    The search begins at `start`, and each end is rounded outwards. An end of the range [low, high] is returned in three cases. The test
-    accepts that end itself. The test accepts one of PROBES - 1 values between the computed end and that end, as the accepted values are
-    then no single range. Or the test rejects `start`, and then the accepted values may lie anywhere.
+    The search begins at `start`, and each end is rounded outwards. An end of [low, high] itself is returned if the test accepts it, or one
+    of PROBES - 1 values between it and the computed end, as the accepted values are then no single range. Both ends are returned if the
+    test rejects `start`, as the accepted values may then lie anywhere.
     """
     if not accepts(start):
         return low, high
