@@ -4,8 +4,8 @@ An *item* is a question that papers or registries ask about a private release (i
 delta of a file (dpcli/analysis). Its `winner` is the row of the accountant whose bound is stated; None if no accountant applies. A function
 that is named like an item of items.py returns the answer to that item on one line; None if the file does not state it. The other functions
 return parts of answers. An *entry* is a [[mechanism]] table of the file, and a *charge* of the account is a mechanism with the number of
-its runs. A guarantee is *amplified* if its cost is smaller because records are drawn at random. rho is the parameter of zCDP. Upper bounds
-are rounded up.
+its runs (`BillLine`). A guarantee is *amplified* if its cost is smaller because records are drawn at random. rho is the parameter of zCDP.
+Upper bounds are rounded up.
 """
 
 from __future__ import annotations

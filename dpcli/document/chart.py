@@ -21,7 +21,9 @@ Scale = Literal["linear", "log", "utc"]
 EPOCH = datetime(1970, 1, 1)  # the moment 0 of an axis of dates
 Points = tuple[tuple[float, float], ...]
 
-SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis, so that equal values have an axis and some ticks; layout alone
+SMALLEST_RATIO = (
+    4.0  # smallest ratio of the ends of a log axis, so that it has some ticks even if all values are equal; layout alone
+)
 
 
 class Tone(enum.Enum):
@@ -126,6 +128,7 @@ class Cloud:
 class Bar:
     """A horizontal bar up to `value`.
 
+    name: its category.
     label: the value as it is printed at the end of the bar.
     position: position of the category on the y axis.
     """
@@ -156,7 +159,7 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of a grid: of the columns from `column` on, or of a row if `column` is negative. Then it is left of the first column."""
+    """A heading of a grid: of the columns from `column` on, or, left of the first column, of a row if `column` is negative."""
 
     text: str
     column: int

@@ -93,7 +93,6 @@ class Demo:
 
     @property
     def scale(self) -> float:
-        """The scale of the Laplace noise on the count."""
         return 1.0 / self.epsilon
 
     @property
@@ -115,6 +114,7 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
     def test_at(threshold: float) -> ThresholdTest:
         hits = trials - int(np.searchsorted(larger_counts, threshold, side="right"))
         alarms = trials - int(np.searchsorted(smaller_counts, threshold, side="right"))
+        # The members and others of an audit are the releases of the larger and of the smaller dataset.
         counts = Counts(members=trials, others=trials, true_positives=hits, false_positives=alarms)
         return _threshold_test(epsilon, threshold, counts)
 
@@ -167,7 +167,7 @@ def _rate(exact: float, count: int, trials: int, significance: float = ALPHA) ->
 
 
 def _joint_rates(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
-    """Return the true and the false positive rate, with intervals that hold jointly at 95 %. Their exact values are NaN."""
+    """Return the true and the false positive rate with intervals that hold jointly at 95 %. Exact values, which nobody uses, are NaN."""
     significance = 0.5 * ALPHA  # of each interval, so that both hold with probability 1 - ALPHA or more (union bound)
     hits = _rate(math.nan, counts.true_positives, counts.members, significance)
     alarms = _rate(math.nan, counts.false_positives, counts.others, significance)

@@ -22,6 +22,7 @@ from dpcli.numerics.closed.normal import analytic_sigma, classical_delta, classi
 TABLE_NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)  # sigma over the sensitivity, in the table
 CHART_NOISE = 1.0  # sigma over the sensitivity, in the picture
 CHART_POINTS = 121  # number of losses at which the curves of the picture are drawn
+
 LOSS_TEXT = (
     "A Gaussian mechanism with L2 sensitivity Delta and noise sigma has rho = Delta^2 / (2 sigma^2). Under P, the dataset that the "
     "output comes from, the loss is Normal with mean rho and variance 2 rho. Under Q it is Normal with mean -rho and the same variance. "
@@ -45,7 +46,7 @@ def gaussian_loss() -> str:
 
 
 def _aligned(row: Sequence[str], widths: Iterable[int]) -> str:
-    """Return the cells of a row, each aligned to the right in its width. Cells without a width follow."""
+    """Return the cells of a row, each aligned to the right in its width. A last cell may have no width: the mark of `_row`."""
     aligned = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
     return "  " + "   ".join(aligned) + "".join(row[len(aligned) :])
 

@@ -57,7 +57,7 @@ def _accountant(accountant: Accountant) -> str:
 
 def _summaries(name: str) -> Terms:
     """Return the summary of each name in a list that a feature registers."""
-    _, targets = LISTS[name]
+    _kind, targets = LISTS[name]
     return tuple((listed_name, f"{load(target).summary}.") for listed_name, target in targets.items())
 
 
@@ -127,5 +127,4 @@ EXIT_CODE_TEXT = (
 
 
 def exit_codes() -> str:
-    """Return the exit codes with their meaning."""
     return "\n".join(["exit-codes", "", filled(EXIT_CODE_TEXT), "", *(hanging(f"{code}: {words}") for code, words in EXIT_CODES)])

@@ -49,7 +49,7 @@ class Steps:
         distance = max(abs(self.minimum - centre), abs(self.maximum - centre))
         return distance if self.squared_about is None else distance**2
 
-    def count_of(self, value: float) -> int:
+    def steps_of(self, value: float) -> int:
         """Return the number of steps of a value, as the engines compute it: clamped, rounded, and not squared."""
         clamped = min(max(value, self.minimum * self.step), self.maximum * self.step)
         return min(max(math.floor(clamped / self.step + 0.5), self.minimum), self.maximum)

@@ -85,7 +85,6 @@ def _delta_left(queries: Sequence[Query], delta: float | None) -> float | None:
 
 
 def sum_of_deltas(queries: Sequence[Query]) -> float:
-    """Return the sum of the deltas that queries state."""
     return math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
 
 

@@ -69,7 +69,7 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
 
 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
-    """Return the lines of a public UTF-8 file in order, without line ends. A relative path starts from `folder`; messages name `key`.
+    """Return the lines of a public UTF-8 file in order, without line ends, at most `most` of them. Messages name `key`.
 
     Raises InputError if the file cannot be read, is not UTF-8, is empty, repeats a value or has too many lines.
     """
@@ -95,7 +95,7 @@ def folder_of(path: str) -> str:
 def stepped_range(source: Source, name: str) -> SteppedRange:
     """Return the range of a column that declares numbers and a step. An end that is not declared is MOST_STEPS from 0."""
     column = source.columns[name]
-    step = column.unit_step
+    step = column.rounding_step
     assert step is not None
     least = -MOST_STEPS if column.min is None else column.steps(column.min)
     most = MOST_STEPS if column.max is None else column.steps(column.max)
@@ -105,13 +105,13 @@ def stepped_range(source: Source, name: str) -> SteppedRange:
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
     """Yield a problem if a column has no numbers or no step. For a column that is not declared, `Query.needs` yields the problem.
 
-    key: setting of the query that names the column, here and below.
+    key: setting of the query that names the column, here and in `value_problems`.
     """
     column = source.columns.get(name)
     if column is not None and column.type not in NUMBER_TYPES:
         hint = f'; expression = "cast({name} as bigint)" makes an integer column of it, from 0 to 1'
         yield (key,), "a column of numbers", f'"{name}", which is {column.type}{hint if column.type == "boolean" else ""}'
-    elif column is not None and column.unit_step is None:
+    elif column is not None and column.rounding_step is None:
         yield (key,), f"step in [source.columns.{name}], since values are added in whole steps", f'"{name}", which declares none'
 
 

@@ -2,7 +2,7 @@
 
 budget_shares.py decides the cost of each query, and vectors.py asks here for the scale or sigma. Shares and conversions to an epsilon are
 rounded down, and noise is rounded up, so that a query spends no more than its cost. The only exception is the conversion of an epsilon to
-rho, which is rounded to the nearest double. The guarantee does not rest on these numbers: the account prices the noise that results.
+rho, which is rounded to the nearest double. The guarantee does not rest on these numbers: the file's cost follows from the noise.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dpcli.release.noise.laws import scale_of, sigma_of
 # Factor that rounds down. Each result below is rounded at most twice, by 1.2e-16 of its value each time.
 DOWN = 1.0 - 1e-15
 # Range of a cost; within it, squares and quotients neither overflow nor underflow. No useful cost is outside.
-LEAST, MOST = 1e-100, 1e100
+LEAST_COST, MOST_COST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
     """A cost that is stated either as a pure epsilon or as rho of zCDP. The caller sets exactly one of the two.
 
-    Raises InputError if the number is not from LEAST to MOST.
+    Raises InputError if the number is not from LEAST_COST to MOST_COST.
     """
 
     epsilon: float | None = None
@@ -31,8 +31,10 @@ class QueryCost:
 
     def __post_init__(self) -> None:
         for name, value in (("epsilon", self.epsilon), ("rho", self.rho)):
-            if value is not None and not LEAST <= value <= MOST:
-                raise InputError(f"expected {name} of a query, or of a part of it, from {LEAST:g} to {MOST:g}, found {value:g}")
+            if value is not None and not LEAST_COST <= value <= MOST_COST:
+                raise InputError(
+                    f"expected {name} of a query, or of a part of it, from {LEAST_COST:g} to {MOST_COST:g}, found {value:g}"
+                )
 
     @property
     def pure(self) -> bool:
@@ -64,7 +66,7 @@ class QueryCost:
         """The stated rho, or else epsilon^2/2, which bounds the rho of the stated pure epsilon from above.
 
         The square is rounded to the nearest double, so it differs from the exact one by a relative error of at most 1.2e-16 in either
-        direction. The account of the file prices the noise that results, not this number.
+        direction.
         """
         if self.rho is not None:
             return self.rho
@@ -84,7 +86,7 @@ class QueryCost:
 
         part: the share, above 0 and at most 1. The caller sees to it that the parts of one cost add up to at most 1.
 
-        Raises InputError if the share of the cost is below LEAST.
+        Raises InputError if the share of the cost is below LEAST_COST.
         """
         if self.epsilon is not None:
             return QueryCost(epsilon=self.epsilon * part * DOWN)

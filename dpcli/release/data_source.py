@@ -88,11 +88,10 @@ class Column:
 
     @property
     def bounded(self) -> bool:
-        """Return whether the column declares both min and max."""
         return self.min is not None and self.max is not None
 
     @property
-    def unit_step(self) -> float | None:
+    def rounding_step(self) -> float | None:
         """The stated step. The default is 1 for integers and None for decimals."""
         return 1.0 if self.step is None and self.type == "integer" else self.step
 
@@ -105,14 +104,14 @@ class Column:
     @property
     def whole_numbers(self) -> range:
         """The integers from min to max; an empty range unless the column has bounded integers with a step of 1."""
-        if self.type != "integer" or self.min is None or self.max is None or self.unit_step != 1.0:
+        if self.type != "integer" or self.min is None or self.max is None or self.rounding_step != 1.0:
             return range(0)
         return range(math.ceil(self.min), math.floor(self.max) + 1)
 
     def steps(self, value: float) -> int:
         """Return the whole number of steps nearest to a value, with halves up. The column must have a step."""
-        assert self.unit_step is not None
-        return math.floor(value / self.unit_step + 0.5)
+        assert self.rounding_step is not None
+        return math.floor(value / self.rounding_step + 0.5)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of keys that contradict each other, or that lack another key."""
@@ -120,7 +119,7 @@ class Column:
             yield ("rows_of_unit",), "rows_of_unit or expression", "both"
         if self.min is not None and self.max is not None and not self.min < self.max:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
-        step = self.unit_step
+        step = self.rounding_step
         for name, end in (("min", self.min), ("max", self.max)):
             if end is not None and step is not None and abs(end) / step > MOST_STEPS:
                 yield (name,), f"at most 2^53 steps of {step:g} from 0", f"{end!r}"

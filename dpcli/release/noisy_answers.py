@@ -31,12 +31,10 @@ def add_noise(exact: NumbersByKey, mechanism: QueryMechanism) -> dict[tuple[KeyV
 
 
 def laplace_draw(scale: float) -> int:
-    """Return a draw of discrete Laplace noise."""
     return draws(1, DiscreteLaplaceLaw(scale))[0]
 
 
 def gaussian_draw(sigma: float) -> int:
-    """Return a draw of discrete Gaussian noise."""
     return draws(1, DiscreteGaussianLaw(sigma))[0]
 
 

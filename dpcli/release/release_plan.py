@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
-UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"  # a note on a plan without sqlglot
+# A note on a plan that was made without sqlglot.
+EXPRESSIONS_UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
 WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
 
 
@@ -124,7 +125,7 @@ class ReleaseOutcome:
 
     folder: folder in which the answers are stored.
     run: key of the run.
-    fresh: true if the answers were drawn now; False if they had been stored by an earlier call.
+    fresh: whether the answers were drawn now; if not, an earlier call stored them.
     """
 
     plan: ReleasePlan

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
-# Length of the secret of the hash that draws which rows count. 16 bytes cannot be guessed. With them, the text that is hashed for a short
-# name fits into one block of SHA-256, which takes half the time of two.
-KEY_BYTES = 16
+# Length of the secret of the hash that draws which rows count. 16 bytes cannot be guessed. With them, the text that is hashed, which also
+# has the unit and the key, fits into one block of SHA-256 if these are short. Two blocks would take twice the time.
+SECRET_BYTES = 16
 Progress = Callable[[int, int], None]  # receives the number of queries answered so far, and the number of all queries
 LOST = (
     "was charged, but no answer was stored: the answer was lost before anybody saw it; a release in another folder is charged again"
@@ -75,7 +75,7 @@ def release(
             _write_documents(plan, stored.answers)
             commit(session, ledger)
             return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
-        if session.counted:  # the folder records that an earlier call charged the run, yet there are no answers
+        if session.counted:  # the folder records that an earlier call charged the run, but has no answers
             _require_unstarted(session, plan, ledger)
         call_quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
@@ -224,7 +224,7 @@ def _compute_answers(plan: ReleasePlan, progress: Progress) -> tuple[QueryAnswer
     with open_source(plan.source, plan.path, plan.window, plan.given) as engine:
         _readable(lambda: engine.limit_columns(aggregations), plan.path)
         for number, (priced, aggregation) in enumerate(zip(plan.queries, aggregations, strict=True), start=1):
-            secret = secrets.token_bytes(KEY_BYTES)  # a new one for each query, so that the rows that count are drawn anew
+            secret = secrets.token_bytes(SECRET_BYTES)  # a new one for each query, so that the rows that count are drawn anew
             totals = _readable(partial(engine.totals, aggregation, secret), plan.path)
             answer = priced.query.answer(priced.setting, totals)
             answers.append(in_declared_order(answer, aggregation.keys, priced.query.by))

@@ -150,11 +150,13 @@ def noisy_vector_of(
     if isinstance(law, DiscreteLaplaceLaw):
         noise = f"discrete Laplace noise of scale {spread} on an L1 sensitivity of {norms.l1:,}"
         keys = {"scale": law.scale, "sensitivity": norms.l1}
-        return QueryMechanism(suffix, "discrete-laplace", keys, (*norms.why, noise), law, step_size)
+        return QueryMechanism(suffix, "discrete-laplace", keys, (*norms.why, noise), law, step_size=step_size)
     noise = f"discrete Gaussian noise of sigma {spread} on an L2 sensitivity of {figures(norms.l2, 6, ROUND_CEILING)}"
     # Noise on one integer has a tighter price than noise on a vector with the same norm, so a single coordinate is stated as such.
     stated = {"sensitivity": norms.l1, "dimension": 1} if norms.coordinates == 1 else {"l2_sensitivity": norms.l2}
-    return QueryMechanism(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, step_size)
+    return QueryMechanism(
+        suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*norms.why, noise), law, step_size=step_size
+    )
 
 
 def key_selection(
@@ -163,8 +165,7 @@ def key_selection(
     """Return a stability histogram: noise on the count of each key in the data, and a threshold above which a key is shown.
 
     delta: bound on the probability of showing a key that only one unit has. The threshold is the smallest that keeps it.
-    suffix: end of the mechanism's name in the account; "" if the query has one mechanism.
-    cost_share: share of the query's cost that the mechanism may use.
+    suffix, cost_share: as in `noisy_vector`.
     """
     norms = sensitivity(setting.adjacency, contribution)
     law = _law(query, setting.cost, norms, cost_share, step_size=1.0)

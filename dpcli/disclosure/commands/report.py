@@ -50,8 +50,8 @@ def command(
     from dpcli.disclosure.documents.disclosure import document, draft
 
     form: Form = "registry" if registry else "report"
-    html = "html" in (format_, *(output.partition("=")[0] for output in outputs))  # an output is FORMAT=PATH
+    html = "html" in (format_, *(output.partition("=")[0] for output in outputs))  # it shows pictures; an output is FORMAT=PATH
     with working():  # shows a notice in a terminal if the account takes long
-        statement, charts = draft(file, delta, form, certificate, illustrated=html)  # html shows the pictures
+        statement, charts = draft(file, delta, form, certificate, illustrated=html)
     day = date.date().isoformat() if date else None
     return emit(document(statement, charts, strict=strict, date=day), format_, outputs)

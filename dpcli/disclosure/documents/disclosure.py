@@ -206,7 +206,7 @@ def _shares(account: Account) -> tuple[Chart, ...]:
     return (chart,)
 
 
-@limited
+@limited  # bounds the work of one call
 def draft(
     path: str, delta: float | None, form: Form, certificate: str | None, *, illustrated: bool
 ) -> tuple[Statement, tuple[Chart, ...]]:

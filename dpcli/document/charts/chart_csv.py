@@ -15,7 +15,7 @@ from dpcli.document.chart import Chart, Points
 from dpcli.document.document import safe
 
 
-def render(chart: Chart, **_: object) -> str:
+def render(chart: Chart, **_terminal_settings: object) -> str:
     """Return the chart as RFC 4180 csv with a header line, such as "series,steps,epsilon"."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\r\n").writerows(_rows(chart))
@@ -23,7 +23,6 @@ def render(chart: Chart, **_: object) -> str:
 
 
 def _rows(chart: Chart) -> Iterator[tuple[str, ...]]:
-    """Yield the header and the rows."""
     if chart.grid is not None:
         yield chart.grid.what, "value", "closed"
         for square in chart.grid.squares:

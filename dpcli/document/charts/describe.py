@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dpcli.document.chart import Chart, Grid, Line
 from dpcli.document.document import visible
 
-MOST = 5  # number of squares of a grid that are named, those with the largest values, so that the text stays short
+NAMED_SQUARES = 5  # number of squares of a grid that are named, those with the largest values, so that the text stays short
 
 
 def describe(chart: Chart) -> str:
@@ -43,7 +43,7 @@ def _grid(grid: Grid) -> Iterator[str]:
     counts.append((sum(square.closed for square in grid.squares), grid.closed))
     kinds = ", ".join(f"{count} {words}" for count, words in counts if count)
     yield f"{len(grid.squares)} squares, each a {grid.what}: {kinds}"
-    largest = sorted(valued, key=lambda square: -(square.value or 0.0))[:MOST]
+    largest = sorted(valued, key=lambda square: -(square.value or 0.0))[:NAMED_SQUARES]
     if largest:
         yield "the largest values: " + ", ".join(f"{square.label} {square.printed}" for square in largest)
 

@@ -23,7 +23,7 @@ from dpcli.document.charts.shapes import (
     WIDTH,
     Dot,
     Fill,
-    Ink,
+    OtherTone,
     Scene,
     Stroke,
     Words,
@@ -34,6 +34,7 @@ from dpcli.document.charts.shapes import (
 from dpcli.document.document import visible
 
 FINE = 11.0  # font size, in pixels, of the headings and the labels in squares of a grid
+BASELINE = 0.36  # distance from the middle of a heading down to its baseline, as a share of its size
 WIDEST = 20.0  # largest distance, in pixels, from one square to the next
 NAMED = (124.0, 52.0)  # distance, in pixels, across and down from one square to the next if squares have words in them
 GAP = 0.14  # gap between two squares, as a share of their distance
@@ -91,7 +92,7 @@ def _headings(scene: Scene, grid: Grid, mesh: Mesh) -> None:
     """Write the headings: of a row to the left of it, and of columns where the first of them begins."""
     for heading in grid.headings:
         box = mesh.box(max(heading.column, 0), heading.row)
-        baseline = 0.5 * (box.top + box.bottom) + 0.36 * FINE
+        baseline = 0.5 * (box.top + box.bottom) + BASELINE * FINE
         if heading.column < 0:
             scene.words.append(Words((box.left - 6.0, baseline), visible(heading.text), FINE, "quiet", "end"))
         else:
@@ -109,10 +110,10 @@ def _square(scene: Scene, grid: Grid, square: Square, box: Box, words: str) -> N
         scene.fills.append(Fill(corners(box.grown(-inset)), "empty", opacity=0.35 if grid.named else 1.0, title=words))
     else:
         scene.fills.append(Fill(corners(box), STEPS[grid.step(square.value)], opacity=1.0, title=words))
-    ink: Ink = "paper" if _dark(grid, square) else "quiet"
+    tone: OtherTone = "paper" if _dark(grid, square) else "quiet"
     if square.closed:
         room = Box(box.right - STRIP, box.top, box.right, box.bottom) if grid.named else box
-        scene.strokes += [Stroke(line, ink, width=1.2) for line in _hatching(room)]
+        scene.strokes += [Stroke(line, tone, width=1.2) for line in _hatching(room)]
     if grid.marked(square):
         radius = 0.18 * min(wide, high, WIDEST)
         middle = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
@@ -132,19 +133,18 @@ def _hatching(box: Box) -> Iterator[tuple[Point, Point]]:
 
 
 def _dark(grid: Grid, square: Square) -> bool:
-    """Return whether text on the square is white."""
     return square.value is not None and grid.step(square.value) >= FIRST_DARK
 
 
 def _name(scene: Scene, grid: Grid, square: Square, box: Box) -> None:
     """Write the label of a square, and a line for each part of its value."""
-    ink: Ink = "paper" if _dark(grid, square) else "text"
+    tone: OtherTone = "paper" if _dark(grid, square) else "text"
     room = box.right - box.left - 10.0 - (STRIP if square.closed else 0.0)
-    scene.words.append(Words((box.left + 6.0, box.top + 16.0), _cut(visible(square.label), room), SMALL, ink, bold=True))
+    scene.words.append(Words((box.left + 6.0, box.top + 16.0), _cut(visible(square.label), room), SMALL, tone, bold=True))
     indent = 16.0 if grid.marked(square) else 0.0
     for i, line in enumerate(visible(square.printed).split(", ")):
         at = box.left + 6.0 + (0.0 if i else indent), box.top + 30.0 + 13.0 * i
-        scene.words.append(Words(at, _cut(line, room - indent), FINE, ink))
+        scene.words.append(Words(at, _cut(line, room - indent), FINE, tone))
 
 
 def _cut(text: str, room: float) -> str:

@@ -77,7 +77,6 @@ class Box:
         return math.hypot(across, max(self.top - point[1], 0.0, point[1] - self.bottom))
 
     def count(self, points: Sequence[Point]) -> int:
-        """Return the number of points in the box."""
         return sum(self.left <= x <= self.right and self.top <= y <= self.bottom for x, y in points)
 
     def grown(self, by: float) -> Box:

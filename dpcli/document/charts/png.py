@@ -19,19 +19,21 @@ from dpcli.document.charts.shapes import LIGHT, Scene
 from dpcli.document.document import visible
 
 DPI = 200  # two pixels of the picture for each pixel of the scene
-POINT = 72.0 / 100.0  # typographic points for each unit of the scene, which is a hundredth of an inch
+UNITS_PER_INCH = 100.0  # units of the scene
+POINT = 72.0 / UNITS_PER_INCH  # typographic points for each unit of the scene
 
 ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
-def render(chart: Chart, **_: object) -> bytes:
+def render(chart: Chart, **_terminal_settings: object) -> bytes:
     """Return a PNG image. Raises InputError if matplotlib is not installed."""
     try:
         figure_type, halo = load("matplotlib.figure:Figure"), load("matplotlib.patheffects:withStroke")
     except ImportError:
         raise InputError("png: matplotlib is not installed: pip install 'dpcli[plot]', or write an .svg") from None
     result = scene(chart)
-    figure = figure_type(figsize=(result.width / 100.0, result.height / 100.0), dpi=DPI, facecolor=LIGHT["paper"])
+    size = result.width / UNITS_PER_INCH, result.height / UNITS_PER_INCH
+    figure = figure_type(figsize=size, dpi=DPI, facecolor=LIGHT["paper"])
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
     axes.set_xlim(0.0, result.width)

@@ -40,7 +40,7 @@ from dpcli.document.charts.shapes import (
     WIDTH,
     Dot,
     Fill,
-    Ink,
+    OtherTone,
     Scene,
     Stroke,
     Words,
@@ -55,6 +55,8 @@ PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
 BAR_HALF = 0.32  # half height of a bar, as a share of the distance of two bars
 CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
 END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
+BASELINE = 0.35  # from the middle of a text down to its baseline, as a share of its size
+BASELINE_IN_LINE = 0.75  # from the upper end of a line of text down to its baseline, as a share of its height
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,6 @@ class Frame:
         return box.left + across * (box.right - box.left), box.bottom - up * (box.bottom - box.top)
 
     def path(self, points: Points) -> tuple[Point, ...]:
-        """Return the pixels of the points of a curve."""
         return tuple(self.at(x, y) for x, y in points)
 
 
@@ -134,8 +135,8 @@ def _axes(scene: Scene, frame: Frame) -> None:
         _, y = frame.at(frame.x.low, value)
         if not frame.y.categories:
             scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", width=1.0))
-        ink: Ink = "text" if frame.y.categories else "quiet"
-        scene.words.append(Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, ink, "end"))
+        tone: OtherTone = "text" if frame.y.categories else "quiet"
+        scene.words.append(Words((box.left - 8.0, y + BASELINE * SMALL), words, SMALL, tone, "end"))
     scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", width=1.2))
     scene.words.append(Words((MARGIN, box.top - 14.0), visible(frame.y.title), TEXT))
     scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), visible(frame.x.title), TEXT, anchor="middle"))
@@ -158,7 +159,7 @@ def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
         outline = corners(Box(left, top, right, bottom))
         scene.fills.append(Fill(outline, "paper", opacity=1.0))  # This covers the grid lines.
         scene.fills.append(Fill(outline, bar.tone, opacity=0.55 if bar.tone is Tone.MUTED else 1.0))
-        baseline = 0.5 * (top + bottom) + 0.35 * SMALL
+        baseline = 0.5 * (top + bottom) + BASELINE * SMALL
         scene.words.append(Words((right + 6.0, baseline), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
     scene.dots += [Dot(frame.at(marker.x, marker.y), radius=5.0, tone=marker.tone) for marker in chart.markers]
 
@@ -192,7 +193,7 @@ class Placement:
     taken: list[Box]
     ink: list[Point]
 
-    def name_near(self, anchors: list[Point], label: str, tone: Tone | Ink, bold: bool, own: Sequence[Point] = ()) -> None:
+    def name_near(self, anchors: list[Point], label: str, tone: Tone | OtherTone, bold: bool, own: Sequence[Point] = ()) -> None:
         """Place a name near one of several points. own: points of the line that is named."""
         block = wrap(visible(label), SMALL, 0.6 * (self.frame.box.right - self.frame.box.left))
         width = (BOLD if bold else 1.0) * max(text_width(part, SMALL) for part in block)
@@ -203,7 +204,7 @@ class Placement:
         # A halo has the colour of the paper, and would stand out on a band.
         is_on_paper = not any(inside(anchor, fill.points) for fill in self.scene.fills)
         for i, part in enumerate(block):
-            at = (box.right if is_left_of_anchor else box.left), box.top + LEADING * SMALL * (i + 0.75)
+            at = (box.right if is_left_of_anchor else box.left), box.top + LEADING * SMALL * (i + BASELINE_IN_LINE)
             # The text ends or begins next to its anchor, as its true width may differ from the estimate.
             alignment: Literal["start", "end"] = "end" if is_left_of_anchor else "start"
             self.scene.words.append(Words(at, part, SMALL, tone, alignment, bold=bold, halo=is_on_paper))
@@ -220,7 +221,7 @@ class Placement:
             return
         self.taken.append(placed.box)
         for i, part in enumerate(placed.block):
-            at = placed.box.left + AIR, placed.box.top + LEADING * SMALL * (i + 0.75)
+            at = placed.box.left + AIR, placed.box.top + LEADING * SMALL * (i + BASELINE_IN_LINE)
             self.scene.words.append(Words(at, part, SMALL, "quiet"))
 
 
@@ -233,7 +234,6 @@ def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[
     for line, block, middle in zip(lines, blocks, middles, strict=True):
         left = frame.box.right + 8.0
         for i, part in enumerate(block):
-            # 0.35: from the middle of a text to its baseline
-            offset = (i - 0.5 * (len(block) - 1)) * LEADING * SMALL + 0.35 * SMALL
+            offset = (i - 0.5 * (len(block) - 1)) * LEADING * SMALL + BASELINE * SMALL
             scene.words.append(Words((left, middle + offset), part, SMALL, line.tone, bold=not line.dashed))
         yield Box(left, middle - 0.5 * tallest, WIDTH, middle + 0.5 * tallest)

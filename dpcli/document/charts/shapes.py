@@ -1,9 +1,9 @@
 """The shapes of a scene, the layout that all charts share (width, margins, title and notes), and the colour palettes.
 
 A *scene* is a picture whose layout is done: scene.py makes it, and svg.py and png.py paint its shapes in the order of the fields of
-`Scene`, without moving any. A shape has the role of a colour (`Tone` of chart.py for data, `Ink` for everything else); a palette has the
-colour. The tones and the colours of texts have a contrast of at least 4.5 to the paper (WCAG 2.1, level AA). Coordinates are pixels, and y
-increases downwards. Sizes were chosen by eye.
+`Scene`, without moving any. A shape has a *tone*, the role of a colour: a `Tone` of chart.py for data, and an `OtherTone` for everything
+else. A palette has the colour of each. The tones and the colours of texts have a contrast of at least 4.5 to the paper (WCAG 2.1, level
+AA). Coordinates are pixels, and y increases downwards. Sizes were chosen by eye.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dpcli.document.charts.labels import Box, Point, wrap
 from dpcli.document.document import visible
 
 # Roles of colours other than those of `Tone`: texts, lines of the grid, axes, paper, and squares without a value or at a step of values.
-Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
+OtherTone = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
 # Colours of the squares of a grid, from small to large values. Larger values are darker on light paper, and lighter on dark paper.
-STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")
+STEPS: tuple[OtherTone, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")
 
 WIDTH = 800.0  # pixels
 MARGIN = 24.0  # pixels
@@ -32,7 +32,7 @@ class Stroke:
     """A polyline."""
 
     points: tuple[Point, ...]
-    tone: Tone | Ink
+    tone: Tone | OtherTone
     width: float
     dashed: bool = False
 
@@ -46,7 +46,7 @@ class Fill:
     """
 
     points: tuple[Point, ...]
-    tone: Tone | Ink
+    tone: Tone | OtherTone
     opacity: float
     title: str = ""
 
@@ -61,7 +61,7 @@ class Dot:
 
     at: Point
     radius: float
-    tone: Tone | Ink
+    tone: Tone | OtherTone
     edge: float = 2.0
 
 
@@ -76,7 +76,7 @@ class Words:
     at: Point
     text: str
     size: float
-    tone: Tone | Ink = "text"
+    tone: Tone | OtherTone = "text"
     anchor: Literal["start", "middle", "end"] = "start"
     bold: bool = False
     halo: bool = False
@@ -174,6 +174,6 @@ TERMINAL: dict[Tone, str] = {
 }
 
 
-def name(tone: Tone | str) -> str:
+def style_class(tone: Tone | str) -> str:
     """Return the name of a colour's class in the style sheet of an svg: Tone.MAIN -> "main", "grid" -> "grid"."""
     return tone if isinstance(tone, str) else tone.name.lower()

@@ -7,19 +7,19 @@ describe.py. `element` is the same picture inside a page (formats/html.py), whic
 from __future__ import annotations
 
 from collections.abc import Iterator
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from dpcli.document.chart import Chart
 from dpcli.document.charts.describe import describe
 from dpcli.document.charts.labels import Point
 from dpcli.document.charts.scene import scene
-from dpcli.document.charts.shapes import DARK, LIGHT, Scene, Stroke, Words, name
+from dpcli.document.charts.shapes import DARK, LIGHT, Scene, Stroke, Words, style_class
 from dpcli.document.document import visible
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 
 
-def render(chart: Chart, **_: object) -> str:
+def render(chart: Chart, **_terminal_settings: object) -> str:
     """Return an SVG 1.1 document. Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme."""
     style = f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", style)}\n'
@@ -49,8 +49,8 @@ def element(chart: Chart, id_prefix: str, style: str = "") -> str:
 
 def dark_rules() -> str:
     """Return the style rules of dark paper. The class of a shape is the name of its colour, with -line for an outline."""
-    fills = " ".join(f".{name(tone)}{{fill:{colour}}}" for tone, colour in DARK.items())
-    strokes = " ".join(f".{name(tone)}-line{{stroke:{colour}}}" for tone, colour in DARK.items())
+    fills = " ".join(f".{style_class(tone)}{{fill:{colour}}}" for tone, colour in DARK.items())
+    strokes = " ".join(f".{style_class(tone)}-line{{stroke:{colour}}}" for tone, colour in DARK.items())
     return f"{fills} {strokes}"
 
 
@@ -60,11 +60,11 @@ def _body(scene: Scene) -> Iterator[str]:
     for fill in scene.fills:
         opacity = f' fill-opacity="{fill.opacity:g}"' if fill.opacity < 1.0 else ""
         title = f"><title>{escape(visible(fill.title))}</title></path>" if fill.title else "/>"
-        yield f'<path class="{name(fill.tone)}" d="{_path(fill.points)}Z" fill="{LIGHT[fill.tone]}"{opacity}{title}'
+        yield f'<path class="{style_class(fill.tone)}" d="{_path(fill.points)}Z" fill="{LIGHT[fill.tone]}"{opacity}{title}'
     yield from map(_stroke, scene.strokes)
     for dot in scene.dots:
         yield (
-            f'<circle class="{name(dot.tone)} paper-line" cx="{dot.at[0]:.1f}" cy="{dot.at[1]:.1f}" r="{dot.radius:g}" '
+            f'<circle class="{style_class(dot.tone)} paper-line" cx="{dot.at[0]:.1f}" cy="{dot.at[1]:.1f}" r="{dot.radius:g}" '
             f'fill="{LIGHT[dot.tone]}" stroke="{LIGHT["paper"]}" stroke-width="{dot.edge:g}"/>'
         )
     for words in scene.words:
@@ -72,10 +72,9 @@ def _body(scene: Scene) -> Iterator[str]:
 
 
 def _stroke(stroke: Stroke) -> str:
-    """Return the element of a polyline."""
     dashes = ' stroke-dasharray="6 4"' if stroke.dashed else ""
     return (
-        f'<path class="{name(stroke.tone)}-line" d="{_path(stroke.points)}" fill="none" stroke="{LIGHT[stroke.tone]}" '
+        f'<path class="{style_class(stroke.tone)}-line" d="{_path(stroke.points)}" fill="none" stroke="{LIGHT[stroke.tone]}" '
         f'stroke-width="{stroke.width:g}" stroke-linejoin="round"{dashes}/>'
     )
 
@@ -87,7 +86,7 @@ def _words(words: Words) -> Iterator[str]:
     if words.halo:
         edge = f'fill="none" stroke="{LIGHT["paper"]}" stroke-width="4" stroke-linejoin="round" aria-hidden="true"'
         yield f'<text class="paper-line" {place}{bold} {edge}>{escape(words.text)}</text>'
-    yield f'<text class={quoteattr(name(words.tone))} {place}{bold} fill="{LIGHT[words.tone]}">{escape(words.text)}</text>'
+    yield f'<text class="{style_class(words.tone)}" {place}{bold} fill="{LIGHT[words.tone]}">{escape(words.text)}</text>'
 
 
 def _path(points: tuple[Point, ...]) -> str:

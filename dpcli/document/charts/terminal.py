@@ -24,6 +24,7 @@ ROWS = 20  # height of a plot, in lines
 ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py; a cell is about twice as high as wide
 NAMES = 24  # largest number of columns for the names at the ends of lines
 Y_TICKS = 7  # largest number of ticks of the y axis
+END = 0.01  # distance, in cells, of the end of an axis from the edge, so that a point at the end is in the last cell
 
 At = Callable[[float, float], Point]  # function that returns the position of a point of the chart in cells
 
@@ -67,8 +68,8 @@ def _plot(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     canvas = Canvas(width, ROWS, glyphs)
     plot_canvas = Canvas(columns, ROWS, glyphs)  # a canvas of its own, so that nothing is drawn beyond the axes
 
-    def at(x: float, y: float) -> Point:  # 0.01 keeps a point at the end of an axis in the last cell
-        return chart.x.share(x) * (columns - 0.01), (1.0 - chart.y.share(y)) * (ROWS - 0.01)
+    def at(x: float, y: float) -> Point:
+        return chart.x.share(x) * (columns - END), (1.0 - chart.y.share(y)) * (ROWS - END)
 
     first_column = left + 1
     _draw(plot_canvas, chart, at)
@@ -170,7 +171,7 @@ def _write_y_axis(canvas: Canvas, chart: Chart, y_ticks: Sequence[Tick], left: i
     for row in range(ROWS):
         canvas.write(row, left, glyphs.upright)
     for value, words in y_ticks:
-        row = min(int((1.0 - chart.y.share(value)) * (ROWS - 0.01)), ROWS - 1)
+        row = min(int((1.0 - chart.y.share(value)) * (ROWS - END)), ROWS - 1)
         canvas.write(row, left - 1 - len(words), words)
 
 

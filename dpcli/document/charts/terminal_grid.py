@@ -13,18 +13,17 @@ from dpcli.document.chart import Grid, Square
 from dpcli.document.document import visible
 
 EMPTY, CLOSED, LAST = ".", "x", "#"  # characters of squares without a value, of closed squares, and of squares at the last step
-APART = 2  # distance of squares in columns of the screen
+APART = 2  # distance of squares in columns of the screen, if there is room
 
 
 def grid_lines(grid: Grid, width: int) -> list[str]:
-    """Return a grid and its legend. On a narrow screen the left columns are left out, which are the oldest blocks of a ledger."""
+    """Return a grid and its legend. On a narrow screen the left columns are left out: in the grid of a ledger, its oldest blocks."""
     legend = textwrap.wrap(_legend(grid), width)
     body = _list(grid, width) if grid.named else _rows(grid, width)
     return [*body, "", *legend]
 
 
 def mark(grid: Grid, square: Square) -> str:
-    """Return the character of a square."""
     if square.closed:
         return CLOSED
     if square.value is None:

@@ -14,7 +14,8 @@ from dpcli.document.chart import Axis, date_of, moment
 from dpcli.document.charts.labels import multiples
 
 Tick = tuple[float, str]  # the value and its label
-MOST_TICKS = 9  # largest number of ticks of an axis in pixels; chosen by eye
+MOST_TICKS = 9  # largest number of ticks in svg, png and vega-lite; chosen by eye
+FEWEST_DATES = 5  # smallest limit on the ticks of an axis of dates (SECONDS)
 # Relative rounding error up to which a value counts as being at an end of the axis, or as a round number; layout alone.
 ROUNDING = 1e-9
 # Sets of round numbers of each decade, from many to few. The first set is used whose ticks fit.
@@ -28,7 +29,7 @@ def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
     if axis.scale == "log":
         return tuple((value, _log_words(value)) for value in _log(axis, most))
     if axis.scale == "utc":  # dates are about twice as wide as numbers
-        return _dates(axis, max((most + 1) // 2, 5))
+        return _dates(axis, max((most + 1) // 2, FEWEST_DATES))
     values = _linear(axis, most)
     if max(map(abs, values), default=1.0) < 1e-6:  # such numbers would need many decimals
         return tuple((value, f"{value:g}") for value in values)
@@ -58,13 +59,13 @@ def _log(axis: Axis, most: int) -> list[float]:
     return _within_axis(axis, [float(f"1e{exponent}") for exponent in exponents if exponent % skip == 0])
 
 
-# Distances of dates, each at most 5 times the one before, so that an axis has a tick: in seconds, and in months.
+# Distances of dates, in seconds and in months. Each is at most FEWEST_DATES times the one before, so that some tick remains.
 SECONDS = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 43_200, DAY := 86_400, 2 * DAY, 7 * DAY, 14 * DAY)
 MONTHS = (1, 3, 6, 12, 24, 60, 120, 600, 1_200, 6_000, 12_000, 60_000)
 
 
 def _dates(axis: Axis, most: int) -> tuple[Tick, ...]:
-    """Return up to `most` round moments, for most >= 5. Of times of a day, the first one and midnights have the date."""
+    """Return up to `most` round moments, for most >= FEWEST_DATES. Times have their date at the first tick and at midnights."""
     for step in SECONDS:
         times = [date_of(value) for value in multiples(axis.low, axis.high, 1e3 * step)]
         if len(times) <= most:

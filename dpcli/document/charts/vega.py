@@ -32,7 +32,7 @@ GRID_PLACE = {
 Layer = dict[str, Any]  # a Vega-Lite object: a layer, or a part of one
 
 
-def render(chart: Chart, **_: object) -> str:
+def render(chart: Chart, **_terminal_settings: object) -> str:
     """Return the specification of a chart as JSON text. The notes are not drawn; they are in `usermeta`."""
     spec = {
         "$schema": SCHEMA,
@@ -96,7 +96,6 @@ def _bands(chart: Chart) -> list[Layer]:
 
 
 def _lines(chart: Chart) -> list[Layer]:
-    """Return a layer for each line."""
     return [
         {
             "name": f"line{i}",

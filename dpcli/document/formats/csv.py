@@ -14,11 +14,11 @@ from typing import Any
 
 from dpcli.document.document import Document, jsonable, safe
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".csv",)
-REQUIRED_FIELDS = frozenset({"records"})
-COMPLETE_FIELDS = ("sheet",)
+REQUIRED_FIELDS = frozenset({"records"})  # of a document that can be shown
+COMPLETE_FIELDS = ("sheet",)  # shown in full
 
 
 def render(document: Document) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import repository_path
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = True
-REQUIRED_FIELDS = frozenset({"findings", "checks"})
-COMPLETE_FIELDS = ("findings", "headline")
+REQUIRED_FIELDS = frozenset({"findings", "checks"})  # of a document that can be shown
+COMPLETE_FIELDS = ("findings", "headline")  # shown in full
 
 LEVELS = {"fail": "error", "unknown": "error", "warn": "warning"}  # level of the headline, by verdict; others follow the exit code
 
@@ -25,7 +25,6 @@ def render(document: Document) -> str:
 
 
 def _command(finding: Finding) -> str:
-    """Return the workflow command of a finding, on a line."""
     place = f"file={_property(repository_path(finding.path))}"
     if finding.line:
         place += f",line={finding.line},col={max(finding.column, 1)}"

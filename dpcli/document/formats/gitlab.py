@@ -12,10 +12,10 @@ from typing import Any
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import fingerprints, repository_path
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = True
-REQUIRED_FIELDS = frozenset({"findings", "checks"})
-COMPLETE_FIELDS = ("findings",)
+REQUIRED_FIELDS = frozenset({"findings", "checks"})  # of a document that can be shown
+COMPLETE_FIELDS = ("findings",)  # shown in full
 
 SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 

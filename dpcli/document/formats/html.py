@@ -19,10 +19,10 @@ from dpcli.document.charts.shapes import DARK, LIGHT
 from dpcli.document.charts.svg import FONTS, dark_rules, element
 from dpcli.document.document import Document, Passage, Table, visible
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".html", ".htm")
-COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes", "parts")
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes", "parts")  # shown in full
 
 MANY = 8  # a list with more points is set in columns, as it would be long
 WORD = 24  # a longer word, such as a path, may be broken, so that it fits on a narrow screen
@@ -179,7 +179,6 @@ def _body(document: Document, prefix: str = "", level: int = 1) -> Iterator[str]
 
 
 def _passage(passage: Passage) -> Iterator[str]:
-    """Yield the lines of a passage: its heading, its paragraphs and its list."""
     yield f"<section>\n<h2>{_text(passage.title)}</h2>"
     yield from (f"<p>{_text(words)}</p>" for words in passage.paragraphs)
     if passage.points:

@@ -11,14 +11,13 @@ from typing import Any
 
 from dpcli.document.document import Document, json_text
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".json",)
-COMPLETE_FIELDS = ("data",)
+COMPLETE_FIELDS = ("data",)  # shown in full
 
 
 def render(document: Document) -> str:
-    """Return one JSON object."""
     return json_text(document.data, indent=2) + "\n"
 
 

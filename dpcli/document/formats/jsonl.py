@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, json_text
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".jsonl",)
-COMPLETE_FIELDS = ("records",)
+COMPLETE_FIELDS = ("records",)  # shown in full
 
 
 def render(document: Document) -> str:

@@ -10,15 +10,14 @@ from xml.sax.saxutils import escape, quoteattr
 
 from dpcli.document.document import Check, Document, visible
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = True
 PATH_ENDINGS = (".xml",)
-REQUIRED_FIELDS = frozenset({"checks"})
-COMPLETE_FIELDS = ("checks",)
+REQUIRED_FIELDS = frozenset({"checks"})  # of a document that can be shown
+COMPLETE_FIELDS = ("checks",)  # shown in full
 
 
 def render(document: Document) -> str:
-    """Return a JUnit XML report with one test suite."""
     kinds = [_kind(check) for check in document.checks]
     failures, errors, waived = (kinds.count(kind) for kind in ("failure", "error", "skipped"))
     counts = f'tests="{len(kinds)}" failures="{failures}" errors="{errors}" skipped="{waived}"'

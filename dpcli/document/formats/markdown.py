@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, Passage, Table, visible
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".md",)
-COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")  # shown in full
 
 
 def render(document: Document) -> str:

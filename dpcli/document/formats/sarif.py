@@ -14,11 +14,11 @@ from dpcli import __version__
 from dpcli.document.document import Document, Finding, Suppression, visible
 from dpcli.document.fingerprint import fingerprints, uri
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = True
 PATH_ENDINGS = (".sarif",)
-REQUIRED_FIELDS = frozenset({"findings", "checks"})
-COMPLETE_FIELDS = ("findings",)
+REQUIRED_FIELDS = frozenset({"findings", "checks"})  # of a document that can be shown
+COMPLETE_FIELDS = ("findings",)  # shown in full
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -37,7 +37,6 @@ def render(document: Document) -> str:
 
 
 def _rule(finding: Finding) -> dict[str, Any]:
-    """Return the description of the rule of a finding."""
     paragraphs = "\n\n".join(map(visible, finding.help.split("\n\n")))
     return {
         "id": finding.rule,

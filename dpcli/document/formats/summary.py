@@ -10,11 +10,11 @@ from __future__ import annotations
 from dpcli.document.document import Document
 from dpcli.document.formats.markdown import escape, table
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = True
 IS_APPENDED = True
-REQUIRED_FIELDS = frozenset({"checks"})
-COMPLETE_FIELDS = ("headline", "failures", "tables", "notes")
+REQUIRED_FIELDS = frozenset({"checks"})  # of a document that can be shown
+COMPLETE_FIELDS = ("headline", "failures", "tables", "notes")  # shown in full
 
 WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}  # word before the headline, by verdict
 FAILURE_WORDS = (*WORDS.values(), "INVALID", "ERROR")  # no word is added to a headline that contains one of these

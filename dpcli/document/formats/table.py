@@ -18,10 +18,10 @@ from dpcli.document.document import Document, Table, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
 TAKES_WIDTH_AND_COLOR = True
-COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")
+COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")  # shown in full
 
 # Widths are numbers of terminal cells. A wide character, such as a Chinese one, fills two.
 FOLDED = 12  # smallest width of a column whose text may wrap, so that most words fit on a line
@@ -135,7 +135,7 @@ def _parts_of_grid(
 
 
 def _spans(columns: Sequence[dict[str, Any]], widest: list[tuple[str, ...]], console: Console) -> list[tuple[int, int]]:
-    """Return the first cell and the width of each column, as rich lays out a grid with the rows `widest`."""
+    """Return the first terminal cell and the width of each column, as rich lays out a grid with the rows `widest`."""
     # One marker character per column, a digit in a circle; where rich prints it, the column starts or, aligned to the right, ends.
     marks = tuple(chr(0x2460 + i % 20) for i in range(len(columns)))
     lines, _ = _split_last_line(_grid_text(columns, [marks, *widest], frozenset(), console, head=False))
@@ -152,7 +152,10 @@ def _spans(columns: Sequence[dict[str, Any]], widest: list[tuple[str, ...]], con
 def _lines_of_rows(
     spans: Sequence[tuple[int, int]], columns: Sequence[dict[str, Any]], rows: Sequence[tuple[str, ...]]
 ) -> str | None:
-    """Return the lines that rich makes of rows whose cells all fit on one line, in a thousandth of the time; None if a cell does not."""
+    """Return the lines that rich would make of rows, in a thousandth of the time; None if a cell does not fit on one line.
+
+    spans: `_spans` of the columns.
+    """
     lines = []
     for row in rows:
         line, end = "", 0

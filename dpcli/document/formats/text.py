@@ -11,10 +11,10 @@ from itertools import chain
 
 from dpcli.document.document import Document, Finding, visible
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
 PATH_ENDINGS = (".txt",)
-COMPLETE_FIELDS = ("findings", "log", "headline", "details")
+COMPLETE_FIELDS = ("findings", "log", "headline", "details")  # shown in full
 
 
 def render(document: Document) -> str:

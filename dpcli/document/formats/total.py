@@ -8,10 +8,10 @@ from __future__ import annotations
 from dpcli.base.errors import InputError
 from dpcli.document.document import Document
 
-# Properties of the format. facts.py explains each constant and reads it by its name.
+# Properties of the format, which facts.py reads by name.
 CI_READS_VERDICT = False
-REQUIRED_FIELDS = frozenset({"total"})
-COMPLETE_FIELDS = ("total",)
+REQUIRED_FIELDS = frozenset({"total"})  # of a document that can be shown
+COMPLETE_FIELDS = ("total",)  # shown in full
 
 
 def render(document: Document) -> str:

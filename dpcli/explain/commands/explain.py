@@ -23,8 +23,8 @@ def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str
     from dpcli.lint.catalogue import codes
 
     names = [*known_names(), *codes()]
-    for place in tables():
-        names += [*place.members, place.path]
+    for table in tables():
+        names += [*table.members, table.path]
     completed = [name for name in dict.fromkeys(names) if name and name.startswith(typed)]
     if not completed:
         return []

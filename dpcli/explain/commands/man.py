@@ -194,6 +194,7 @@ def _example() -> str:
 
 
 def _tables(top: Members) -> tuple[ManualSection, ...]:
+    """Return a section for each table of a file with these keys at its top level."""
     return tuple(ManualSection(place.title, _paragraphs(place.doc), _keys(place.members)) for place in tables(top))
 
 

@@ -117,7 +117,6 @@ def _notes(demo: Demo) -> tuple[str, ...]:
 
 
 def _sheet(demo: Demo) -> Sheet:
-    """Return the tests as rows of data, one for each threshold."""
     columns = (
         "threshold",
         *(f"false_positive_rate_{key}" for key in RATE_KEYS),

@@ -77,10 +77,10 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
     failure = failure_of(confidence)
     require_resolvable(failure)
     lowest, mass, width = blocks(laws.threshold, FINE)
-    furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))
+    furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))  # of the numbers of each block
 
     def is_certified(distance: int) -> bool:
         failures = np.minimum(queries * laws.query.at_least(distance + 1.0 - furthest), 1.0)
-        return float(mass @ failures) + OMITTED <= failure
+        return float(mass @ failures) + OMITTED <= failure  # OMITTED is for b beyond the blocks
 
     return smallest_whole(is_certified)

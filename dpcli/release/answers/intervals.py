@@ -20,7 +20,8 @@ from fractions import Fraction
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of, half_width, rounded_up
 
-# The search for the ends of an interval that a test of values defines (`accepted_range`). It returns the outer end of its last bracket.
+# The search for the ends of an interval whose values pass a test, such as a large enough p-value (`accepted_range`). It returns the outer
+# end of its last bracket.
 HALVINGS = 200  # largest number of halvings. CLOSE ends the search earlier, unless the end is next to the start
 CLOSE = 1e-4  # how far the returned end may be beyond the true end, relative to its distance from the start: accuracy against time
 PROBES = 16  # parts into which the values beyond an end are divided, to look for accepted values there; arbitrary
@@ -49,9 +50,9 @@ class ConfidenceInterval:
 def accepted_range(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
     """Return the ends of an interval within [low, high] that contains the values which a test accepts, if these are a range.
 
-    The search begins at `start`, and each end is rounded outwards. An end of the range [low, high] is returned in three cases. The test
-    accepts that end itself. The test accepts one of PROBES - 1 values between the computed end and that end, as the accepted values are
-    then no single range. Or the test rejects `start`, and then the accepted values may lie anywhere.
+    The search begins at `start`, and each end is rounded outwards. An end of [low, high] itself is returned if the test accepts it, or one
+    of PROBES - 1 values between it and the computed end, as the accepted values are then no single range. Both ends are returned if the
+    test rejects `start`, as the accepted values may then lie anywhere.
     """
     if not accepts(start):
         return low, high
@@ -127,7 +128,7 @@ def public_mean_interval(noisy: int, law: NoiseLaw, confidence: float, count: in
 
 
 def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: float) -> float:
-    """Return the largest scale or sigma with P(|X| <= steps) >= confidence, rounded down to six digits. It gives the cheapest noise.
+    """Return the largest scale or sigma with P(|noise| <= steps) >= confidence, rounded down to DIGITS. It gives the cheapest noise.
 
     law: DiscreteLaplaceLaw or DiscreteGaussianLaw, whose tails grow with the scale.
     steps: largest allowed error, in whole steps.

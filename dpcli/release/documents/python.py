@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 
 def answers_page(result: ReleasedAnswers) -> Document:
-    """Return the document that a notebook shows of answers."""
     return outcome_document(result.outcome)
 
 
 def plan_page(result: PlannedRelease) -> Document:
-    """Return the document that a notebook shows of a planned release."""
     return plan_document(result.plan)

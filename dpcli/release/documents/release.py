@@ -24,7 +24,7 @@ from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.documents.answers import answer_lines, answer_table, sheet_of
 from dpcli.release.query_answer import as_json
-from dpcli.release.release_plan import UNREAD, can_read_expressions
+from dpcli.release.release_plan import EXPRESSIONS_UNREAD, can_read_expressions
 from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
     """Return sentences about what a plan protects, reads and stores, for the end of its document."""
     notes = ["no data were read"]
     if not can_read_expressions():
-        notes.append(UNREAD)
+        notes.append(EXPRESSIONS_UNREAD)
     notes += [_unit_note(plan), *_window_note(plan), *_join_notes(plan)]
     if plan.window is None and plan.pipeline.privacy.window is not None:
         notes.append("the file states a window of a ledger's blocks: without --ledger nothing would be answered")
@@ -82,7 +82,6 @@ def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def outcome_document(result: ReleaseOutcome) -> Document:
-    """Return the answers as a document."""
     plan, account = result.plan, result.plan.account
     data = {
         "schema": "dpcli/release/v1",
@@ -200,7 +199,6 @@ def _why_rows(mechanism: QueryMechanism, adjacency: str) -> Iterator[tuple[str, 
 
 
 def _markdown_line(priced: PricedQuery) -> str:
-    """Return a query with its mechanisms as a line of Markdown."""
     from dpcli.document.formats.markdown import escape
 
     query = priced.query
@@ -233,7 +231,6 @@ def _mechanism_words(mechanism: QueryMechanism) -> str:
 
 
 def _planned_data(priced: PricedQuery) -> dict[str, Any]:
-    """Return a query with its mechanisms and expected error as JSON values."""
     return {
         "name": priced.query.name,
         "measure": priced.query.measure,

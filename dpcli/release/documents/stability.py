@@ -89,7 +89,7 @@ def _lines(curves: list[tuple[str, Points]]) -> tuple[Line, ...]:
     """Return the lines of a chart: one for each curve, where equal curves share a line."""
     drawn: list[tuple[str, Points]] = []
     for label, points in curves:
-        equal = next((place for place, (_, other) in enumerate(drawn) if _are_equal(points, other)), None)
+        equal = next((index for index, (_, other) in enumerate(drawn) if _are_equal(points, other)), None)
         if equal is None:
             drawn.append((label, points))
         else:

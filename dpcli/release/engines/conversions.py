@@ -27,7 +27,7 @@ DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 MOST_DIGITS = 300  # characters; longer texts are not converted to doubles. Arbitrary, as no double needs as many
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"  # the years that four digits can state
-Convert = Callable[[Term, Layers], Term]  # function that returns a converted term
+Convert = Callable[[Term, Layers], Term]
 
 
 def convert_column(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:
@@ -42,9 +42,8 @@ def converted_text(value: Scalar, to: ScalarType) -> Scalar:
     return Scalar(to, lambda layers: layers.bind(convert(layers.bind(value.write(layers)), layers)))
 
 
-# The following functions are the conversions, each named by the type to which and the family from which it converts. A CASE tests a value
-# before it is converted: so all engines agree on the values that have a conversion, and PostgreSQL, whose casts fail for the others, meets
-# none of those.
+# The conversions: `_whole_of_text` converts the family "text" to integers. A CASE tests a value before it is converted. So all engines
+# agree on the values that have a conversion, and PostgreSQL, whose casts fail for the others, meets none of those.
 
 
 def _cast(to: ScalarType) -> Convert:

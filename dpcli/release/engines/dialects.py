@@ -19,10 +19,11 @@ Period = Literal["year", "quarter", "month", "week"]
 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
-# Two different collations of DuckDB, which refuses to compare texts with different collations. A column that has a collation differs from
-# at least one of the two, so a failed comparison with either tells that it has one.
+# Two collations of DuckDB, which refuses to compare texts with different collations. The collation of a column, if it has one, differs from
+# at least one of these. So the column has one exactly if a comparison with either is refused.
 COLLATIONS = ("noaccent", "nfc")
-DIGEST_BITS = 48  # number of bits of a digest, the first 12 hexadecimal digits of SHA-256; a double represents them exactly
+DIGEST_DIGITS = 12  # hexadecimal digits of SHA-256 that a digest keeps
+DIGEST_BITS = 4 * DIGEST_DIGITS  # a double represents such a number exactly
 
 
 class Dialect:
@@ -64,15 +65,14 @@ class Dialect:
         return f"date_part('{part}', {sql})"
 
     def list_of(self, numbers: Sequence[str]) -> str:
-        """Return a list of doubles."""
         return f"[{', '.join(numbers)}]"
 
-    def element(self, numbers: str, place: str) -> str:
+    def element(self, numbers: str, index: str) -> str:
         """Return an element of a list by its index from 0; null beyond the end of the list. Arguments are written once."""
         raise NotImplementedError
 
     def layer(self, columns: str, source: str) -> str:
-        """Return a SELECT from a subquery that the engine does not merge with the subquery if this would repeat expressions."""
+        """Return a SELECT from a subquery. The engine does not merge the two where this would repeat expressions of the subquery."""
         return f"SELECT {columns} FROM {source}"
 
     def total(self, sql: str) -> str:
@@ -129,11 +129,11 @@ class DuckDBSql(Dialect):
     def quotient(self, left: str, right: str) -> str:
         return f"({left} // {right})"
 
-    def element(self, numbers: str, place: str) -> str:
-        return f"list_extract({numbers}, {place} + 1)"
+    def element(self, numbers: str, index: str) -> str:
+        return f"list_extract({numbers}, {index} + 1)"
 
     def digest(self, sql: str) -> str:
-        return f"CAST('0x' || left(sha256({sql}), 12) AS BIGINT)"
+        return f"CAST('0x' || left(sha256({sql}), {DIGEST_DIGITS}) AS BIGINT)"
 
     def trimmed(self, sql: str) -> str:
         return f"trim({sql}, ' ')"
@@ -177,14 +177,15 @@ class PostgresSql(Dialect):
     def list_of(self, numbers: Sequence[str]) -> str:
         return f"ARRAY[{', '.join(numbers)}]"
 
-    def element(self, numbers: str, place: str) -> str:
-        return f"({numbers})[CAST({place} + 1 AS integer)]"
+    def element(self, numbers: str, index: str) -> str:
+        return f"({numbers})[CAST({index} + 1 AS integer)]"
 
     def layer(self, columns: str, source: str) -> str:
         return f"SELECT {columns} FROM {source} OFFSET 0"  # OFFSET keeps the planner from repeating inner expressions
 
     def digest(self, sql: str) -> str:
-        return f"CAST(CAST('x' || left(encode(sha256(convert_to({sql}, 'UTF8')), 'hex'), 12) AS bit(48)) AS bigint)"
+        digits = f"left(encode(sha256(convert_to({sql}, 'UTF8')), 'hex'), {DIGEST_DIGITS})"
+        return f"CAST(CAST('x' || {digits} AS bit({DIGEST_BITS})) AS bigint)"
 
     def matches(self, sql: str, pattern: str) -> str:
         return f"({sql} ~ '^(?:{pattern})$')"
@@ -247,14 +248,14 @@ class SparkSql(Dialect):
     def list_of(self, numbers: Sequence[str]) -> str:
         return f"array({', '.join(numbers)})"
 
-    def element(self, numbers: str, place: str) -> str:
-        return f"get({numbers}, CAST({place} AS INT))"
+    def element(self, numbers: str, index: str) -> str:
+        return f"get({numbers}, CAST({index} AS INT))"
 
     def total(self, sql: str) -> str:
         return f"sum({self.wide(sql)})"
 
     def digest(self, sql: str) -> str:
-        return f"CAST(conv(left(sha2(CAST({sql} AS BINARY), 256), 12), 16, 10) AS BIGINT)"
+        return f"CAST(conv(left(sha2(CAST({sql} AS BINARY), 256), {DIGEST_DIGITS}), 16, 10) AS BIGINT)"
 
     def matches(self, sql: str, pattern: str) -> str:
         full_pattern = f"^(?:{pattern})\\z"  # \z is the end of the text; $ would also match before a final line break

@@ -273,6 +273,7 @@ def csv_table(files: Files, header: Header, in_order: bool) -> ActualTable:
     """Return the table of csv files, whose columns are all texts. in_order: whether one thread reads each file from its start."""
     sql_names = numbered_names(len(header.names))
     fields = {name: ActualColumn(sql, "text", "text") for name, sql in zip(header.names, sql_names, strict=True)}
+    # named: a message must not list the columns, as the first line may be a private row.
     return ActualTable(_read_csv(files, header, in_order), fields, files.place, named=False)
 
 
@@ -323,7 +324,7 @@ def _exact_pattern(path: str) -> str:
 
 
 def _folders(paths: Sequence[str]) -> str:
-    """Return the folders that DuckDB lists for paths that contain characters of patterns, as an SQL list."""
+    """Return the folders that DuckDB lists for paths with characters of patterns, to match their exact patterns, as an SQL list."""
     folders = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _exact_pattern(path)}
     return f"[{', '.join(map(DuckDBSql().text, sorted(folders)))}]"
 
@@ -341,5 +342,4 @@ def _top_columns(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | Non
 
 
 def _kinds_of(name: str, columns: list[tuple[str, str | None]]) -> list[str | None]:
-    """Return the types of all columns with this name."""
     return [kind for column, kind in columns if column == name]

@@ -3,7 +3,7 @@
 An *engine* answers aggregations (exact counts and sums for each key) by SQL. given_table.py has the tables, as parts that DuckDB can read.
 The engines copy the columns that the queries use once, after the charge, and read the copy. So all queries see one state of a table that
 the program may change meanwhile. A relation or a data frame may have other rows each time that it is read; even then, no *unit* (whom the
-release protects, with all of its rows) counts with more rows than it may.
+release protects, with all of its rows) counts with more rows than it may, as rows are bounded in the copy.
 
 `_find` reports the columns of the table without reading a row. Columns are copied under the names f0, f1, ... by their *places* in the
 table (numbers from 0). A *family* is a group of types that are converted alike; types of the family "other" have no conversion.
@@ -27,7 +27,7 @@ from dpcli.release.engines.spark_engine import Spark, quietly, set_up
 from dpcli.release.engines.spill_folder import spill_folder
 from dpcli.release.engines.sql_engine import SqlEngine, numbered_names, require_once
 
-PLACE = "the table given to dpcli.release"
+TABLE_WORDS = "the table given to dpcli.release"  # for messages
 COPY, PART = "given", "part"  # names in SQL of the copy, and of the part of the table that is being copied
 UNREADABLE = "a type that DuckDB cannot read"  # name of a type, for messages
 
@@ -37,8 +37,7 @@ class GivenDuckDB(DuckDB):
     """A table in memory that DuckDB copies.
 
     given: the table of the program.
-    types: DuckDB's types of the columns that are copied, by their places in the table (numbers from 0).
-    copied: whether the copy was made.
+    types: DuckDB's types of the columns that are copied, by their places in the table.
     """
 
     given: GivenTable = field(kw_only=True, repr=False)
@@ -46,7 +45,7 @@ class GivenDuckDB(DuckDB):
     copied: bool = field(default=False, init=False)
 
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
-        unused = self._unused(aggregations)
+        unused = self._unused(aggregations)  # calls `_find`, which notes the types
         self.types = {place: self.types[place] for place in _used_places(tuple(self.types), self.given.names, unused)}
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
@@ -57,12 +56,12 @@ class GivenDuckDB(DuckDB):
 
     def _find(self) -> ActualTable:
         names = self.given.names
-        require_once(self.table.stored, names, PLACE)
+        require_once(self.table.stored, names, TABLE_WORDS)
         places = [place for place, name in enumerate(names) if name in self.table.stored]
         fields = {names[place]: self._describe_column(place) for place in places}
         others = tuple(name for name in names if name not in fields)
         _require_columns(self.types, fields)
-        return ActualTable(COPY, fields, PLACE, others=others)
+        return ActualTable(COPY, fields, TABLE_WORDS, others=others)
 
     def _describe_column(self, place: int) -> ActualColumn:
         """Return a column as DuckDB reads it. Its type is noted if it is one that can be converted, so that its values are copied."""
@@ -98,7 +97,7 @@ class GivenDuckDB(DuckDB):
         except DpcliError:
             raise
         except Exception as error:  # an error of another library, whose message may quote rows
-            failure = InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
+            failure = InputError(f"{TABLE_WORDS}: cannot be read to its end ({type(error).__name__})")
         raise failure  # outside of the except clause, so that the error is not attached as context
 
 
@@ -116,31 +115,31 @@ class GivenSpark(Spark):
     copied: bool = field(default=False, init=False)
 
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
-        unused = self._unused(aggregations)
+        unused = self._unused(aggregations)  # calls `_find`, which notes the places
         self.places = _used_places(self.places, tuple(self.given.frame.columns), unused)
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         self._statement(aggregation, secret)  # the first statement calls `_find`, which notes the columns to copy
         if not self.copied:
-            quietly(self._copy, PLACE)
+            quietly(self._copy, TABLE_WORDS)
             self.copied = True
         return SqlEngine.totals(self, aggregation, secret)
 
     def close(self) -> None:
         Spark.close(self)
         if self.copied:
-            quietly(lambda: self.session.catalog.dropGlobalTempView(self.view), PLACE)
+            quietly(lambda: self.session.catalog.dropGlobalTempView(self.view), TABLE_WORDS)
 
     def _find(self) -> ActualTable:
         names = tuple(self.given.frame.columns)
-        require_once(self.table.stored, names, PLACE)
+        require_once(self.table.stored, names, TABLE_WORDS)
         kinds = [frame_field.dataType.simpleString() for frame_field in self.given.frame.schema.fields]
         columns = [self._column(f"f{place}", kind) for place, kind in enumerate(kinds)]
         fields = {name: column for name, column in zip(names, columns, strict=True) if name in self.table.stored}
         self.places = [place for place, name in enumerate(names) if name in fields and columns[place].family != "other"]
         others = tuple(name for name in names if name not in fields)
         _require_columns(self.places, fields)
-        return ActualTable(f"global_temp.{self.view}", fields, PLACE, others=others)
+        return ActualTable(f"global_temp.{self.view}", fields, TABLE_WORDS, others=others)
 
     def _copy(self) -> None:
         """Copy all rows of the columns in `places` to files of Spark, and create the view of the copy."""
@@ -159,7 +158,7 @@ def _require_columns(places: Collection[int], fields: Mapping[str, ActualColumn]
     """Raise InputError unless there is a column to copy: without one, the number of rows would be lost."""
     if not places:
         kinds = ", ".join(f'"{name}" ({column.kind})' for name, column in fields.items())
-        raise InputError(f"{PLACE}: expected a column of [source.columns] with values of its type, found {kinds or 'none'}")
+        raise InputError(f"{TABLE_WORDS}: expected a column of [source.columns] with values of its type, found {kinds or 'none'}")
 
 
 def open_given(table: SourceTable) -> SqlEngine:
@@ -169,13 +168,13 @@ def open_given(table: SourceTable) -> SqlEngine:
     """
     if isinstance(table.given, SparkFrame):
         frame = table.given.frame
-        return GivenSpark(table, quietly(lambda: set_up(frame.sparkSession.newSession()), PLACE), given=table.given)
+        return GivenSpark(table, quietly(lambda: set_up(frame.sparkSession.newSession()), TABLE_WORDS), given=table.given)
     require("duckdb")
     assert table.given is not None
     spill = spill_folder()
     try:
         connection = connected(spill)
-        files = Files("memory", (), PLACE)
+        files = Files("memory", (), TABLE_WORDS)
         harden(connection, public_paths(table))
         return GivenDuckDB(table, files, spill, connection, given=table.given)
     except BaseException:

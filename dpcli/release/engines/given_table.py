@@ -43,10 +43,10 @@ class GivenTable:
         """Names of the columns, in order."""
         raise NotImplementedError
 
-    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+    def type_of(self, place: int, duckdb_type_of: Callable[[Any], str]) -> str:
         """Return DuckDB's name of a column's type. No row is read.
 
-        described: function that returns the name for an object with one column that DuckDB can read.
+        duckdb_type_of: function that asks DuckDB for the type of an object with one column.
         """
         raise NotImplementedError
 
@@ -83,9 +83,9 @@ class PandasTable(GivenTable):
     def names(self) -> tuple[str, ...]:
         return tuple(map(str, self.frame.columns))
 
-    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+    def type_of(self, place: int, duckdb_type_of: Callable[[Any], str]) -> str:
         unreadable = _type_without_texts(self.frame.dtypes.iloc[place])
-        return unreadable or described(_pandas_part(self.frame.iloc[:0, [place]], (place,)))
+        return unreadable or duckdb_type_of(_pandas_part(self.frame.iloc[:0, [place]], (place,)))
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         columns = self.frame.iloc[:, list(places)].copy()  # one state of a table that the program may change meanwhile
@@ -172,8 +172,8 @@ class PolarsTable(GivenTable):
     def names(self) -> tuple[str, ...]:
         return tuple(self.frame.columns)
 
-    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
-        return described(next(PolarsTable(self.frame.clear()).parts((place,))))
+    def type_of(self, place: int, duckdb_type_of: Callable[[Any], str]) -> str:
+        return duckdb_type_of(next(PolarsTable(self.frame.clear()).parts((place,))))
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         import polars
@@ -204,8 +204,8 @@ class ArrowTable(GivenTable):
     def names(self) -> tuple[str, ...]:
         return tuple(self.table.column_names)
 
-    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
-        return described(next(ArrowTable(self.table.slice(0, 0)).parts((place,))))
+    def type_of(self, place: int, duckdb_type_of: Callable[[Any], str]) -> str:
+        return duckdb_type_of(next(ArrowTable(self.table.slice(0, 0)).parts((place,))))
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         import pyarrow
@@ -234,7 +234,7 @@ class DuckDBRelation(GivenTable):
     def names(self) -> tuple[str, ...]:
         return tuple(self.relation.columns)
 
-    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+    def type_of(self, place: int, duckdb_type_of: Callable[[Any], str]) -> str:
         kind = str(self.relation.types[place])  # a query without rows might still call functions with effects
         if kind.endswith("]"):
             return "LIST"

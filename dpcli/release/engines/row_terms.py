@@ -33,7 +33,7 @@ STEP_LEAST, STEP_MOST = 1e-20, 1e20  # range of the size of a step; the ends are
 MOST_BINS = 10_000  # largest number of bins, to bound the length of the SQL
 MOST_KEYS = 2_000_000  # largest number of declared keys over all parts of the key, as the answer lists each of them
 UNIT_TYPES = (TEXT, "integer")
-PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}  # types of the parts of a key
+KEY_CLASSES: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}  # types that a part of a key may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RowTerms:
     """The expressions of an aggregation as SQL over the outermost names of the layers.
 
     unit: unit of a row; None if each row is a unit of its own.
-    keys: parts of the key, and the part whose values are counted.
+    keys: parts of the key, and then the part whose different values are counted, if there is one.
     values: integers that are summed.
     conditions: conditions that are all true for a row that counts.
     """
@@ -83,7 +83,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
         if not 1 <= bound < MOST_BOUND:
             raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {bound}")
     bounds_rows = aggregation.unit is not None and aggregation.clip is None
-    # The sum of a unit with too many rows is multiplied by max_rows. The statement first adds as much again, so that it is not negative.
+    # A sum of a unit with too many rows is made positive, which may double it, and multiplied by max_rows (`_bounded_sum`).
     factor = 2 * min(aggregation.max_rows, MOST_ROWS) if bounds_rows else 1
     if any(factor * steps.furthest * MOST_ROWS >= MOST_SUM for steps in aggregation.values):
         raise InputError(
@@ -131,7 +131,7 @@ class RowWriter:
             sql = self._bin(scalar, key.bins).sql
             self.conditions.append(f"{sql} IS NOT NULL")
             return GroupPart(sql, len(key.bins) - 1)
-        if scalar.type not in PYTHON:
+        if scalar.type not in KEY_CLASSES:
             raise InputError(f"by: expected keys of text, integers or booleans, found {key.expression!r} of type {scalar.type}")
         sql = scalar.write(self.layers).sql
         self.conditions.append(f"{sql} IS NOT NULL")
@@ -142,7 +142,7 @@ class RowWriter:
 
     def _is_declared(self, sql: str, type_: ScalarType, domain: Sequence[KeyValue]) -> str:
         """Return the condition that a part of the key has a declared value."""
-        kind = PYTHON[type_]
+        kind = KEY_CLASSES[type_]
         if not domain or len(set(domain)) < len(domain) or not all(type(value) is kind for value in domain):
             raise InputError(
                 f"by: expected a domain of different values of type {type_}, found {len(domain):,} values that repeat or have another type"
@@ -181,7 +181,8 @@ class RowWriter:
         index = integer(0).write(layers)
         for power in reversed(range((len(edges) - 2).bit_length())):  # the bits of the largest index, the highest first
             further = layers.bind(fill_template("({0} + {1})", index, integer(2**power).write(layers)))
-            # The template has the SQL of `lower` and `further` already. They are passed too, for the depth of the result.
+            # The template has the SQL of `lower` and `further` already. They are passed too, as their names must exist in the layer of the
+            # result.
             reached = fill_template(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
             index = layers.bind(fill_template("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
         first, last = edge_terms[0], edge_terms[-1]
@@ -225,7 +226,7 @@ class RowWriter:
             step_count = Term(layers.dialect.cast(floor.sql, "integer"), floor.depth)
         ends = (integer(end).write(layers) for end in (steps.minimum, steps.maximum))
         clamped = fill_template("least(greatest({0}, {1}), {2})", step_count, *ends)
-        missing = Term("NULL") if steps.missing is None else integer(steps.count_of(steps.missing)).write(layers)
+        missing = Term("NULL") if steps.missing is None else integer(steps.steps_of(steps.missing)).write(layers)
         return fill_template("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, missing, clamped)
 
 

@@ -3,8 +3,8 @@
 The engines for DuckDB and Spark call it before they open the files of [source], or of a public table that is joined with it. A source names
 one file, or several by a *pattern* such as visits/*.parquet. The first record of a csv is its header, unless the user is mistaken: then it
 is a private row. So a message shows of it only what `instead_of` permits: a cell that equals the missing name up to case and separators, or
-any cell if at least half of the other wanted names are there. `require_closed_quotes` refuses a csv that cannot be parsed in order as a
-whole, with one message for every cause, since the cause is private.
+any cell if at least half of the other wanted names are there. `require_closed_quotes` refuses a csv that cannot be parsed from its start to
+its end, with one message for every cause, since the cause is private.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ENDINGS: dict[str, Kind] = {
     ".db": "duckdb",
 }
 DELIMITERS = (",", "\t", ";", "|")  # the one that gives the most wanted names is used; of equal ones, the first
-LONGEST_HEADER = 2**20  # largest size of a header in bytes; arbitrary, to bound what is read before the charge
+LONGEST_HEADER = 2**20  # largest size of a header in bytes; arbitrary, to bound what is read before the ledger is charged
 PATTERN = "*?["  # characters that mark a path as a pattern
 UNDECODABLE = "surrogateescape"  # error handler for bytes that are not valid UTF-8
 
@@ -138,7 +138,7 @@ def would_match(path: str, pattern: str, folder: str) -> bool:
     # A link at `path` is compared by its own name, and by the file to which it leads.
     as_named = os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path)
     as_resolved = os.path.split(os.path.realpath(path))
-    return any(place in folders and fnmatch.fnmatchcase(last, name) for place, last in (as_named, as_resolved))
+    return any(parent in folders and fnmatch.fnmatchcase(file, name) for parent, file in (as_named, as_resolved))
 
 
 def _is_pattern(path: str) -> bool:
@@ -226,10 +226,11 @@ def _is_text(name: str) -> bool:
 
 
 def require_closed_quotes(files: Files, delimiter: str, longest: int) -> None:
-    """Raise InputError if a csv cannot be parsed in order. The message shows no cell.
+    """Raise InputError if a file cannot be read or ends within quotes, or a cell continues after its closing quotes or is too long.
 
-    A csv cannot be parsed if a file ends within quotes, if a cell continues after its closing quotes, or if a cell has more than `longest`
-    bytes.
+    The message shows no cell.
+
+    longest: largest size of a cell in bytes.
     """
     failure = None
     with _longest_cell(longest):

@@ -91,7 +91,7 @@ class Spark(SqlEngine):
 
     def _view(self, frame: Any, names: tuple[str, ...], place: str, view: str, named: bool = True) -> ActualTable:
         """Return the table of a data frame, whose columns are renamed by their places. named: whether a schema names them, not a csv."""
-        kinds = [field.dataType.simpleString() for field in frame.schema.fields]
+        kinds = [frame_field.dataType.simpleString() for frame_field in frame.schema.fields]
         sql_names = numbered_names(len(names))
         quietly(lambda: frame.toDF(*sql_names).createOrReplaceTempView(view), place)
         columns = {name: self._column(sql, kind) for name, sql, kind in zip(names, sql_names, kinds, strict=True)}
@@ -131,12 +131,12 @@ def quietly(call: Callable[[], Any], place: str) -> Any:
     raise failure  # outside of the except clause, so that Spark's error is not attached as context
 
 
-def _csv(session: Any, paths: list[str], columns: int, delimiter: str) -> Any:
+def _csv(session: Any, paths: list[str], column_count: int, delimiter: str) -> Any:
     """Return a data frame of a csv with every column as text. An empty cell without quotes is null."""
     absent = secrets.token_hex(16)  # a text that no cell has. With "" in its place, empty cells with quotes would be null too
     return session.read.csv(
         paths,
-        schema=", ".join(f"{name} STRING" for name in numbered_names(columns)),
+        schema=", ".join(f"{name} STRING" for name in numbered_names(column_count)),
         mode="FAILFAST",
         multiLine=True,
         header=True,

@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 
-SPILL_PREFIX = "dpcli-spill-"  # prefix of the names of spill folders
+SPILL_PREFIX = "dpcli-spill-"
 
 
 @dataclass(frozen=True, slots=True)

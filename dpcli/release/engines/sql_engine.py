@@ -130,7 +130,6 @@ class SqlEngine:
         return self.families.get(name, "other")
 
     def _column(self, sql: str, kind: str) -> ActualColumn:
-        """Return a column of the engine's type `kind`."""
         return ActualColumn(sql, self._family(kind), kind)
 
 

@@ -11,8 +11,8 @@ different values are counted (`Aggregation.distinct`). A *group* of rows has the
 parts, the rows of a group are bounded together, row by row, whatever their inner parts are. Without inner parts, the number and the sums of
 the rows of a group suffice.
 
-A ledger may divide a dataset into *blocks*, such as weeks, and a release reads a *window* of them. If units are bounded in each block
-separately, "unit" means a pair of a unit and a block everywhere below.
+A ledger may divide a dataset into *blocks*, such as weeks. If units are bounded in each block separately, "unit" means a pair of a unit and
+a block everywhere below.
 """
 
 from __future__ import annotations

@@ -159,7 +159,6 @@ def compose(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
 
 
 def negation(condition: Scalar) -> Scalar:
-    """Return the negation of a condition."""
     return compose("boolean", "(NOT {0})", condition)
 
 

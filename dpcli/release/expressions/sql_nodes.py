@@ -370,7 +370,7 @@ def _literal_count(translator: NodeTranslator, node: exp.Expr, count: exp.Expr |
 
 def _translate_extract(translator: NodeTranslator, node: exp.Expr) -> Scalar:
     name = str(node.this.this).lower() if _is_a(node.this, "Var") else ""
-    part = next((part for part in EXTRACT_PARTS if part == name), None)
+    part = next((part for part in EXTRACT_PARTS if part == name), None)  # the same text, as a DatePartName for type checkers
     if part is None:
         raise translator.refusal(node, f"extract of {', '.join(EXTRACT_PARTS)}")
     return date_part(part, translator.of_type(node.expression, "date"))

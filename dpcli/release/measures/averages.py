@@ -156,7 +156,7 @@ class SumQuery(ColumnQuery):
             return
         if self.min_total is None and (column.min is None or column.min < 0.0):
             yield ("min_total",), f'the smallest total of one unit, as "{self.column}" may be negative', "none"
-        ends, step = {"min_total": self.min_total or 0.0, "max_total": self.max_total}, column.unit_step or 1.0
+        ends, step = {"min_total": self.min_total or 0.0, "max_total": self.max_total}, column.rounding_step or 1.0
         too_large = [name for name, end in ends.items() if not abs(end) / step < MOST_OF_UNIT]
         for name in too_large:
             yield (name,), f"below 2^62 steps of {step:g} from 0", f"{ends[name]!r}"
@@ -194,7 +194,7 @@ class SumQuery(ColumnQuery):
         return replace(aggregation_of(self, setting, (steps_of(setting.source, self.column),)), clip=self.clip(setting))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        sum_noise, *selections = self.mechanisms(setting)
+        sum_noise, *selections = self.mechanisms(setting)  # a selection of keys if they are not declared
         covers = coverage(self)
         if self.max_total is not None:
             covers += ", nor totals of units that were clipped"
@@ -270,12 +270,12 @@ class MeanQuery(ColumnQuery):
     def sum_share(self, setting: QuerySetting) -> float:
         """Return the share of the cost for the sum. It gives the smallest error if the mean is uniform over the range.
 
-        The root mean square of its distance from the middle is then UNKNOWN_MEAN times half of the range. The arguments of `share` are the
-        largest changes of the sum and of the count by one row, and this distance.
+        The root mean square of its distance from the middle is then UNKNOWN_MEAN times half of the range.
         """
         furthest = self.values(setting).furthest
-        share = share_of_epsilon if is_laplace(self, setting.cost) else share_of_rho
-        return share(float(furthest), 1.0, UNKNOWN_MEAN * furthest)
+        best_share = share_of_epsilon if is_laplace(self, setting.cost) else share_of_rho
+        # The sensitivities are here the largest changes by one row.
+        return best_share(sum_sensitivity=float(furthest), count_sensitivity=1.0, mean=UNKNOWN_MEAN * furthest)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
@@ -317,7 +317,8 @@ class MeanQuery(ColumnQuery):
         rows, row_words = self.assumed_rows(setting)
         answers = self.joint_count(setting)
         confidence = self.interval_confidence(answers)
-        error = expected_mean_error(sum_law, count_law, confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
+        mean = UNKNOWN_MEAN * values.furthest
+        error = expected_mean_error(sum_law, count_law, confidence, count=rows, mean=mean) * values.step
         distance = figures(error, 3, ROUND_CEILING)
         shown = self.shown_words(count_noise)
         return f"within about {distance} {row_words}, {self.probability_words(answers)}; proportional to 1 / rows{shown}"

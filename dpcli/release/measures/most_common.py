@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-# The limit of `top` is arbitrary, and bounds the work alone: each choice is priced.
-SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
+MOST_CHOSEN = 10_000  # largest `top`; arbitrary, to bound the work, as each choice is priced
+TOP = Constraint(
+    f"a whole number from 1 to {MOST_CHOSEN}", lambda x: 1 <= x <= MOST_CHOSEN, (("minimum", 1), ("maximum", MOST_CHOSEN))
+)
 VALUES = Key("column whose values are counted")
 # The setting without which delta has no effect.
 OF_TEST = NeededSetting('method = "propose-test-release"', lambda query: query.uses_test)
@@ -115,7 +117,7 @@ class TopQuery(ChoiceQuery):
     )
 
     measure: Annotated[str, MEASURE] = "top-k"
-    top: Annotated[int, Key("number of values to choose", SMALL_COUNT)]
+    top: Annotated[int, Key("number of values to choose", TOP)]
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from ChoiceQuery.needs(self, source)
@@ -184,7 +186,6 @@ class ModeQuery(ChoiceQuery):
 
     @property
     def uses_test(self) -> bool:
-        """Return whether the mode is released by propose-test-release."""
         return self.method == "propose-test-release"
 
     def problems(self) -> Iterator[Problem]:

@@ -23,9 +23,9 @@ HIDDEN_COUNTS = (
     f"{HIDDEN}; a key whose true count is not far above {{:,}} is shown only if its noise was high: then its noisy count is too high, "
     "and the interval's confidence is lower than stated"
 )
-# Least and largest confidence that joint intervals of undeclared keys may have. With n keys, each interval needs a higher confidence, the
-# n-th root, which must be a double below 1 even for 2^40 keys. For 0.9999 it would be rounded up to 1, and the error would come after the
-# charge. The lower end is arbitrary.
+# Least and largest confidence that joint intervals of undeclared keys may have. With n keys, each interval needs the n-th root of it, which
+# must be a double below 1 even for 2^40 keys. The root of 0.9999 would be rounded up to 1, an error after the charge. The least is
+# arbitrary.
 LEAST_JOINT, LARGEST_JOINT = 0.001, 0.999
 # Settings without which others have no effect: `by` for keys and totals, and keys = "threshold" for delta.
 OF_BY = NeededSetting("by", lambda query: bool(query.by))

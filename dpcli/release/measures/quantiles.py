@@ -77,9 +77,9 @@ class QuantileQuery(Query):
         yield from Query.problems(self)
         if not self.quantiles or any(not 0.0 <= share <= 1.0 for share in self.quantiles):
             yield ("quantiles",), "at least one share from 0 to 1", ", ".join(f"{share:g}" for share in self.quantiles) or "none"
-        for position, share in enumerate(self.quantiles):
+        for position, stated_share in enumerate(self.quantiles):
             if self.share(position).denominator > LARGEST_DENOMINATOR:
-                yield ("quantiles", position), "a share of at most six decimals", repr(share)
+                yield ("quantiles", position), "a share of at most six decimals", repr(stated_share)
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -112,7 +112,7 @@ class QuantileQuery(Query):
             choice_scale(self.score_range(setting, position), epsilon)  # raises InputError if no sampler supports the scale
         why = (
             f"one unit counts with at most {counted(self.rows, 'row')}{changed_words(self, setting)}",
-            f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
+            f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._range_words(setting)}",
             f"{'one choice' if choices == 1 else f'each of {choices:,} choices'} by the exponential mechanism at epsilon {epsilon:.6g}",
         )
         return (QueryMechanism("", "exponential", {"epsilon": epsilon}, why, runs=choices),)
@@ -121,8 +121,8 @@ class QuantileQuery(Query):
         """Return the score range for the quantile at this position, in units of 1 / the denominator of its share."""
         return rank_range(self.share(position), self.rows, setting.adjacency)
 
-    def _most_rows(self, setting: QuerySetting) -> str:
-        """Return the largest score range of the quantiles, in rows."""
+    def _range_words(self, setting: QuerySetting) -> str:
+        """Return the largest score range of the quantiles in words, as a number of rows."""
         positions = range(len(self.quantiles))
         most = max(Fraction(self.score_range(setting, position), self.share(position).denominator) for position in positions)
         number = Decimal(most.numerator) / most.denominator  # exact, as a share has at most six decimals
@@ -145,10 +145,10 @@ class QuantileQuery(Query):
             counts = [0] * self.candidates(setting.source)
             for (steps,), total in step_totals.items():
                 counts[int(steps) - values.least] += total.rows
-            for position, share in enumerate(self.quantiles):
+            for position, stated_share in enumerate(self.quantiles):
                 scores = rank_scores(counts, self.share(position))
                 chosen = exponential(scores, self.score_range(setting, position), mechanism.keys["epsilon"])
-                rows.append(AnswerRow((*key, repr(share)), values.value(values.least + chosen)))
+                rows.append(AnswerRow((*key, repr(stated_share)), values.value(values.least + chosen)))
         key_names = (*self.by, "share")
         return QueryAnswer(self.name, self.measure, key_names, tuple(rows), self.confidence, self.expected_error(setting))
 

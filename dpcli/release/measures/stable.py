@@ -58,7 +58,7 @@ NUMBERS = Key("column of numbers; its [source.columns] entry has step, and needs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedQuery(Query):
-    """A statistic of a column that is released only if a noisy test finds that few units cannot change it by much."""
+    """A statistic of a column that is released only if a noisy test finds that many units would have to change before it moves by much."""
 
     proposal: ClassVar[str]  # name of the key that states a distance in units of the column
 
@@ -69,11 +69,10 @@ class TestedQuery(Query):
         problems = tuple(number_problems(source, "column", self.column))
         yield from problems
         if not problems and self.column in source.columns and self.proposed_steps(source) < 1:
-            step = source.columns[self.column].unit_step
+            step = source.columns[self.column].rounding_step
             yield (self.proposal,), f"at least one step of {step:g}", f"{getattr(self, self.proposal):g}"
 
     def proposed_steps(self, source: Source) -> int:
-        """Return the proposed distance in whole steps."""
         return whole_steps(getattr(self, self.proposal), stepped_range(source, self.column).step)
 
     def test_mechanism(self, epsilon: float, delta: float, why: tuple[str, ...]) -> QueryMechanism:
@@ -85,7 +84,7 @@ class TestedQuery(Query):
         return QueryMechanism("test", "propose-test-release", keys, why)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        # The key has one part, the value. The rows of a unit are bounded over all values together.
+        # The only part of the key is the value, in steps; the rows of a unit are bounded over all values together.
         return replace(aggregation_by(self, setting, (stepped_key(setting.source, self.column),)), max_groups=1)
 
 
@@ -101,7 +100,7 @@ def _test_of(mechanism: QueryMechanism) -> StabilityTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableQuery(TestedQuery):
-    """A number that is released only if few units cannot change it by more than `within`. The noise is scaled to `within`."""
+    """A number that is released if one unit changes it by at most `within`, even after few units changed. Noise is scaled to `within`."""
 
     proposal: ClassVar[str] = "within"
 
@@ -112,9 +111,9 @@ class StableQuery(TestedQuery):
         assert setting.cost is not None  # only a NoisyQuery may state an error in place of a cost
         test_epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
         noise_epsilon = setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
-        most, step = self.proposed_steps(setting.source), stepped_range(setting.source, self.column).step
-        law = DiscreteLaplaceLaw(scale_of(most, noise_epsilon))
-        proposed = f"proposal: one unit changes the answer by at most {self.within:g}, which is {most:,} steps"
+        bound, step = self.proposed_steps(setting.source), stepped_range(setting.source, self.column).step
+        law = DiscreteLaplaceLaw(scale_of(bound, noise_epsilon))
+        proposed = f"proposal: one unit changes the answer by at most {self.within:g}, which is {bound:,} steps"
         tested = (
             "one unit changes by at most 1 the number of units that must change to break this bound: tested at epsilon "
             f"{test_epsilon:.6g}"
@@ -122,15 +121,15 @@ class StableQuery(TestedQuery):
         scaled = f"then discrete Laplace noise of scale {law.scale:.6g} steps, epsilon {noise_epsilon:.6g}"
         return (
             self.test_mechanism(test_epsilon, self.delta, (proposed, tested)),
-            QueryMechanism("noise", "discrete-laplace", {"scale": law.scale, "sensitivity": most}, (scaled,), law, step),
+            QueryMechanism("noise", "discrete-laplace", {"scale": law.scale, "sensitivity": bound}, (scaled,), law, step_size=step),
         )
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         assert setting.cost is not None
         test, noise = self.mechanisms(setting)
-        most, epsilon = self.proposed_steps(setting.source), setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
-        stable = self.stable_answer(self._numbers(setting, totals), most)
-        row = self._row(released_number(stable, most, _test_of(test), epsilon, laplace_draw), noise)
+        bound, epsilon = self.proposed_steps(setting.source), setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
+        stable = self.stable_answer(self._numbers(setting, totals), bound)
+        row = self._row(released_number(stable, bound, _test_of(test), epsilon, laplace_draw), noise)
         covers = f"{coverage(self)}; the answer is none if the test fails"
         return QueryAnswer(self.name, self.measure, (), (row,), self.confidence, covers)
 
@@ -144,14 +143,14 @@ class StableQuery(TestedQuery):
     def _numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
         """Return the exact, private numbers of steps, with the bounds of the column if both are declared."""
         one_row_always = has_one_row_per_unit(self, setting.source)
-        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, one_row_always)
+        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, rows=self.rows, one_row_always=one_row_always)
         if not setting.source.columns[self.column].bounded:
             return numbers
         values = stepped_range(setting.source, self.column)
         return replace(numbers, low=float(values.least), high=float(values.most))
 
-    def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
-        """Return the exact statistic, and the number of units that may change before one unit can move it by more than `most` steps."""
+    def stable_answer(self, numbers: CountedNumbers, bound: int) -> StableAnswer[int]:
+        """Return the exact statistic, and the number of units that may change before one unit can move it by more than `bound` steps."""
         raise NotImplementedError
 
     def expected_error(self, setting: QuerySetting) -> str:
@@ -178,8 +177,8 @@ class StableQuantileQuery(StableQuery):
     measure: Annotated[str, MEASURE] = "stable-quantile"
     quantile: Annotated[float, Key("share of the rows below the quantile; default 0.5, the median", OPEN_UNIT)] = 0.5
 
-    def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
-        return stable_quantile(numbers, Fraction(repr(self.quantile)), most)
+    def stable_answer(self, numbers: CountedNumbers, bound: int) -> StableAnswer[int]:
+        return stable_quantile(numbers, Fraction(repr(self.quantile)), bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +196,8 @@ class StableRangeQuery(StableQuery):
 
     measure: Annotated[str, MEASURE] = "interquartile-range"
 
-    def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
-        return stable_range(numbers, most)
+    def stable_answer(self, numbers: CountedNumbers, bound: int) -> StableAnswer[int]:
+        return stable_range(numbers, bound)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         """Return the noisy answer, cut at 0 because no range is negative."""
@@ -259,9 +258,9 @@ class ClusteredMeanQuery(TestedQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         test, noise = self.mechanisms(setting)
-        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows)
-        width = self.proposed_steps(setting.source)
-        steps = released_mean(numbers, width, _test_of(test), noise.keys["sigma"], laplace_draw, gaussian_draw, self.count)
+        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, rows=self.rows)
+        width, sigma = self.proposed_steps(setting.source), noise.keys["sigma"]
+        steps = released_mean(numbers, width, _test_of(test), sigma, draw=laplace_draw, gaussian=gaussian_draw, count=self.count)
         value = None if steps is None else steps * stepped_range(setting.source, self.column).step
         return QueryAnswer(self.name, self.measure, (), (AnswerRow((), value),), self.confidence, self.expected_error(setting))
 

@@ -122,7 +122,7 @@ class DiscreteGaussianLaw:
     def _upper_tail(self, x: Array) -> tuple[Array, float]:
         """Return P(X >= x) for integers x >= 1, and a bound on the errors."""
         if self.sigma <= LARGEST_SUMMED:
-            table = _tails(self.sigma)
+            table = _gaussian_tails(self.sigma)
             return np.asarray(table[np.minimum(x, len(table) - 1).astype(np.int64)]), 1e-13
         from scipy.special import erfc
 
@@ -137,7 +137,7 @@ class DiscreteGaussianLaw:
         normalising sum is at least sigma sqrt(2 pi), by Poisson summation.
         """
         if self.sigma <= LARGEST_SUMMED:
-            table = _tails(self.sigma)
+            table = _gaussian_tails(self.sigma)
             return 2.0 * float(table[min(half_width + 1, len(table) - 1)]) * (1.0 + 1e-12)
         error = 0.0 if half_width + 0.5 >= self.sigma else 2.0 * _midpoint_error(self.sigma)
         return math.erfc((half_width + 0.5) / (self.sigma * math.sqrt(2.0))) * (1.0 + 1e-14) + error
@@ -196,7 +196,7 @@ def _midpoint_error(sigma: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _total(sigma: float) -> float:
+def _gaussian_sum(sigma: float) -> float:
     """Return the sum of e^{-x^2 / (2 sigma^2)} over all integers. For sigma >= 3, sum / integral differs from 1 by at most e^-170."""
     if sigma >= 3.0:
         return sigma * math.sqrt(2.0 * math.pi)
@@ -205,13 +205,13 @@ def _total(sigma: float) -> float:
 
 
 @lru_cache(maxsize=16)
-def _tails(sigma: float) -> Array:
+def _gaussian_tails(sigma: float) -> Array:
     """Return P(X >= x) for x = 0, 1, ... up to 38 sigma. Beyond, e^{-x^2 / (2 sigma^2)} soon underflows.
 
     The last number bounds the tail of all larger x.
     """
     x = np.arange(math.ceil(38.0 * sigma) + 3, dtype=float)
-    mass = np.exp(-0.5 * (x / sigma) ** 2) / _total(sigma)
+    mass = np.exp(-0.5 * (x / sigma) ** 2) / _gaussian_sum(sigma)
     return np.asarray(np.maximum(np.cumsum(mass[::-1])[::-1], math.ulp(0.0)))  # no tail is 0: a bound on it must not be either
 
 

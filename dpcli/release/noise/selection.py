@@ -37,7 +37,7 @@ def exponential(scores: Sequence[int], score_range: int, epsilon: float) -> int:
 
     Priced by: exponential with this epsilon, or report-noisy-max with noise = "gumbel" and this epsilon, which has the same law.
 
-    Source: McSherry & Talwar 2007. The sampler is that of McKenna & Sheldon 2020, arXiv:2010.12603, with replacement.
+    Source: McSherry & Talwar 2007. It is sampled by permute-and-flip with replacement (McKenna & Sheldon 2020, arXiv:2010.12603).
     """
     return top_k(scores, 1, score_range, epsilon)[0]
 
@@ -90,7 +90,7 @@ def count_range(max_rows: int, adjacency: Adjacency) -> int:
 
 @lru_cache(maxsize=8)
 def exponential_sampler(k: int, scale: float) -> Measurement:
-    """Return OpenDP's mechanism that chooses k candidates by Gumbel noise, one after another, with weights e^(score / scale)."""
+    """Return OpenDP's mechanism that chooses k candidates one after another, with weights e^(score / scale), the law of Gumbel noise."""
     require_samplers()
     from opendp.measures import zero_concentrated_divergence
 

@@ -36,7 +36,7 @@ from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 # Accuracy of the comparison.
 REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45, far below ERROR
 ERROR = 1e-9  # bound on the error of every probability, for the notes of the comparison
-# Whole steps of a bin; even, so that half a bin is whole, and large enough that rounding to steps does not show
+# Whole steps of a bin; even, so that half a bin is whole, and large enough that rounding to steps does not show.
 STEPS_IN_BIN = 2 * 10**9
 LEAST_EXPONENT = -740.0  # e^x is a positive double from this x on
 
@@ -200,7 +200,7 @@ def _right_by_permute_and_flip(case: ModeCase) -> float:
 
 def _right_by_noisy_histogram(case: ModeCase) -> float:
     """Return the probability that the leading value has the largest noisy count of the domain."""
-    return _largest_probability(case, -math.inf, case.size)
+    return _largest_probability(case, -math.inf, case.size)  # without a threshold
 
 
 def _right_by_stability_histogram(case: ModeCase) -> float:
@@ -216,8 +216,8 @@ def _threshold(scale: float, delta: float, adjacency: Adjacency, groups: int, ro
 
 
 @lru_cache(4096)
-def _largest_probability(case: ModeCase, least: float, size: int) -> float:
-    """Return the probability that the leading value has the largest of `size` noisy counts, and that this count is above `least`.
+def _largest_probability(case: ModeCase, threshold: float, size: int) -> float:
+    """Return the probability that the leading value has the largest of `size` noisy counts, and that this count is above a threshold.
 
     Ties are broken at random. Let F be the distribution function of another noisy count, and f its probability at the noisy count of the
     leading value. With n values, the leading value then wins with probability (F^n - (F - f)^n) / (n f). This is computed as
@@ -232,7 +232,7 @@ def _largest_probability(case: ModeCase, least: float, size: int) -> float:
     with np.errstate(all="ignore"):  # where n f underflows, the quotient is not used
         tie_share = -np.expm1(-size * np.log1p(equal * np.exp(-log_below))) / (size * equal)
         wins = np.exp(size * log_at_most) * np.where(size * equal > 0.0, tie_share, 1.0)
-    return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(noisy_count > least, wins, 0.0)), 1.0))
+    return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(noisy_count > threshold, wins, 0.0)), 1.0))
 
 
 def _log_at_most(x: Array, law: DiscreteLaplaceLaw) -> Array:
@@ -269,6 +269,6 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
             # The picture shows gaps up to twice the one that propose-test-release needs, which is the same for every size of the domain.
             without_curves = Comparison(setting, gaps=(), sizes=(), curves=(), confidence=query.confidence)
             largest = max(2 * without_curves.needed_gap(PTR, size=2), FURTHEST)
-            gaps = sorted({1 + round(place * (largest - 1) / POINTS) for place in range(POINTS + 1)})
+            gaps = sorted({1 + round(i * (largest - 1) / POINTS) for i in range(POINTS + 1)})  # evenly from 1 to `largest`
             return compare_modes(setting, gaps, SIZES, query.confidence)
     raise InputError(f'{path}: nothing to compare: no query has measure = "mode" and method = "propose-test-release"')
