@@ -19,7 +19,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 
 KEY = b"dpcli shard 1"  # key of the hash; a new key would move units to other shards
 
-# The premises of the numbers of every session of private prediction.
+# The premises of each number that a session of private prediction states.
 SESSION_PREMISES: Premises = (
     Premise(
         "No answer is drawn twice for one charge.",
@@ -38,7 +38,7 @@ SESSION_PREMISES: Premises = (
     ),
 )
 
-# The premises of the numbers of pate, pmixed and prompt, in addition to the premises of the mechanism.
+# The premises of the numbers that pate, pmixed and prompt state, in addition to the premises of the mechanism.
 SHARD_PREMISES: Premises = (
     *SESSION_PREMISES,
     Premise(

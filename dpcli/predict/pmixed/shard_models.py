@@ -65,7 +65,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
 class ShardTuning:
     """The work of the shard processes: a call of a method of `PublicSide`, such as `learn`, with private arguments.
 
-    The public side is built once, in the process from which the others are forked. Messages about a failure on a shard begin with `place`.
+    `prepare` builds the public side once, in the process from which the others are forked. Messages about a failure on a shard begin with `place`.
     """
 
     table: Pmixed
@@ -129,7 +129,10 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A model in another process that is computing its answer about one context (`start_answer`). The answer can be read once."""
+    """A model in another process that is computing its answer about one context (`start_answer`).
+
+    The answer can be read once, whatever contexts `next_token` is given.
+    """
 
     vocabulary: int
     context: int
@@ -154,8 +157,7 @@ def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
 def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
     """Return the fitted model of each shard, from its learnt parameters.
 
-    Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. All weights of an
-    adapter are copied before each answer. A model from the user's code answers in a *resident* process, which keeps the fitted model and
+    Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. A model from the user's code answers in a *resident* process, which keeps the fitted model and
     answers questions about it.
 
     Raises InputError if a model fails, or the public model has another content when it is built again.
