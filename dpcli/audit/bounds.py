@@ -146,18 +146,18 @@ def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, sig
         significance: Probability with which a true guarantee may be refuted.
 
     Returns:
-        r + h - guesses / canaries. Here r (`right`) and h (`wrong`) are lower bounds on the expected numbers of right and of wrong guesses, divided by the
-        number of canaries, if `correct` or more guesses are right with probability `significance`. The recursion adds the outcomes with
-        fewer right guesses, one number after the other: the curve forces a part of the probability to lie there, so r and h grow. The curve
-        is refuted if r + h exceeds guesses / canaries, which is their sum for any program.
+        right + wrong - guesses / canaries. Here `right` and `wrong` are lower bounds on the expected numbers of right and of wrong guesses,
+        divided by the number of canaries, if `correct` or more guesses are right with probability `significance`. The recursion adds the
+        outcomes with fewer right guesses, one number after the other: the curve forces a part of the probability to lie there, so both
+        grow. The curve is refuted if they add up to more than guesses / canaries, which is the sum for any program.
     """
     require_consistent_guesses(canaries, guesses, correct)
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries
     for i in range(correct - 1, -1, -1):
         forced = max(wrong, curve(1.0 - right))
-        if forced == wrong:  # r and h no longer change
+        if forced == wrong:  # both no longer change
             break
-        # An outcome with i right guesses adds to r and to h in the ratio of its i right to its guesses - i wrong ones.
+        # An outcome with i right guesses adds to both in the ratio of its i right to its guesses - i wrong ones.
         right, wrong = min(right + (i / (guesses - i)) * (forced - wrong), 1.0), forced
     return right + wrong - (1.0 + MARGIN) * guesses / canaries
 

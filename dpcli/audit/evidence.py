@@ -150,7 +150,8 @@ def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
         is_valid = False
     if not is_valid:
         raise InputError(
-            f"{path}: gradients: expected steps, rate and noise of each part of the run, and its checks, found {str(parts)[:SHOWN_CHARACTERS]}"
+            f"{path}: gradients: expected steps, rate and noise of each part of the run, and its checks, found "
+            f"{str(parts)[:SHOWN_CHARACTERS]}"
         )
     return ObservedRun(steps, checks, float(confidence))
 

@@ -180,7 +180,7 @@ def evaluate(
     from dpcli.cli.picture import destination, show
     from dpcli.predict.documents.pmixed_evaluation import evaluate_document
     from dpcli.predict.pmixed.ensemble_evaluation import evaluate
-    from dpcli.predict.pmixed.model_ensemble import members_of
+    from dpcli.predict.pmixed.model_ensemble import ensemble_if_fitted
     from dpcli.predict.pmixed.pmixed_plan import plan_of
 
     if (pictures or values) and over is None:
@@ -190,7 +190,7 @@ def evaluate(
     points = _values(values or VALUES[over]) if over is not None else ()
     plan = plan_of(file)
     with progress("records") as report:
-        evaluation = evaluate(plan, members_of(plan), over, points, tokens, report=report)
+        evaluation = evaluate(plan, ensemble_if_fitted(plan), over, points, tokens, report=report)
     document = evaluate_document(evaluation)
     if pictures:
         if not document.pictures:

@@ -2,7 +2,7 @@
 
 Teachers of disjoint shards of private data vote on public *queries*; a noisy vote gives an *answer*, or none (pate_session.py). Two kinds
 of epsilon occur. The guarantee holds for any votes and is public. An epsilon *given the votes* is usually smaller, and private, since it
-reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or the gate.
+reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or `dpcli gate`.
 `sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up. A *window* is the part of a dataset that a session reads.
 """
 
@@ -44,7 +44,7 @@ COSTS_GIVEN_VOTES = {  # names of the epsilons given the votes -> their descript
 def account_document(cost: VoteAccount) -> Document:
     """Return the document of `dpcli pate account`: the cost of the file and, marked as private, the costs given the votes."""
     plan = cost.plan
-    filed = account_report.document(plan.as_filed, plan.diagnostics)  # the document of `dpcli account` for the same file
+    filed = account_report.document(plan.as_filed, plan.diagnostics)  # the document of `dpcli account` for the file as written
     given_votes = _epsilons_given_votes(cost)
     data = {
         **session_data(plan),
@@ -120,11 +120,14 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
 
 
 def _given_votes_table(given_votes: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
-    """Return the table of epsilons given the votes. All its rows are highlighted, as they are private."""
+    """Return the table of epsilons given the votes. All its rows are highlighted, as they are private.
+
+    The column classic has the epsilon by the classic conversion of Renyi divergences, for comparison with papers.
+    """
     rows = []
-    for name, votes in given_votes.items():
-        counts = (f"{votes.queries:,}", f"{votes.answered:,.1f}")
-        rows.append((COSTS_GIVEN_VOTES[name], *counts, up(votes.epsilon), up(votes.classic), f"{votes.order:.4g}"))
+    for name, epsilon in given_votes.items():
+        counts = (f"{epsilon.queries:,}", f"{epsilon.answered:,.1f}")
+        rows.append((COSTS_GIVEN_VOTES[name], *counts, up(epsilon.epsilon), up(epsilon.classic), f"{epsilon.order:.4g}"))
     title = f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})"
     columns = ("cost", "queries", "answered", "epsilon", "classic", "order")
     return Table(title, columns, tuple(rows), numeric=frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))

@@ -105,13 +105,13 @@ def prompt_plan_document(plan: PromptPlan) -> Document:
     """Return the document of a dry run of `dpcli prompt`."""
     prompt, entry = plan.prompt, plan.entry
     public_calls = 3 if prompt.model else 1  # calls without demonstrations: the model is also asked before and after the teachers
-    labelling_calls = plan.queries * (prompt.teachers + public_calls)
+    label_calls = plan.queries * (prompt.teachers + public_calls)
     student_calls = prompt.candidates * (plan.answers or plan.queries)
     bounded = "" if plan.answers is None else f", at most {plan.answers:,} of them answered"
     details = (
         f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
         f"at most {plan.queries:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
-        f"up to {labelling_calls:,} calls of {prompt.model or prompt.labeller}, then up to {student_calls:,} to choose the student's prompt, "
+        f"up to {label_calls:,} calls of {prompt.model or prompt.labeller}, then up to {student_calls:,} to choose the student's prompt, "
         "which costs no privacy",
         f"writes labels, prompt and statement to {shown(plan.folder)}",
     )

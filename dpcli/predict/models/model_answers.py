@@ -43,8 +43,8 @@ class LanguageModel(Protocol):
     """A causal language model.
 
     A model may have further methods, which are used if it has them: `numbers` yields what its content is computed from (`NGram`,
-    `Transformer`), `along` answers about each prefix of a text in one pass, `ready` is called before processes are forked, and `joint_next_token` asks several
-    fitted models at once (`Transformer`).
+    `Transformer`), `along` answers about each prefix of a text in one pass, `ready` is called before processes are forked, and
+    `joint_next_token` asks several fitted models at once (`Transformer`).
 
     Attributes:
         vocabulary: Number of tokens.

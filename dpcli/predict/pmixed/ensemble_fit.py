@@ -128,7 +128,8 @@ def read_fit(plan: PmixedPlan) -> Fit:
     existing = _read(plan.folder)
     if existing is None:
         raise InputError(f"{plan.folder}: no fitted models: {_folder_hint(plan)}run dpcli pmixed fit {plan.path}")
-    if existing.session.fingerprint != as_at_start(plan, existing.session.window, existing.session.rows).fingerprint():
+    plan_at_start = as_at_start(plan, existing.session.window, existing.session.rows)  # with the window of the fit
+    if existing.session.fingerprint != plan_at_start.fingerprint():
         raise InputError(
             f"{plan.path}: expected the file with which the models in {plan.folder} were fitted: keys on which their privacy depends "
             "have changed; a new fit needs another folder"
@@ -162,7 +163,7 @@ def token_limit(plan: PmixedPlan) -> AnswerLimit:
 
 def token_counter(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> AnswerCounter:
     """Return the count of tokens that the fit started. Raises LedgerError if it cannot be relied on."""
-    return token_limit(plan).open(session, ledger, plan.pmixed.queries, moved)
+    return token_limit(plan).open(session, ledger, place=plan.pmixed.queries, moved=moved)
 
 
 def model_file(folder: str, shard: int) -> str:

@@ -215,7 +215,7 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
     return Ensemble(plan, fit, side, fitted_models(plan, side, learnt))
 
 
-def members_of(plan: PmixedPlan) -> Ensemble | None:
+def ensemble_if_fitted(plan: PmixedPlan) -> Ensemble | None:
     """Return the fitted models of a plan; None if none were fitted, so that `dpcli pmixed evaluate` fits its own."""
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 

@@ -65,7 +65,8 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
 class ShardTuning:
     """The work of the shard processes: a call of a method of `PublicSide`, such as `learn`, with private arguments.
 
-    `prepare` builds the public side once, in the process from which the others are forked. Messages about a failure on a shard begin with `place`.
+    `prepare` builds the public side once, in the process from which the others are forked. Messages about a failure on a shard begin with
+    `place`.
     """
 
     table: Pmixed
@@ -157,8 +158,8 @@ def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
 def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
     """Return the fitted model of each shard, from its learnt parameters.
 
-    Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. A model from the user's code answers in a *resident* process, which keeps the fitted model and
-    answers questions about it.
+    Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. A model from the
+    user's code answers in a *resident* process, which keeps the fitted model and answers questions about it.
 
     Raises InputError if a model fails, or the public model has another content when it is built again.
     """
