@@ -26,7 +26,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("dpcli.predict.commands.pmixed:evaluate", "Compare perplexities with the public model and other private methods."),
     "account": ("dpcli.predict.commands.pmixed:account", "Print the cost of a file, or solve for its radius or tokens."),
 }
-VALUES = {  # default values of --values, for each choice of --over
+DEFAULT_VALUES = {  # of --values, for each choice of --over
     "epsilon": "1,2,4,8,16",
     "steps": "256,1024,4096,16384",
     "shards": "10,20,40,80",
@@ -152,7 +152,9 @@ def _standard_input() -> str:
 @click.command(short_help=SUBCOMMANDS["evaluate"][1])
 @click.argument("file")
 @click.option(
-    "--over", type=click.Choice(tuple(VALUES)), help="Also vary this parameter, and solve for the radius at each of its values."
+    "--over",
+    type=click.Choice(tuple(DEFAULT_VALUES)),
+    help="Also vary this parameter, and solve for the radius at each of its values.",
 )
 @click.option("--values", metavar="LIST", help="Values of --over, separated by commas.")
 @click.option(
@@ -187,7 +189,7 @@ def evaluate(
         raise InputError(f"{'--picture' if pictures else '--values'}: needs --over, the parameter to vary")
     if "png" in [destination(path, None).format for path in pictures]:
         require("matplotlib")  # fails before the evaluation, whose results would otherwise be lost
-    points = _values(values or VALUES[over]) if over is not None else ()
+    points = _values(values or DEFAULT_VALUES[over]) if over is not None else ()
     plan = plan_of(file)
     with progress("records") as report:
         evaluation = evaluate(plan, ensemble_if_fitted(plan), over, points, tokens, report=report)
@@ -196,7 +198,7 @@ def evaluate(
         if not document.pictures:
             actual = "an infinite perplexity" if len(points) > 1 else f"{len(points)} value"
             raise InputError(f"--picture: needs two values of --over or more, and finite perplexities, found {actual}")
-        show(document.pictures[0], None, pictures)
+        show(document.pictures[0], format_=None, outputs=pictures)
     return emit(document, format_, outputs)
 
 

@@ -2,8 +2,9 @@
 
 Teachers of disjoint shards of private data vote on public *queries*; a noisy vote gives an *answer*, or none (pate_session.py). Two kinds
 of epsilon occur. The guarantee holds for any votes and is public. An epsilon *given the votes* is usually smaller, and private, since it
-reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or `dpcli gate`.
-`sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up. A *window* is the part of a dataset that a session reads.
+reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or `dpcli
+gate`. `sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up. A *window* is the part of a dataset that a session
+reads.
 """
 
 from __future__ import annotations
