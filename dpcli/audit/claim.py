@@ -66,10 +66,7 @@ class Claim:
 
 @functools.lru_cache(maxsize=4)
 def _trade_off(claim: Claim) -> Callable[[float], float]:
-    """Return the piecewise linear function through the corners.
-
-    It is cached by the identity of the claim (eq=False), because audits evaluate it thousands of times.
-    """
+    """Return the linear interpolation of the corners. It is cached by the claim's identity, as audits evaluate it thousands of times."""
     fprs, fnrs = zip(*claim.corners, strict=True)
 
     def fnr_at(fpr: float) -> float:

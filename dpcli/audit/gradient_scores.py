@@ -23,8 +23,8 @@ from dpcli.numerics.arrays import Array, np
 
 # A pool holds the simulated scores of members (canaries that are in the run), or of the others. Simulated audits draw from both. The sizes
 # were chosen by hand. They set the accuracy of the stated power and of the chosen guessing rule, and time and memory, but not soundness.
-POOL, LEAST_POOL = 4000, 250  # largest and smallest number of scores in a pool
-PRODUCTS = 2_000_000  # largest number of inner products that are simulated for a pool, unless LEAST_POOL requires more
+LARGEST_POOL, SMALLEST_POOL = 4000, 250  # largest and smallest number of scores in a pool
+PRODUCTS = 2_000_000  # largest number of inner products that are simulated for a pool, unless SMALLEST_POOL requires more
 STEPS_AT_ONCE = 256  # number of steps whose inner products are in memory at the same time
 
 
@@ -91,7 +91,7 @@ def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> Simulate
     """
     rng = np.random.default_rng(0)  # any fixed seed
     step_count = sum(part.steps for part in steps)
-    size = max(LEAST_POOL, min(POOL, PRODUCTS // step_count))
+    size = max(SMALLEST_POOL, min(LARGEST_POOL, PRODUCTS // step_count))
     members, others = np.zeros(size), np.zeros(size)
     for part in steps:
         for start in range(0, part.steps, STEPS_AT_ONCE):

@@ -26,7 +26,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("dpcli.predict.commands.pmixed:evaluate", "Compare perplexities with the public model and other private methods."),
     "account": ("dpcli.predict.commands.pmixed:account", "Print the cost of a file, or solve for its radius or tokens."),
 }
-DEFAULT_VALUES = {  # of --values, for each choice of --over
+DEFAULTS = {  # of --values, for each choice of --over
     "epsilon": "1,2,4,8,16",
     "steps": "256,1024,4096,16384",
     "shards": "10,20,40,80",
@@ -152,9 +152,7 @@ def _standard_input() -> str:
 @click.command(short_help=SUBCOMMANDS["evaluate"][1])
 @click.argument("file")
 @click.option(
-    "--over",
-    type=click.Choice(tuple(DEFAULT_VALUES)),
-    help="Also vary this parameter, and solve for the radius at each of its values.",
+    "--over", type=click.Choice(tuple(DEFAULTS)), help="Also vary this parameter, and solve for the radius at each of its values."
 )
 @click.option("--values", metavar="LIST", help="Values of --over, separated by commas.")
 @click.option(
@@ -189,7 +187,7 @@ def evaluate(
         raise InputError(f"{'--picture' if pictures else '--values'}: needs --over, the parameter to vary")
     if "png" in [destination(path, None).format for path in pictures]:
         require("matplotlib")  # fails before the evaluation, whose results would otherwise be lost
-    points = _values(values or DEFAULT_VALUES[over]) if over is not None else ()
+    points = _values(values or DEFAULTS[over]) if over is not None else ()
     plan = plan_of(file)
     with progress("records") as report:
         evaluation = evaluate(plan, ensemble_if_fitted(plan), over, points, tokens, report=report)

@@ -3,8 +3,7 @@
 Teachers of disjoint shards of private data vote on public *queries*; a noisy vote gives an *answer*, or none (pate_session.py). Two kinds
 of epsilon occur. The guarantee holds for any votes and is public. An epsilon *given the votes* is usually smaller, and private, since it
 reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or `dpcli
-gate`. `sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up. A *window* is the part of a dataset that a session
-reads.
+gate`. `sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up. A *window* is the data that a session reads.
 """
 
 from __future__ import annotations
@@ -121,10 +120,7 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
 
 
 def _given_votes_table(given_votes: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
-    """Return the table of epsilons given the votes. All its rows are highlighted, as they are private.
-
-    The column classic has the epsilon by the classic conversion of Renyi divergences, for comparison with papers.
-    """
+    """Return the table of epsilons given the votes, by two conversions from Renyi divergences. All rows are highlighted, as private."""
     rows = []
     for name, epsilon in given_votes.items():
         counts = (f"{epsilon.queries:,}", f"{epsilon.answered:,.1f}")

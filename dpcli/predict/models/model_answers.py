@@ -99,10 +99,7 @@ class Vocabulary(Protocol):
 
 
 def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function of private values, such as fitting, without which the command cannot go on.
-
-    If it raises, raise InputError, which names `target` and the type of the error, but not its message.
-    """
+    """Return the result of a function of private values, such as fitting. If it raises, raise InputError without its message."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return function(*arguments)

@@ -103,12 +103,10 @@ def _torch_model(model: Any, path: str, table: str, tuning: Tuning | None, devic
     longest = getattr(config, "max_position_embeddings", None) or UNLIMITED
     model = model.to(device).eval().requires_grad_(False)
     start = getattr(config, "bos_token_id", None)  # the token that stands for an empty context
-    return Transformer(
-        model, vocabulary=_vocabulary_size(model, path, table), context=longest, path=path, tuning=tuning, start=start
-    )
+    return Transformer(model, vocabulary=_token_count(model, path, table), context=longest, path=path, tuning=tuning, start=start)
 
 
-def _vocabulary_size(model: Any, path: str, table: str) -> int:
+def _token_count(model: Any, path: str, table: str) -> int:
     """Return the number of tokens for which a torch module gives logits. Raises InputError if a trial call gives no logits."""
     import torch
 

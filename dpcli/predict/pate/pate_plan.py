@@ -62,7 +62,7 @@ def _source(*words: str) -> Constraint:
     )
 
 
-PRIVATE_SOURCE, PUBLIC_SOURCE = _source(BUILT_IN), _source(HELD_OUT, BUILT_IN)
+DATA_SOURCE, PUBLIC_SOURCE = _source(BUILT_IN), _source(HELD_OUT, BUILT_IN)
 VOTES = Constraint(
     "a .npy, .csv or .parquet file", lambda text: ending(text) in VOTE_FILES, (("pattern", r"\.(npy|csv|parquet)$"),)
 )
@@ -126,9 +126,7 @@ class Pate:
     data: Annotated[
         str | None,
         Key(
-            "private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function",
-            PRIVATE_SOURCE,
-            names_data=True,
+            "private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function", DATA_SOURCE, names_data=True
         ),
     ] = None
     units: Annotated[

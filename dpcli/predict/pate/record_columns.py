@@ -95,12 +95,8 @@ def _numbers(file_path: str, values: list[Any]) -> Array:
         raise InputError(f"{file_path}: expected numbers in each column, found a value that is not a number") from None
 
 
-# Functions (path of a file, wanted arrays, label) -> arrays by name, by the ending of the file.
-READERS: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {
-    ".npz": _npz_arrays,
-    ".csv": _table_columns,
-    ".parquet": _table_columns,
-}
+Reader = Callable[[str, tuple[str, ...], str | None], Columns]  # (path of a file, wanted arrays, label) -> arrays by name
+READERS: dict[str, Reader] = {".npz": _npz_arrays, ".csv": _table_columns, ".parquet": _table_columns}
 
 
 def inputs_of(columns: Columns, shift: float, place: str) -> Array:

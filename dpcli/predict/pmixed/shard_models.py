@@ -130,10 +130,7 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A model in another process that is computing its answer about one context (`start_answer`).
-
-    The answer can be read once, whatever contexts `next_token` is given.
-    """
+    """A model in another process that is computing its answer about one context, which is read once, whatever context is given then."""
 
     vocabulary: int
     context: int
