@@ -47,11 +47,10 @@ BOOLEANS = {"1": True, "0": False, "true": True, "false": False, "in": True, "ou
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The outcome of an attack: scores, guesses about canaries, or the counts of one test.
+    """The outcome of an attack: scores, guesses about canaries, or the counts of one test. Two of the three are None.
 
     Attributes:
         path: Path of the file, for messages.
-        scores, guessed, counts: The outcome. Two of the three are None.
         neighbours: How the two datasets differ, if the file states it.
         observed: Steps and checks of a run whose canaries were gradients; None for other canaries.
     """

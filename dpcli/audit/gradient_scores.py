@@ -67,8 +67,7 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
 
     Args:
         products: Inner products over C, of shape (steps, canaries).
-        rate: Probability that a canary of the run is in the sum of a step.
-        noise: Standard deviation of the noise over C.
+        rate, noise: As in `SampledSteps`.
     """
     with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step, and log(0) is -inf
         absent = np.log1p(-rate)

@@ -233,10 +233,7 @@ def simulated_noise_factor(
 def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Callable[[int, int], bool]) -> GuessingRule:
     """Return the rule that detects the smallest noise factor in simulated audits. The choice does not use the scores of the real audit.
 
-    Args:
-        steps: Steps that sampled the canaries.
-        canaries: Number of canaries.
-        refutes: Function from the numbers of guesses and of right guesses to whether they refute the claim.
+    `refutes` returns, for the numbers of guesses and of right guesses, whether they refute the claim.
     """
     rules = []
     for guesses in guess_counts(canaries):

@@ -97,9 +97,7 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
     """Return the plan in a file of stored trials if the file exists, and a new plan otherwise.
 
     Args:
-        function, data: Names of the function under test, and of the function that makes the two datasets.
-        trials: Number of runs on each dataset.
-        folders: Folders of the user's modules.
+        function, data, trials, folders: As in `TrialPlan`.
         seed: Entropy of the plan; random if None.
         path: Path of the file of stored trials; None for no file.
 
@@ -257,7 +255,6 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
 
     Args:
         data: Name of the function, as "module:function".
-        folders: Folders of the user's modules.
         entropy: Number from which the random numbers of the function follow.
         index: Number of the pair, if several pairs are made.
 

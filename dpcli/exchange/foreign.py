@@ -38,6 +38,7 @@ MISSING = {
     "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
     "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
 }
+EVERY_STEP = {"releases": "all-checkpoints"}  # of [privacy], for a cost of steps that covers the model of every step
 COMMENTS = {"stated_for": "the guarantee covers everything that one unit may change, not each record"}
 CARRIED_TABLES = ("privacy", "mechanism")  # tables of a pipeline that dpcli export writes into a file
 CARRIED_PART = "dpcli's part"  # their name in messages

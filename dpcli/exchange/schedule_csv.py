@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
-from dpcli.exchange.foreign import Asserted, file_of, name_in_words
+from dpcli.exchange.foreign import EVERY_STEP, Asserted, file_of, name_in_words
 from dpcli.file.pipeline.series import MAX_ENTRIES
 from dpcli.file.toml.shown import escaped
 
@@ -128,7 +128,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
     stages = merged_stages({"steps": 1, **dict(zip(keys, row, strict=True))} for row in schedule.rows)
     entry = staged_entry("schedule", stages, "poisson")
     steps = sum(int(stage["steps"]) for stage in stages)
-    privacy = {**asserted.table, "releases": "all-checkpoints"}
+    privacy = {**asserted.table, **EVERY_STEP}
     renamings = (f"Column {old} is read as {new}." for old, new in schedule.renamed.items())
     heading = (f"From {escaped(place)}: {steps:,} steps.", *renamings)
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)

@@ -54,13 +54,7 @@ class AnswerCounter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CountState:
-    """The state of the count of one fitted system.
-
-    Attributes:
-        identity: Fingerprint of the system.
-        total: Number of answers that may be granted in all.
-        taken: Number of answers that have been granted.
-    """
+    """The state of the count of one fitted system: its identity, and the numbers of answers that may be and have been granted."""
 
     identity: str
     total: int

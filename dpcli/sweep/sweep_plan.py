@@ -209,9 +209,7 @@ class _SolvedTables(NamedTuple):
 class _Calibration:
     """The calibration of settings. Settings that differ only in [train] are calibrated once.
 
-    Attributes:
-        base: Tables that all runs share.
-        results: Results by the tables on which the noise depends, as JSON text; `variant` adds to them.
+    `base` are the tables that all runs share. `results` are kept by the tables on which the noise depends, as JSON text.
     """
 
     path: str

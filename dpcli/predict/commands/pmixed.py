@@ -67,7 +67,7 @@ def fit(
     budget or the ledger refuses, 130 if the fit was interrupted. --resume continues with the next model.
     """
     from dpcli.predict.documents.pmixed import fit_document
-    from dpcli.predict.pmixed.ensemble_fit import fit
+    from dpcli.predict.pmixed.ensemble_fit import fit as fit_ensemble
     from dpcli.predict.pmixed.pmixed_plan import plan_of
 
     plan = plan_of(file)
@@ -75,7 +75,7 @@ def fit(
     with nullcontext() if unpriced else opened_or_warned(ledger, dataset) as opened_ledger, progress("models") as report:
         try:
             plan = restrict_run(plan, opened_ledger, window)  # to its window, the part of the dataset that FILE or --window names
-            outcome = fit(plan, opened_ledger, resume, report)
+            outcome = fit_ensemble(plan, opened_ledger, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models fitted so far are in {plan.folder}; --resume continues from there", err=True)
             raise

@@ -205,9 +205,6 @@ def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
 def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
 
-    Args:
-        table: Name of its table that has the key `tokenizer`, for messages.
-
     Raises:
         InputError: If the vocabulary cannot be loaded, or lacks `ids`, `text` or `end`.
         Unavailable: If transformers is needed and not installed.

@@ -58,11 +58,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class FitOutcome:
-    """The outcome of a fit.
-
-    Attributes:
-        resumed: Number of models that an earlier call had made.
-    """
+    """The outcome of a fit. `resumed` models had been made by an earlier call."""
 
     plan: PmixedPlan
     fit: Fit

@@ -80,10 +80,7 @@ def largest_beta(target: float, order: int, rate: float, drawn: int) -> float:
 def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
     """Return the published bound on the Renyi divergence of one query, with amplification by sampling if rate < 1.
 
-    Args:
-        beta: Radius of the projection, over the order.
-        rate: Probability with which each model is drawn.
-        drawn: Number of models drawn.
+    `drawn` models are drawn, each with probability `rate`. They are projected to the radius beta times the order.
     """
     if rate == 1.0:
         return unsampled_divergence(beta, order, drawn)

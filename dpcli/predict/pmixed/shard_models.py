@@ -163,7 +163,7 @@ def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -
     is_user_code = ":" in plan.pmixed.model  # module:function
     if not is_user_code:
         return tuple(map(side.tuned, learnt))
-    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), ANSWERING_KILLED)
+    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), ANSWERING_KILLED)  # ends when no resident is left
     require_same_content(side.content, processes.content)
     residents = processes.residents(partial(PublicSide.tuned, learnt=parameters) for parameters in learnt)
     return tuple(FittedModel(side.model.vocabulary, side.model.context, resident) for resident in residents)
