@@ -76,7 +76,7 @@ def write_texts(
     Args:
         ledger: Ledger to charge in full before the first token is drawn; None if there is none.
         resume: Whether to continue the session in the plan's folder.
-        moved: As in `AnswerLimit.open`.
+        moved: Whether --moved was given, which confirms that no copy of the folder is left at its earlier path.
         texts: Number of texts to write; all that are left if None.
         stream: Source of randomness for the tokens; the operating system if None.
 
