@@ -159,7 +159,7 @@ def token_limit(plan: PmixedPlan) -> AnswerLimit:
 
 def token_counter(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> AnswerCounter:
     """Return the count of tokens that the fit started. Raises LedgerError if it cannot be relied on."""
-    return token_limit(plan).open(session, ledger, place=plan.pmixed.queries, moved=moved)
+    return token_limit(plan).open(session, ledger, plan.pmixed.queries, moved)
 
 
 def model_file(folder: str, shard: int) -> str:
