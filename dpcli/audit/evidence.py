@@ -10,9 +10,9 @@ with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...], "checks" and 
 probability that a step samples a canary, and `noise` a noise multiplier. A check is a property of the program that dpcli tested on the way.
 
 `member` states whether the coin put the canary into the run. A higher `score` means that the canary is more likely a member; instead of
-scores, rows may have a `guess`, which is empty where the attack makes none. A file
-without the schema contains only the list of canaries (json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or
-{"members", "others", "true_positives", "false_positives"}. Messages begin with `path`, the path of the file.
+scores, rows may have a `guess`, which is empty where the attack makes none. A file without the schema contains only the list of canaries
+(json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or {"members", "others", "true_positives",
+"false_positives"}. Messages begin with `path`, the path of the file.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
 def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
     """Return the steps and the checks of a run with gradient canaries; None if the file has no key for them.
 
-    `confidence` is that of the run's [audit] table, and by default that table's default, 0.95. Raises InputError for
-    impossible steps or checks.
+    `confidence` is that of the run's [audit] table, and by default that table's default, 0.95. Raises InputError for impossible steps or
+    checks.
     """
     if "gradients" not in document:
         return None

@@ -150,9 +150,7 @@ def threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[st
 
     def detects(factor: float) -> bool:
         assert attack is not None
-        expected = attack.counts(
-            factor, counts.members, counts.others
-        )  # at several thresholds, if the noise is divided by `factor`
+        expected = attack.counts(factor, counts.members, counts.others)  # with 1 / factor of the noise, at each threshold
         return any(refuted_by_rates(error_rates(at_threshold, significance), claim) for at_threshold in expected)
 
     factor = math.inf if attack is None else least_noise_factor(detects)

@@ -7,7 +7,7 @@ must be converted is rounded in the direction that does not claim more privacy.
 
 The importer of each format is a function such as `file_of_session(data, asserted, ignored, place)`. `data` are the bytes of the record,
 `asserted` the keys of [privacy] that the user states, `ignored` the fields that --ignore names, since they do not concern privacy, and
-`place` the name of the record in messages. Some take `sampling` too, the scheme by which batches were drawn, which their records leave out.
+`place` the name of the record in messages. Some take `sampling` too, the scheme by which batches were drawn, as records may not state it.
 An importer raises InputError for a record that a pipeline file cannot state, and InvalidFile if the reader of pipeline files refuses the
 values.
 """
@@ -38,7 +38,7 @@ MISSING = {
     "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
     "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
 }
-EVERY_STEP = {"releases": "all-checkpoints"}  # of [privacy], for a cost of steps that covers the model of every step
+EVERY_STEP = {"releases": "all-checkpoints"}  # key of [privacy]: an accountant's cost covers the model after every step
 COMMENTS = {"stated_for": "the guarantee covers everything that one unit may change, not each record"}
 CARRIED_TABLES = ("privacy", "mechanism")  # tables of a pipeline that dpcli export writes into a file
 CARRIED_PART = "dpcli's part"  # their name in messages

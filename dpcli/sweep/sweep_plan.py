@@ -1,9 +1,9 @@
 """The plan of `dpcli sweep`, which is made before the first run, and the results of a sweep.
 
-`plan_sweep` reads the [sweep] table of a pipeline file. A *setting* is one choice of the varied keys (setting.py); a *variant* is a
-setting at one epsilon, with the text of its own pipeline file. Documents call a variant a point. In a file, "calibrate" stands for noise
-that is solved for, here from the variant's epsilon (file/pipeline/placeholders.py). A variant's certified epsilon is an upper bound, and is
-at most the epsilon that [sweep] states.
+`plan_sweep` reads the [sweep] table of a pipeline file. A *setting* is one choice of the varied keys (setting.py); a *variant* is a setting
+at one epsilon, with the text of its own pipeline file. Documents call a variant a point. In a file, "calibrate" stands for noise that is
+solved for, here from the variant's epsilon (file/pipeline/placeholders.py). A variant's certified epsilon is an upper bound, and is at most
+the epsilon that [sweep] states.
 
 The plan of a run (train/plan/plan.py) has an `account` of its privacy cost, and its training in *stages*: steps in a row that one
 [[mechanism]] entry accounts for. With public tuning, epsilon covers one run and not the search. A *private search* draws a random number of

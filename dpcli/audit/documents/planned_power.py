@@ -66,7 +66,7 @@ def _document(kind: str, power: tuple[str, ...], seen: dict[str, str]) -> Docume
 
     Args:
         kind: Kind of the audit; "gradients" for one run with gradient canaries.
-        power: Sentences about the smallest loss of noise that the audit would detect. The first is the headline.
+        power: Sentences about the smallest loss of noise that the audit would detect. The headline repeats the first.
         seen: What the audit sees of other faults, by fault.
     """
     rows = (("too little noise", power[0]), *seen.items())
