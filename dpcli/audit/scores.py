@@ -228,7 +228,7 @@ def guess_counts(canaries: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, round(share * canaries)) for share in GUESS_SHARES}))
 
 
-def check_fair(scores: Scores) -> None:
+def require_fair(scores: Scores) -> None:
     """Raise InputError if the number of members is too far from half of the scores for fair coins (UNFAIR_PROBABILITY)."""
     count, members = len(scores), len(scores.inside)
     larger = max(members, count - members)

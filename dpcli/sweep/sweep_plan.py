@@ -229,7 +229,7 @@ class _Calibration:
         # The cost of some entries holds only if no model but the last is seen. `plan_of` checked that for the [train] of the setting that
         # was solved first; here it may be another.
         require_last_iterate([stage.entry for stage in plan.first_stages], plan.train, plan.pipeline, self.path)
-        return Variant(epsilon, setting, text, plan, fingerprint([text, plan.parts()]))
+        return Variant(epsilon, setting, text, plan, fingerprint([text, plan.parts()]))  # parts: digests of the run's code and data
 
     def solve(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> _SolvedTables:
         """Return the tables with noise that meets epsilon. Raises CannotCertify if there is none."""

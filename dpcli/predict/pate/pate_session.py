@@ -237,15 +237,15 @@ class QueryParts:
         return student_labels
 
 
-def _write_outputs(plan: VotingPlan, content: Transcript) -> None:
+def _write_outputs(plan: VotingPlan, transcript: Transcript) -> None:
     """Write the labels and the statement."""
     from dpcli.predict.documents.statements import pate_statement
 
-    rows = [(query, label, "teachers") for query, label in content.labels.items()]
-    rows += [(query, label, "student") for query, label in content.student_labels.items()]
+    rows = [(query, label, "teachers") for query, label in transcript.labels.items()]
+    rows += [(query, label, "student") for query, label in transcript.student_labels.items()]
     text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))
     replace_file(os.path.join(plan.folder, LABELS), text.encode())
     published = plan.pate.accounting == "data-dependent"
-    markdown, machine = pate_statement(plan, content, read_sanitised(plan, content) if published else None)
+    markdown, machine = pate_statement(plan, transcript, read_sanitised(plan, transcript) if published else None)
     replace_file(os.path.join(plan.folder, STATEMENT), markdown.encode())
     replace_file(os.path.join(plan.folder, STATEMENT_JSON), (json.dumps(machine, indent=2) + "\n").encode())

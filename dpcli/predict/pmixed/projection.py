@@ -229,14 +229,14 @@ class WholeBall:
         nearest[order] += np.sign(missing) * np.clip(abs(missing) - taken_before, 0.0, room[order])
 
 
-def multiples_ball(ball: Ball) -> WholeBall:
+def whole_ball(ball: Ball) -> WholeBall:
     """Return the ball in multiples of 2^-50. A token whose public probability is below 2^-50 gets probability 0."""
     public = np.floor(ball.public * ONE)
     public[int(np.argmax(public))] += ONE - int(public.sum())
     return WholeBall(public, np.ceil(public * ball.low), np.floor(public * ball.high))
 
 
-def multiples(probabilities: Array) -> Multiples:
+def whole_multiples(probabilities: Array) -> Multiples:
     """Return the multiples of a distribution, without bounds, for the published protocol."""
     nearest: Multiples = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
     nearest[int(np.argmax(nearest))] += ONE - int(nearest.sum())
