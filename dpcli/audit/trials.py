@@ -31,6 +31,7 @@ from dpcli.numerics.arrays import np
 # Number of parts of the work for each process. A part is stored and reported as soon as it is finished. The number affects speed, and how
 # much an interruption loses.
 PARTS_PER_PROCESS = 40
+SHOWN = 60  # most characters of a wrong line that a message quotes
 ENTROPY_BITS = 128  # size of the entropy pool of numpy's SeedSequence
 PAIR_KEY, TRIAL_KEY = 0, 1  # first parts of spawn keys, so that a pair of datasets and a trial never have the same generator
 DATASETS = (True, False)  # the two datasets, by whether they contain the record
@@ -154,7 +155,7 @@ def _stored_scores(path: str | None) -> dict[Trial, float]:
                 for number, value in enumerate(record.get("scores", ()), record["first"]):
                     scores[Trial(bool(record["member"]), number)] = float(value)
             except (TypeError, ValueError, OverflowError):
-                raise InputError(f"{path}: line {place}: expected the scores of trials, found {line.strip()[:60]!r}") from None
+                raise InputError(f"{path}: line {place}: expected the scores of trials, found {line.strip()[:SHOWN]!r}") from None
     return scores
 
 

@@ -76,7 +76,8 @@ SHARD_PREMISES: Premises = (
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
     """Return the shard of a unit, from 0 to shards - 1, by a hash of its name. Another salt, a public text, gives other shards."""
-    # The unit's type and the salt's length are hashed too, so that 1 and "1" are different units, and no salt runs into a unit.
+    # The unit's type and the salt's length are hashed too, so that 1 and "1" are different units, and no salt runs into a unit. A text may
+    # have a lone surrogate, which UTF-8 refuses without "surrogatepass".
     type_name = "number" if isinstance(unit, int) else "text"
     digest = hashlib.blake2b(f"{len(salt)} {salt} {type_name} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(digest[:16], "big") % shards  # 128 bits, so that all shards are practically equally likely

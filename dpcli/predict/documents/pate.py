@@ -211,7 +211,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
         "private_do_not_publish": {"empty_shards": teachers.empty, "single_label_shards": teachers.single},
         "exit_code": 0,
     }
-    return Document(headline, data, "", notes=tuple(details), details=tuple(details))
+    return Document(headline, data, verdict="", notes=tuple(details), details=tuple(details))
 
 
 def student_document(outcome: StudentOutcome) -> Document:
@@ -239,4 +239,4 @@ def student_document(outcome: StudentOutcome) -> Document:
         "folder": plan.folder,
         "exit_code": 0,
     }
-    return Document(headline, data, "", notes=details, details=details)
+    return Document(headline, data, verdict="", notes=details, details=details)
