@@ -45,7 +45,7 @@ TRIALS, REPLAYS = 1000, 5
 MOST_PROCESSES = 8  # default limit on the processes for trials; affects speed alone
 REPLAY_KEY = 2  # first part of the spawn keys of replays; trials.py uses 0 and 1, so that no two generators are the same
 
-Steps = tuple[Step, ...]
+Steps = tuple[Step, ...]  # the sums before noise, and the noise, of each step of a run
 SEPARATE_RELEASES = (
     "sums and noise were compared up to the first step of each run in which the record took part; later steps use different releases, "
     "whose effects look like a leak, and were not compared"

@@ -42,8 +42,8 @@ GAUSSIAN_SOURCE = "Nasr et al. 2023, arXiv:2302.07956; Dong, Roth, Su 2022, arXi
 
 def binomial_tail(trials: int, rate: float, least: Array) -> Array:
     """Return P(Binomial(trials, rate) >= least) for each number in `least`, with a relative error of about 1e-13."""
-    inside = np.clip(least, 1.0, float(trials))
-    chance = special.betainc(inside, trials - inside + 1.0, rate)
+    clipped = np.clip(least, 1.0, float(trials))
+    chance = special.betainc(clipped, trials - clipped + 1.0, rate)
     return np.where(least <= 0.0, 1.0, np.where(least > trials, 0.0, chance))
 
 
@@ -54,8 +54,8 @@ def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
     Source: Clopper & Pearson 1934, Biometrika 26(4), 404-413.
     """
     counts = np.asarray(count, dtype=float)
-    inside = np.minimum(counts, trials - 1.0)
-    rate = special.betainccinv(inside + 1.0, trials - inside, significance) * (1.0 + ROUNDING)
+    clipped = np.minimum(counts, trials - 1.0)
+    rate = special.betainccinv(clipped + 1.0, trials - clipped, significance) * (1.0 + ROUNDING)
     return np.where(counts >= trials, 1.0, np.minimum(rate, 1.0))
 
 
@@ -146,18 +146,18 @@ def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, sig
         significance: Probability with which a true guarantee may be refuted.
 
     Returns:
-        r + h - guesses / canaries. Here r and h are lower bounds on the expected numbers of right and of wrong guesses, divided by the
-        number of canaries, if `correct` or more guesses are right with probability `significance`. The recursion adds the outcomes with
-        fewer right guesses, one number after the other: the curve forces a part of the probability to lie there, so r and h grow. The curve
-        is refuted if r + h exceeds guesses / canaries, which is their sum for any program.
+        right + wrong - guesses / canaries. Here `right` and `wrong` are lower bounds on the expected numbers of right and of wrong guesses,
+        divided by the number of canaries, if `correct` or more guesses are right with probability `significance`. The recursion adds the
+        outcomes with fewer right guesses, one number after the other: the curve forces a part of the probability to lie there, so both
+        grow. The curve is refuted if they add up to more than guesses / canaries, which is the sum for any program.
     """
     require_consistent_guesses(canaries, guesses, correct)
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries
     for i in range(correct - 1, -1, -1):
         forced = max(wrong, curve(1.0 - right))
-        if forced == wrong:  # r and h no longer change
+        if forced == wrong:  # both no longer change
             break
-        # An outcome with i right guesses adds to r and to h in the ratio of its i right to its guesses - i wrong ones.
+        # An outcome with i right guesses adds to both in the ratio of its i right to its guesses - i wrong ones.
         right, wrong = min(right + (i / (guesses - i)) * (forced - wrong), 1.0), forced
     return right + wrong - (1.0 + MARGIN) * guesses / canaries
 

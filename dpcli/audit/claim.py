@@ -66,15 +66,15 @@ class Claim:
 
 @functools.lru_cache(maxsize=4)
 def _trade_off(claim: Claim) -> Callable[[float], float]:
-    """Return the piecewise linear function through the corners. It is cached, because audits evaluate it thousands of times."""
-    alphas, rates = zip(*claim.corners, strict=True)
+    """Return the linear interpolation of the corners. It is cached by the claim's identity, as audits evaluate it thousands of times."""
+    fprs, fnrs = zip(*claim.corners, strict=True)
 
-    def rate_at(alpha: float) -> float:
-        right = min(max(bisect.bisect_right(alphas, alpha), 1), len(alphas) - 1)
-        share = (alpha - alphas[right - 1]) / (alphas[right] - alphas[right - 1])
-        return float(max(rates[right - 1] + share * (rates[right] - rates[right - 1]) - ROUNDING, 0.0))
+    def fnr_at(fpr: float) -> float:
+        right = min(max(bisect.bisect_right(fprs, fpr), 1), len(fprs) - 1)
+        share = (fpr - fprs[right - 1]) / (fprs[right] - fprs[right - 1])
+        return float(max(fnrs[right - 1] + share * (fnrs[right] - fnrs[right - 1]) - ROUNDING, 0.0))
 
-    return rate_at
+    return fnr_at
 
 
 def stated_claim(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:

@@ -6,11 +6,13 @@ it a score, or guesses the coin. A finished run leaves `audit.json` in its folde
     {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
      "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}
 
-with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...], "checks" and "confidence" if the canaries were gradients.
+with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...], "checks" and "confidence" if the canaries were gradients. `rate` is the
+probability that a step samples a canary, and `noise` a noise multiplier. A check is a property of the program that dpcli tested on the way.
 
-`member` states whether the coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
-without the schema contains only the list of canaries (json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or
-{"members", "others", "true_positives", "false_positives"}. Messages begin with `path`, the path of the file.
+`member` states whether the coin put the canary into the run. A higher `score` means that the canary is more likely a member; instead of
+scores, rows may have a `guess`, which is empty where the attack makes none. A file without the schema contains only the list of canaries
+(json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or {"members", "others", "true_positives",
+"false_positives"}. Messages begin with `path`, the path of the file.
 """
 
 from __future__ import annotations
@@ -39,16 +41,16 @@ SCHEMA = "dpcli/canaries/v1"
 MAX_BYTES = 256 * 1024 * 1024  # largest file of scores, which is held in memory
 MOST_STEPS = 10**7  # largest number of steps of gradient canaries, because each step is simulated
 LARGEST_COUNT = 10**9  # largest count; no attack makes more guesses or runs
+SHOWN_CHARACTERS = 60  # most characters of a wrong value that a message quotes
 BOOLEANS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The outcome of an attack: scores, guesses about canaries, or the counts of one test.
+    """The outcome of an attack: scores, guesses about canaries, or the counts of one test. Two of the three are None.
 
     Attributes:
         path: Path of the file, for messages.
-        scores, guessed, counts: The outcome. Two of the three are None.
         neighbours: How the two datasets differ, if the file states it.
         observed: Steps and checks of a run whose canaries were gradients; None for other canaries.
     """
@@ -133,9 +135,8 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
 def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
     """Return the steps and the checks of a run with gradient canaries; None if the file has no key for them.
 
-    `confidence` is that of the run's [audit] table, and by default that table's default, 0.95.
-
-    Raises InputError for impossible steps or checks.
+    `confidence` is that of the run's [audit] table, and by default that table's default, 0.95. Raises InputError for impossible steps or
+    checks.
     """
     if "gradients" not in document:
         return None
@@ -143,12 +144,13 @@ def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
     try:
         steps = tuple(SampledSteps(int(part["steps"]), float(part["rate"]), float(part["noise"])) for part in parts)
         checks = tuple(ReplayCheck(**check) for check in document.get("checks", ()))
-        is_valid = all(map(_is_possible, steps)) and all(map(_is_check, checks)) and 0.5 < float(confidence) < 1.0
+        is_valid = all(map(_are_possible_steps, steps)) and all(map(_is_check, checks)) and 0.5 < float(confidence) < 1.0
     except (TypeError, KeyError, ValueError, OverflowError):
         is_valid = False
     if not is_valid:
         raise InputError(
-            f"{path}: gradients: expected steps, rate and noise of each part of the run, and its checks, found {str(parts)[:60]}"
+            f"{path}: gradients: expected steps, rate and noise of each part of the run, and its checks, found "
+            f"{str(parts)[:SHOWN_CHARACTERS]}"
         )
     return ObservedRun(steps, checks, float(confidence))
 
@@ -159,8 +161,8 @@ def _is_check(check: ReplayCheck) -> bool:
     return all(type(text) is str and text.isprintable() for text in texts) and type(check.passed) is type(check.statistical) is bool
 
 
-def _is_possible(part: SampledSteps) -> bool:
-    """Return whether the numbers of steps that sampled canaries are in their ranges."""
+def _are_possible_steps(part: SampledSteps) -> bool:
+    """Return whether the number of steps, the sampling rate and the noise are in their ranges."""
     return 0 < part.steps <= MOST_STEPS and 0.0 < part.rate <= 1.0 and 0.0 < part.noise < math.inf
 
 
@@ -179,14 +181,14 @@ EVIDENCE_OF_COUNTS: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence
 
 
 def _count(path: str, key: str, value: Any) -> int:
-    """Return a count unchanged. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT. JSON's true is no number."""
+    """Return a count. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT. JSON's true is no number."""
     if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
         raise InputError(f"{path}: {key}: expected a whole number from 0 to 10^9, found {value!r}")
     return int(value)
 
 
 def _evidence_in_rows(path: str, rows: Sequence[Any]) -> Evidence:
-    """Return the evidence in rows with member and score, or with member and guess. An empty guess means that there was none."""
+    """Return the evidence in rows with member and score, or with member and guess."""
     if not rows or not all(type(row) is dict for row in rows):
         types = first_names(sorted({type(row).__name__ for row in rows}), "no rows")
         raise InputError(f"{path}: expected rows with member and score, or member and guess, found {types}")
@@ -219,4 +221,4 @@ def _number(path: str, row: int, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{path}: row {row}: score: expected a number, found {str(value)[:60]!r}") from None
+        raise InputError(f"{path}: row {row}: score: expected a number, found {str(value)[:SHOWN_CHARACTERS]!r}") from None

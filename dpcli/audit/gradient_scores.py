@@ -23,8 +23,8 @@ from dpcli.numerics.arrays import Array, np
 
 # A pool holds the simulated scores of members (canaries that are in the run), or of the others. Simulated audits draw from both. The sizes
 # were chosen by hand. They set the accuracy of the stated power and of the chosen guessing rule, and time and memory, but not soundness.
-POOL, LEAST_POOL = 4000, 250  # largest and smallest number of scores in a pool
-PRODUCTS = 2_000_000  # largest number of inner products that are simulated for a pool, unless LEAST_POOL requires more
+LARGEST_POOL, SMALLEST_POOL = 4000, 250  # largest and smallest number of scores in a pool
+PRODUCTS = 2_000_000  # largest number of inner products that are simulated for a pool, unless SMALLEST_POOL requires more
 STEPS_AT_ONCE = 256  # number of steps whose inner products are in memory at the same time
 
 
@@ -67,8 +67,7 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
 
     Args:
         products: Inner products over C, of shape (steps, canaries).
-        rate: Probability that a canary of the run is in the sum of a step.
-        noise: Standard deviation of the noise over C.
+        rate, noise: As in `SampledSteps`.
     """
     with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step, and log(0) is -inf
         absent = np.log1p(-rate)
@@ -91,7 +90,7 @@ def simulated_scores(steps: tuple[SampledSteps, ...], factor: float) -> Simulate
     """
     rng = np.random.default_rng(0)  # any fixed seed
     step_count = sum(part.steps for part in steps)
-    size = max(LEAST_POOL, min(POOL, PRODUCTS // step_count))
+    size = max(SMALLEST_POOL, min(LARGEST_POOL, PRODUCTS // step_count))
     members, others = np.zeros(size), np.zeros(size)
     for part in steps:
         for start in range(0, part.steps, STEPS_AT_ONCE):

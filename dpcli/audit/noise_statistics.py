@@ -2,7 +2,8 @@
 
 A *replay* runs steps of a program twice, with and without one record (replay.py, which calls `statistics`). A *tensor* is the noise on one
 parameter of the program: a row for each step, a column for each number, which is also called a coordinate. `Draws` holds all tensors, with
-`count` rows and `width` coordinates in all; `draws.parts()` yields one array that joins the tensors, if there are several, and each tensor.
+`count` rows and `width` coordinates in all; `positions` has the step of each row in its run, and `resolution` is that of the numbers.
+`parts()` yields one array that joins the tensors, if there are several, and each tensor.
 
 A *test* makes several checks (`NoiseCheck`), for example one for each tensor. Its result (`Statistic`) is that of the worst check, with
 Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the *level* of its test. A p-value is the
@@ -207,9 +208,9 @@ def mean_test(draws: Draws) -> Statistic:
         checks.append(NoiseCheck(_two_sided_tail(z), f"{float(values.mean()):.3g} standard deviations in {name}"))
     squared_sums = sum(float(np.square(values.sum(axis=0)).sum()) for values in draws.tensors.values())
     squares = squared_sums / draws.count  # chi-square, with as many degrees of freedom as coordinates
-    away = math.sqrt(squares / draws.width / draws.count)  # root mean square of the coordinates' means
+    typical_mean = math.sqrt(squares / draws.width / draws.count)  # root mean square of the coordinates' means
     p_value = float(special.gammaincc(0.5 * draws.width, 0.5 * squares))
-    checks.append(NoiseCheck(p_value, f"{away:.3g} standard deviations a coordinate"))
+    checks.append(NoiseCheck(p_value, f"{typical_mean:.3g} standard deviations a coordinate"))
     p, where = _worst_corrected(checks)
 
     def power(level: float) -> str:
@@ -274,6 +275,7 @@ def tails_test(draws: Draws) -> Statistic:
 def _count_beyond(sizes: Array, deviations: float, name: str) -> NoiseCheck:
     """Check the number of values that are farther from 0 than `deviations`, against the expected number."""
     n, beyond, rate = sizes.size, int((sizes > deviations).sum()), _two_sided_tail(deviations)
+    # A binomial distribution function is an incomplete beta function.
     too_few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
     too_many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
     where = f"{beyond:,} of {n:,} beyond {deviations:g} standard deviations in {name}"

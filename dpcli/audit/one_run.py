@@ -37,7 +37,7 @@ from dpcli.audit.power import (
     simulated_noise_factor,
     strongest_attack,
 )
-from dpcli.audit.scores import Guessed, Scores, check_fair, guess, guess_counts
+from dpcli.audit.scores import Guessed, Scores, guess, guess_counts, require_fair
 from dpcli.base.errors import InputError
 
 # Assumptions that the result of an audit of one run states.
@@ -69,7 +69,7 @@ def one_run_audit(
     gradients = None if observed is None else observed.steps
     if settings.canaries is not None and settings.canaries != len(scores):
         raise InputError(f"{subject}: expected {settings.canaries} canaries as stated, found {len(scores)} scores")
-    check_fair(scores)
+    require_fair(scores)
     if gradients and settings.guesses is None:
         settings = _with_best_rule(settings, claim, len(scores), gradients)
     counts = guess_counts(len(scores)) if settings.guesses is None else (settings.guesses,)

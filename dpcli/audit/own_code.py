@@ -33,7 +33,7 @@ LIBRARY_FOLDERS = tuple(
 # Names of folders that contain only libraries, in any installation of Python.
 LIBRARY_FOLDER_NAMES = ("site-packages", "dist-packages")
 ERRORS_ABOUT_CODE = (ImportError, SyntaxError, NameError)  # errors whose messages quote names and code, but no data
-FAILURES = (Exception, SystemExit)  # includes SystemExit, so that sys.exit() in a user's code does not end dpcli
+FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end dpcli
 
 
 def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
@@ -56,7 +56,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     try:
         imported = importlib.import_module(module)
         member = getattr(imported, name, None)
-    except FAILURES as error:
+    except FAILURES as error:  # `unavailable` is None unless an extra is missing
         raise unavailable(error) or InputError(f"{target}: cannot be imported: {_import_error_text(error)}") from None
     if not callable(member):
         place = getattr(imported, "__file__", None) or "a built-in module"

@@ -38,7 +38,7 @@ MISSED = 0.1  # probability of missing a fault that an audit "would have found"
 LARGEST_FACTOR = 64.0  # end of the search for a noise factor; an audit that misses a larger one is stated to have no power
 FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
 THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # thresholds in standard deviations above the mean score of others
-FARTHEST = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
+FARTHEST_SCORE = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
 LEAST_SHIFT, LARGEST_SHIFT = 1e-9, 1e3  # ends of the search for the shift of the strongest attack
 SHIFT_PRECISION = 1e-6  # relative width of the bracket at which that search stops
 SCORE_PRECISION = 1e-9  # the same, of the search for the score beyond which an attack guesses
@@ -75,9 +75,9 @@ class StrongestAttack:
         def excess(score: float) -> float:  # of the share of canaries above a score, as half of the canaries are members
             return 0.5 * (self.tail(score - shift) + self.tail(score)) - share
 
-        score = -FARTHEST  # all canaries are guessed to be members
+        score = -FARTHEST_SCORE  # all canaries are guessed to be members
         if share < 1.0:
-            score, _ = bracket_root(excess, -FARTHEST, FARTHEST + shift, SCORE_PRECISION)
+            score, _ = bracket_root(excess, -FARTHEST_SCORE, FARTHEST_SCORE + shift, SCORE_PRECISION)
         # Probability that a guess is right; at the lowest scores it is the same, by symmetry. It is kept below 1, so that the binomial
         # quantile is defined.
         right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)
@@ -233,10 +233,7 @@ def simulated_noise_factor(
 def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Callable[[int, int], bool]) -> GuessingRule:
     """Return the rule that detects the smallest noise factor in simulated audits. The choice does not use the scores of the real audit.
 
-    Args:
-        steps: Steps that sampled the canaries.
-        canaries: Number of canaries.
-        refutes: Function from the numbers of guesses and of right guesses to whether they refute the claim.
+    `refutes` returns, for the numbers of guesses and of right guesses, whether they refute the claim.
     """
     rules = []
     for guesses in guess_counts(canaries):

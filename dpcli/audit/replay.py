@@ -88,7 +88,7 @@ class Pair:
     restarted: bool = True
 
     @property
-    def comparable(self) -> int:
+    def comparable_count(self) -> int:
         """The number of steps that begin with equal releases on both datasets.
 
         Without a restart, they end with the first step in which the differing record takes part.
@@ -159,7 +159,7 @@ def _check_step_counts(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that both sides of a replay have the same number of steps, if all their steps can be compared."""
     for pair in pairs:
         left_count, right_count = len(pair.with_record), len(pair.without)
-        if left_count != right_count and pair.comparable == min(left_count, right_count):
+        if left_count != right_count and pair.comparable_count == min(left_count, right_count):
             return ReplayCheck("number of steps", passed=False, message=f"{left_count} with the record, {right_count} without")
     return ReplayCheck("number of steps", passed=True, message=f"{len(pairs[0].with_record)} on both datasets")
 
@@ -187,7 +187,7 @@ def _all_steps(pairs: Sequence[Pair]) -> Iterator[PairedStep]:
 def _comparable_steps(pairs: Sequence[Pair]) -> Iterator[PairedStep]:
     """Yield each step that begins with equal releases on both datasets."""
     for pair in pairs:
-        yield from islice(_paired_steps(pair), pair.comparable)
+        yield from islice(_paired_steps(pair), pair.comparable_count)
 
 
 def _takes_part(left: Step, right: Step) -> bool:

@@ -110,10 +110,10 @@ class MembershipTest:
 
 
 def by_split(scores: Scores, merit: Merit, significance: float) -> MembershipTest:
-    """Choose the threshold and its side on a quarter of the scores, and test it on the others. The test needs no correction.
+    """Choose the threshold and its side on CHOOSING_SHARE of the scores, and test it on the others. The test needs no correction.
 
     The merit of a threshold assumes that the other scores have the same error rates. It is computed for their number, because a test of a
-    rare leak proves nothing with only a quarter of the scores.
+    rare leak proves nothing with the few scores that choose.
 
     Raises InputError for fewer than LEAST_SCORES members or others.
     """
@@ -157,7 +157,7 @@ def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
     """Yield thresholds at scores, with counts in which the score at the threshold is an error."""
     for at in _spread_values(np.unique(scores.inside)).tolist():
         threshold = Threshold(at)
-        yield threshold, threshold.counts(scores)
+        yield threshold, threshold.counts(scores)  # the member at the threshold counts as missed already
     for at in _spread_values(np.unique(scores.outside)).tolist():
         threshold = Threshold(at)
         counts = threshold.counts(scores)
@@ -228,7 +228,7 @@ def guess_counts(canaries: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, round(share * canaries)) for share in GUESS_SHARES}))
 
 
-def check_fair(scores: Scores) -> None:
+def require_fair(scores: Scores) -> None:
     """Raise InputError if the number of members is too far from half of the scores for fair coins (UNFAIR_PROBABILITY)."""
     count, members = len(scores), len(scores.inside)
     larger = max(members, count - members)

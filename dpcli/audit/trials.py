@@ -31,9 +31,10 @@ from dpcli.numerics.arrays import np
 # Number of parts of the work for each process. A part is stored and reported as soon as it is finished. The number affects speed, and how
 # much an interruption loses.
 PARTS_PER_PROCESS = 40
+SHOWN = 60  # most characters of a wrong line that a message quotes
 ENTROPY_BITS = 128  # size of the entropy pool of numpy's SeedSequence
 PAIR_KEY, TRIAL_KEY = 0, 1  # first parts of spawn keys, so that a pair of datasets and a trial never have the same generator
-WITH_RECORD = (True, False)  # whether a dataset contains the record, for the two datasets
+DATASETS = (True, False)  # the two datasets, by whether they contain the record
 Progress = Callable[[int, int], None]  # function that receives the number of finished runs and the number of all runs
 
 _WORKER: list[Worker] = []  # contains the worker of this process after `_start_worker`
@@ -97,9 +98,7 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
     """Return the plan in a file of stored trials if the file exists, and a new plan otherwise.
 
     Args:
-        function, data: Names of the function under test, and of the function that makes the two datasets.
-        trials: Number of runs on each dataset.
-        folders: Folders of the user's modules.
+        function, data, trials, folders: As in `TrialPlan`.
         seed: Entropy of the plan; random if None.
         path: Path of the file of stored trials; None for no file.
 
@@ -124,8 +123,8 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
     """Run the trials that are not stored yet, and return the scores of all trials. Each finished part is stored in the file `path`.
 
     Raises:
-        InputError: The function or the function that makes the datasets raises an error or returns a value of the wrong type. Or a trial
-            ends its process, or the file cannot be written.
+        InputError: One of the two functions raises an error or returns a value of the wrong type, a trial ends its process, or the file
+            cannot be written.
     """
     scores = _stored_scores(path)
     store = _part_storage(plan, path)
@@ -134,7 +133,7 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
             scores[Trial(part.with_record, number)] = value
         store(part, values)
         progress(len(scores), 2 * plan.trials)
-    trials = [Trial(with_record, number) for with_record in WITH_RECORD for number in range(plan.trials)]
+    trials = [Trial(with_record, number) for with_record in DATASETS for number in range(plan.trials)]
     return Scores(np.array([trial.with_record for trial in trials]), np.array([scores[trial] for trial in trials]))
 
 
@@ -156,7 +155,7 @@ def _stored_scores(path: str | None) -> dict[Trial, float]:
                 for number, value in enumerate(record.get("scores", ()), record["first"]):
                     scores[Trial(bool(record["member"]), number)] = float(value)
             except (TypeError, ValueError, OverflowError):
-                raise InputError(f"{path}: line {place}: expected the scores of trials, found {line.strip()[:60]!r}") from None
+                raise InputError(f"{path}: line {place}: expected the scores of trials, found {line.strip()[:SHOWN]!r}") from None
     return scores
 
 
@@ -200,7 +199,7 @@ def _missing_parts(plan: TrialPlan, jobs: int, scores: dict[Trial, float]) -> li
     size = max(1, plan.trials // (jobs * PARTS_PER_PROCESS))
     parts = []
     for first in range(0, plan.trials, size):
-        parts += [TrialPart(with_record, first, min(first + size, plan.trials)) for with_record in WITH_RECORD]
+        parts += [TrialPart(with_record, first, min(first + size, plan.trials)) for with_record in DATASETS]
     return [part for part in parts if not scores.keys() >= part.trials]  # a part of which only some trials are stored is run again
 
 
@@ -257,7 +256,6 @@ def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: 
 
     Args:
         data: Name of the function, as "module:function".
-        folders: Folders of the user's modules.
         entropy: Number from which the random numbers of the function follow.
         index: Number of the pair, if several pairs are made.
 

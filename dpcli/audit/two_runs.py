@@ -101,7 +101,7 @@ def _rate_bounds(tested: MembershipTest, claim: Claim, confidence: float) -> tup
         f"({tested.chosen})"
     )
     bound = ProvenBound("two runs", rates_epsilon_lower(tested.rates, delta), delta, confidence, evidence, RATES_SOURCE)
-    if delta <= 0.0:
+    if delta <= 0.0:  # where the epsilon of a Gaussian is infinite
         return (bound,)
     gaussian = rates_gaussian_epsilon_lower(tested.rates, delta)
     return bound, ProvenBound("two runs, Gaussian family", gaussian, delta, confidence, evidence, GAUSSIAN_SOURCE, assumes=GAUSSIAN)
@@ -126,7 +126,8 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
 
 def _exceeded_pairs(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, float, float]]:
     """Yield (excess, epsilon, delta) for every claimed pair: how far the epsilon that the rates prove at delta exceeds the claimed one."""
-    for epsilon, delta in zip(claim.curve.epsilons.tolist(), claim.curve.upper.tolist(), strict=True):
+    deltas = claim.curve.upper.tolist()  # upper bounds, at each of the epsilons
+    for epsilon, delta in zip(claim.curve.epsilons.tolist(), deltas, strict=True):
         yield rates_epsilon_lower(rates, delta) - epsilon, epsilon, delta
 
 
@@ -145,11 +146,11 @@ def threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[st
     significance = 1.0 - confidence
     no_errors = Counts(counts.members, counts.others, true_positives=counts.members, false_positives=0)
     perfect = error_rates(no_errors, significance)
-    attack = strongest_attack(claim)
+    attack = strongest_attack(claim)  # None if the claimed epsilon is 0
 
     def detects(factor: float) -> bool:
         assert attack is not None
-        expected = attack.counts(factor, counts.members, counts.others)
+        expected = attack.counts(factor, counts.members, counts.others)  # with 1 / factor of the noise, at each threshold
         return any(refuted_by_rates(error_rates(at_threshold, significance), claim) for at_threshold in expected)
 
     factor = math.inf if attack is None else least_noise_factor(detects)

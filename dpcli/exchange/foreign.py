@@ -6,9 +6,10 @@ of dpcli export also *carries* the tables of its pipeline, which import takes ov
 must be converted is rounded in the direction that does not claim more privacy.
 
 The importer of each format is a function such as `file_of_session(data, asserted, ignored, place)`. `data` are the bytes of the record,
-`asserted` the keys of [privacy] that the user states, `sampling` the scheme by which batches were drawn, `ignored` the fields that --ignore
-names, since they do not concern privacy, and `place` the name of the record in messages. It raises InputError for a record that a pipeline
-file cannot state, and InvalidFile if the reader of pipeline files refuses the values.
+`asserted` the keys of [privacy] that the user states, `ignored` the fields that --ignore names, since they do not concern privacy, and
+`place` the name of the record in messages. Some take `sampling` too, the scheme by which batches were drawn, as records may not state it.
+An importer raises InputError for a record that a pipeline file cannot state, and InvalidFile if the reader of pipeline files refuses the
+values.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ MISSING = {
     "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
     "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
 }
+EVERY_STEP = {"releases": "all-checkpoints"}  # key of [privacy]: an accountant's cost covers the model after every step
 COMMENTS = {"stated_for": "the guarantee covers everything that one unit may change, not each record"}
-PART = "dpcli's part"  # name in messages of the tables that dpcli export writes into a file
-TABLES = ("privacy", "mechanism")  # names of these tables
+CARRIED_TABLES = ("privacy", "mechanism")  # tables of a pipeline that dpcli export writes into a file
+CARRIED_PART = "dpcli's part"  # their name in messages
 NEIGHBOUR_KEYS = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
 # Largest number of values in tables, to bound time and memory; arbitrary. A value that occurs in several places counts several times.
 MOST_VALUES = 1_000_000
@@ -148,14 +150,14 @@ class ForeignTable:
             raise self.refused(f"expected {known_fields}, found {name_in_words(unknown_fields[0])} too{advice}")
 
     def number(self, field: str) -> float:
-        """Return the field as a number between -1e300 and 1e300. Raises InputError for any other value."""
+        """Return the field as a number within LARGEST_NUMBER. Raises InputError for any other value."""
         value = self.fields[field]
         if type(value) not in (int, float) or not abs(value) < LARGEST_NUMBER:  # True, which is an int, and NaN are refused too
             raise self.refused(f"expected {field} to be a number between -1e300 and 1e300, found {in_words(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
-        """Return the field as a whole number from 1 to 10^18. Raises InputError for any other value."""
+        """Return the field as a whole number from 1 to LARGEST_COUNT. Raises InputError for any other value."""
         value = self.fields[field]
         if type(value) is not int or not 1 <= value <= LARGEST_COUNT:
             raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {in_words(value)}")
@@ -185,7 +187,7 @@ class ForeignTable:
 
 
 def in_words(value: Any) -> str:
-    """Return a value as text for a message, in the words of JSON."""
+    """Return a value as text for a message, in the words of JSON. event_tree.py holds lists as tuples."""
     if isinstance(value, ForeignTable):
         return value.name
     return "null" if value is None else "a list" if isinstance(value, tuple) else shown(value)
@@ -256,9 +258,9 @@ def carried_tables(
 
     Raises InputError if the tables are not the expected ones, do not match the content, or contradict `asserted`.
     """
-    plain = json_copy(carried, PART)
-    ForeignTable(PART, plain).require_fields(TABLES)
-    tables = {key: plain[key] for key in TABLES}
+    plain = json_copy(carried, CARRIED_PART)
+    ForeignTable(CARRIED_PART, plain).require_fields(CARRIED_TABLES)
+    tables = {key: plain[key] for key in CARRIED_TABLES}
     _require_same(tables, exported, content)
     # The noise was calibrated for these keys, so a flag must not change them. A flag that repeats the file's value is allowed.
     asserted_neighbours = {key: value for key, value in asserted.table.items() if key in NEIGHBOUR_KEYS}
@@ -266,7 +268,7 @@ def carried_tables(
         raise InputError(
             "the file states the adjacency and max_contributions of its noise: leave --adjacency and --max-contributions out"
         )
-    tables["privacy"] = with_asserted(tables["privacy"], asserted, PART)
+    tables["privacy"] = with_asserted(tables["privacy"], asserted, CARRIED_PART)
     _require_same(tables, exported, content)  # again, as a key of the user may change what would be exported
     return {"format": 1, **tables}
 
@@ -318,7 +320,7 @@ def rounded_down(exact: Fraction) -> float:
 
 
 def rate_of(sampling: Batched, size: int | None) -> float:
-    """Return the sampling rate: the stated one or, if batch_size is stated, batch_size / dataset size, rounded up."""
+    """Return the sampling rate: batch_size / dataset size, rounded up, if batch_size is stated, and the stated rate otherwise."""
     if sampling.rate is not None and sampling.batch_size is None:
         return sampling.rate
     rate = sampling.exact_rate(size)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from dpcli.exchange.foreign import Asserted, ForeignTable, file_of, read_fields, with_asserted
+from dpcli.exchange.foreign import EVERY_STEP, Asserted, ForeignTable, file_of, read_fields, with_asserted
 
 REQUIRED_FIELDS = (
     "epsilon",
@@ -78,7 +78,7 @@ def _tables(config: ForeignTable, asserted: Asserted, sampling: str) -> dict[str
     }
     return {
         "format": 1,
-        "privacy": {**with_asserted(known, asserted, config.name), "releases": "all-checkpoints"},
+        "privacy": {**with_asserted(known, asserted, config.name), **EVERY_STEP},
         "budget": {"epsilon": config.number("epsilon"), "delta": config.number("delta")},
         "mechanism": [entry],
     }

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
-from dpcli.exchange.foreign import Asserted, file_of, name_in_words
+from dpcli.exchange.foreign import EVERY_STEP, Asserted, file_of, name_in_words
 from dpcli.file.pipeline.series import MAX_ENTRIES
 from dpcli.file.toml.shown import escaped
 
@@ -29,6 +29,7 @@ Stage = Mapping[str, Number]  # the values of a stage, by the keys of an entry
 
 # Largest size of a csv, to bound memory; more than a new file may have, as equal rows become one stage
 MOST_BYTES = 64 * 1024 * 1024
+LONGEST_CELL, LONGEST_HEADER = 40, 200  # numbers of characters of them that a message shows; arbitrary
 WIDTH = 120  # largest width of lines with lists in the new file; layout alone
 NO_BREAK_SPACE = "\xa0"  # a space at which `textwrap` does not break a line
 LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # beginnings of lines that may hold long lists of numbers
@@ -100,7 +101,7 @@ class ScheduleColumn:
                 return number
         except (ValueError, OverflowError):
             pass
-        raise InputError(f"expected {self.rule.text}, found {escaped(text[:40]) or 'nothing'}")
+        raise InputError(f"expected {self.rule.text}, found {escaped(text[:LONGEST_CELL]) or 'nothing'}")
 
 
 COLUMNS = {
@@ -127,7 +128,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
     stages = merged_stages({"steps": 1, **dict(zip(keys, row, strict=True))} for row in schedule.rows)
     entry = staged_entry("schedule", stages, "poisson")
     steps = sum(int(stage["steps"]) for stage in stages)
-    privacy = {**asserted.table, "releases": "all-checkpoints"}
+    privacy = {**asserted.table, **EVERY_STEP}
     renamings = (f"Column {old} is read as {new}." for old, new in schedule.renamed.items())
     heading = (f"From {escaped(place)}: {steps:,} steps.", *renamings)
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)
@@ -153,7 +154,7 @@ def _read(data: bytes, ignored: Collection[str], place: str) -> NoiseSchedule:
     known = [name for name in head if name in COLUMNS]
     unknown_columns = [name for name in head if name not in COLUMNS and name not in ignored]
     if "noise_multiplier" not in known or not SAMPLING.keys() & set(known) or len(set(known)) < len(known):
-        header = ", ".join(map(escaped, head))[:200] or "an empty row"
+        header = ", ".join(map(escaped, head))[:LONGEST_HEADER] or "an empty row"
         raise InputError(
             f"{place}:1: expected a header row with noise_multiplier, sampling_rate or batch_size, and steps if a row stands for several, "
             f"each once; found {header}"

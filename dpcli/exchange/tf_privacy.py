@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import Asserted, ForeignTable, file_of, with_asserted
+from dpcli.exchange.foreign import EVERY_STEP, Asserted, ForeignTable, file_of, with_asserted
 from dpcli.file.toml.shown import escaped
 
 PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")
@@ -31,6 +31,7 @@ OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
 }
 MICROBATCHING = "used_microbatching"  # the only flag that may have no value
 SWITCHES = {MICROBATCHING: "true", f"no{MICROBATCHING}": "false"}  # value of the flag by its forms without a value
+SHOWN = 40  # number of characters of a wrong argument or value that a message shows; arbitrary
 DEFAULT_DELTA = 1e-6  # the default of compute_dp_sgd_privacy
 # Comments in the new file, by key.
 COMMENTS = {"adjacency": "the adjacency of compute_dp_sgd_privacy"}
@@ -75,7 +76,7 @@ def _privacy(flags: ForeignTable, asserted: Asserted) -> dict[str, Any]:
     }
     if flags.has("max_examples_per_user") and asserted.unit != "example":
         known |= {"unit": asserted.unit or "user", "max_contributions": flags.count("max_examples_per_user")}
-    return {**with_asserted(known, asserted, flags.name), "releases": "all-checkpoints"}
+    return {**with_asserted(known, asserted, flags.name), **EVERY_STEP}
 
 
 def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:
@@ -92,7 +93,7 @@ def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:
         try:
             fields[name] = read_value(text or "")
         except (ValueError, KeyError):
-            raise InputError(f"{place}: expected a value of --{name}, found {escaped((text or 'nothing')[:40])}") from None
+            raise InputError(f"{place}: expected a value of --{name}, found {escaped((text or 'nothing')[:SHOWN])}") from None
     return ForeignTable(place, fields)
 
 
@@ -115,7 +116,7 @@ def _pairs(arguments: Sequence[str], place: str) -> Iterator[tuple[str, str | No
         argument = remaining.pop()
         match = FLAG.fullmatch(argument)
         if not match:
-            raise InputError(f"{place}: expected flags --name=value of compute_dp_sgd_privacy, found {escaped(argument[:40])}")
+            raise InputError(f"{place}: expected flags --name=value of compute_dp_sgd_privacy, found {escaped(argument[:SHOWN])}")
         name, value = match.groups()
         is_separate = value is None and remaining and not FLAG.fullmatch(remaining[-1]) and name not in SWITCHES
         yield name, remaining.pop() if is_separate else value

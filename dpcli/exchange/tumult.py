@@ -40,6 +40,7 @@ ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is a
 REFUSED = {  # classes of protected changes that a pipeline file cannot state, with the reason
     "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
 }
+DEFAULT_SPACE = "default_id_space"  # Tumult's name of the identifier space of tables that name none
 # The class of budgets by mechanism type.
 BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
 
@@ -117,8 +118,7 @@ def _change(change: ForeignTable, table: str, ignored: Collection[str]) -> Prote
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in known.optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")
-    # "default_id_space" is the name that Tumult gives to the space of tables that name none.
-    space = change.fields.get("id_space", "default_id_space") if known.record == IDENTIFIERS else table
+    space = change.fields.get("id_space", DEFAULT_SPACE) if known.record == IDENTIFIERS else table
     if type(space) is not str:
         raise change.refused(f"expected id_space to be a name, found {in_words(space)}")
     return ProtectedChange(space, known.record, rows)

@@ -135,7 +135,7 @@ class Aggregator(ABC):
 
     @classmethod
     def limit(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
-        """Return the entry with these numbers of answers and queries; by default, with its own number of queries.
+        """Return the entry limited to these numbers of answers and queries; by default, to its own number of queries.
 
         For an aggregator that answers every query, the number of answers is the number of queries, and `queries` is ignored.
         """
@@ -163,7 +163,8 @@ class Aggregator(ABC):
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         """Return the largest change of a session's cost by one teacher's votes, at distances 0, 1, ... from the votes, (teachers,).
 
-        vote_release.py makes a smooth sensitivity of it. A distance d means that up to d teachers may have voted otherwise.
+        vote_release.py makes a smooth sensitivity of it. A distance d means that up to d teachers may have voted otherwise. The cost is the
+        Renyi divergence at `order`.
 
         Args:
             counts: Counts of the queries that were answered.
@@ -211,7 +212,7 @@ class GnMax(Aggregator):
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         answer_sensitivity = AnswerSensitivity(self.sigma, classes=counts.shape[1], order=order)
-        conditions = monotone_conditions(answer_sensitivity, teachers)._asdict()
+        conditions = monotone_conditions(answer_sensitivity, teachers)._asdict()  # c5 and c6 of the paper (vote_sensitivity.py)
         failing = [name.upper() for name, holds in conditions.items() if not holds]
         if failing:
             raise CannotCertify(
@@ -262,7 +263,7 @@ class ConfidentGnMax(GnMax):
         return (merge_releases(log_q, np.ones(len(log_q)), _gaussian_total(math.sqrt(2.0) * self.threshold_sigma)),)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
-        values, repeats = np.unique(np.rint(largest), return_counts=True)
+        values, repeats = np.unique(np.rint(largest), return_counts=True)  # whole numbers of votes; equal ones are evaluated once
         of_comparisons = repeats @ threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
         of_answers = GnMax.sensitivity(self, counts, largest, teachers, order)  # super() fails in a dataclass with slots
         return np.asarray(of_answers + of_comparisons, dtype=float)

@@ -20,6 +20,7 @@ from dpcli.ledger.ledger import Ledger
 LARGEST_COUNT = 2**62  # fits into the signed 64-bit integers of SQLite and PostgreSQL
 BUSY_SECONDS = 30.0  # longest wait for the lock of another process, which holds it only while it counts; arbitrary
 ANSWERS = "answers"  # default noun for the counted answers
+SHOWN_DIGITS = 12  # leading digits of an identity that a message shows
 NOTHING_WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and the request may have been counted or not: ask again, which is counted again"
 LOST = "the number of past answers is not known: this system gives no more answers; a new fit needs a new charge"
@@ -54,13 +55,7 @@ class AnswerCounter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CountState:
-    """The state of the count of one fitted system.
-
-    Attributes:
-        identity: Fingerprint of the system.
-        total: Number of answers that may be granted in all.
-        taken: Number of answers that have been granted.
-    """
+    """The state of the count of one fitted system: its identity, and the numbers of answers that may be and have been granted."""
 
     identity: str
     total: int
@@ -70,7 +65,7 @@ class CountState:
         """Raise LedgerError if this count belongs to another system, or has another total. `place` names the count in messages."""
         if self.identity != identity:
             raise LedgerError(
-                f"{place}: counts the answers of another system ({self.identity[:12]}), expected {identity[:12]}: "
+                f"{place}: counts the answers of another system ({self.identity[:SHOWN_DIGITS]}), expected {identity[:SHOWN_DIGITS]}: "
                 "the file or the fit has changed; a new fit needs another place for its count"
             )
         if self.total != total:

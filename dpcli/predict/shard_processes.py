@@ -32,7 +32,7 @@ from dpcli.base.extras import require_posix
 from dpcli.predict.models.model_answers import require_same_content
 from dpcli.predict.warmed_process import ONE_THREAD, ShardWork, Task
 
-ENTROPY = 32  # number of bytes of the seed of one shard: 256 bits, so that practically no two shards share a seed
+SEED_BYTES = 32  # size of the seed of one shard, so that practically no two shards share a seed
 # Program of a warmed process. It imports modules from the same folders as this process.
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
 
@@ -42,7 +42,7 @@ MOST_AT_ONCE = 4
 
 def fresh_entropy() -> bytes:
     """Return a new random seed for one shard."""
-    return secrets.token_bytes(ENTROPY)
+    return secrets.token_bytes(SEED_BYTES)
 
 
 def cores() -> int:
@@ -178,7 +178,7 @@ class ShardProcesses:
             process = subprocess.Popen(
                 [sys.executable, "-c", command],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # Standard output is reserved for the answer of the command.
+                stdout=2,  # standard error, as standard output is reserved for the answer of the command
                 pass_fds=(theirs.fileno(),),
                 env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
             )
@@ -237,7 +237,7 @@ class _WarmedProcess:
         """Fork a new process, and return the connection to it."""
         ours, theirs = socket.socketpair()
         with theirs, socket.socket(fileno=os.dup(self.connection.fileno())) as control:
-            socket.send_fds(control, [b"."], [theirs.fileno()])
+            socket.send_fds(control, [b"."], [theirs.fileno()])  # a descriptor needs a byte to go with
         return Connection(ours.detach())
 
 

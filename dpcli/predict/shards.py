@@ -19,7 +19,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 
 KEY = b"dpcli shard 1"  # key of the hash; a new key would move units to other shards
 
-# The premises of the numbers of every session of private prediction.
+# The premises of each number that a session of private prediction states.
 SESSION_PREMISES: Premises = (
     Premise(
         "No answer is drawn twice for one charge.",
@@ -38,7 +38,7 @@ SESSION_PREMISES: Premises = (
     ),
 )
 
-# The premises of the numbers of pate, pmixed and prompt, in addition to the premises of the mechanism.
+# The premises of the numbers that pate, pmixed and prompt state, in addition to the premises of the mechanism.
 SHARD_PREMISES: Premises = (
     *SESSION_PREMISES,
     Premise(
@@ -76,7 +76,8 @@ SHARD_PREMISES: Premises = (
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
     """Return the shard of a unit, from 0 to shards - 1, by a hash of its name. Another salt, a public text, gives other shards."""
-    # The unit's type and the salt's length are hashed too, so that 1 and "1" are different units, and no salt runs into a unit.
+    # The unit's type and the salt's length are hashed too, so that 1 and "1" are different units, and no salt runs into a unit. A text may
+    # have a lone surrogate, which UTF-8 refuses without "surrogatepass".
     type_name = "number" if isinstance(unit, int) else "text"
     digest = hashlib.blake2b(f"{len(salt)} {salt} {type_name} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(digest[:16], "big") % shards  # 128 bits, so that all shards are practically equally likely

@@ -17,7 +17,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.vote_bounds import Counts
 
 MOST_VALUES = 10**8  # largest number of values in a table of votes, which then takes at most 800 MB; a larger table is refused
-HINT = 'if each row has the label from each teacher, set vote_rows = "labels"'
+LABELS_HINT = 'if each row has the label from each teacher, set vote_rows = "labels"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _table(values: Any, place: str) -> Any:
     if table.dtype.kind not in "iuf":
         raise InputError(f"{place}: expected a table of numbers, found a table of {table.dtype.type.__name__}")
     if table.ndim == 1:
-        raise InputError(f"{place}: expected a row of counts for each query, found one number for each query: {HINT}")
+        raise InputError(f"{place}: expected a row of counts for each query, found one number for each query: {LABELS_HINT}")
     if table.ndim != 2:
         raise InputError(f"{place}: expected rows of counts, found an array of {table.ndim} dimensions")
     if not table.size:
@@ -114,11 +114,11 @@ def _table(values: Any, place: str) -> Any:
 def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
     """Raise InputError for a table of labels, one in a row or one from each teacher. Read as counts, they would cost too little."""
     if table.shape[1] == 1:
-        raise InputError(f"{place}: expected {classes} columns, one for each label, found one column: {HINT}")
+        raise InputError(f"{place}: expected {classes} columns, one for each label, found one column: {LABELS_HINT}")
     are_labels = ((table >= 0) & (table < classes) & (table == np.floor(table))).all()
     # If every row adds up to the number of teachers, the table may be of counts, and is not refused here.
     if table.shape[1] == teachers and are_labels and (table.sum(axis=1, dtype=float) != teachers).any():
-        raise InputError(f"{place}: expected {classes} columns, one for each label, found labels: {HINT}")
+        raise InputError(f"{place}: expected {classes} columns, one for each label, found labels: {LABELS_HINT}")
 
 
 def _require_all(holds: Any, expected: str, wrong: str, place: str) -> None:

@@ -87,7 +87,7 @@ class AnswerSensitivity:
         return self._shift_log_q(log_q, -math.sqrt(2.0) / self.sigma)
 
     def _shift_log_q(self, log_q: Array, shift: float) -> Array:
-        """Return log of (m - 1) Phi(z + shift), at most 0, where z solves q = (m - 1) Phi(z)."""
+        """Return log of (classes - 1) Phi(z + shift), at most 0, where z solves q = (classes - 1) Phi(z)."""
         log_others = math.log(self.classes - 1.0)
         return np.asarray(np.minimum(log_others + log_ndtr_array(inverse_log_ndtr(log_q - log_others) + shift), 0.0))
 
@@ -183,16 +183,16 @@ def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> Condit
 
 
 def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:
-    """Return log q on a grid that ends just below `log_high`, with even steps of z in q = (m - 1) Phi(z).
+    """Return log q on a grid that ends just below `log_high`, with even steps of z in q = (classes - 1) Phi(z).
 
     The grid starts below the q of unanimous votes, by two changed votes; or below `log_high` by one changed vote, if that is less.
     """
-    others = math.log(sensitivity.classes - 1.0)
+    log_others = math.log(sensitivity.classes - 1.0)
     step = math.sqrt(2.0) / sensitivity.sigma  # One changed vote moves z by this. With unanimous votes, z is -teachers * step / 2.
-    high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
+    high = float(inverse_log_ndtr(np.array([log_high - log_others]))[0])
     low = min(-(teachers + 2.0) / (math.sqrt(2.0) * sensitivity.sigma), high) - step
     z = np.linspace(low, high, min(MOST_GRID_POINTS, 2 + math.ceil(GRID_POINTS * (high - low) / step)))
-    return np.minimum(others + log_ndtr_array(z), math.nextafter(log_high, -math.inf))
+    return np.minimum(log_others + log_ndtr_array(z), math.nextafter(log_high, -math.inf))
 
 
 def _never_decreases(values: Array, scale: Array | None = None) -> bool:

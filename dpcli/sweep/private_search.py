@@ -83,7 +83,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
         if not state.ended:
             failures = _make_trials(plan, processes, state)
             if failures:
-                return PrivateSelection(plan, None, None, None, plan.folder, failures)
+                return PrivateSelection(plan, metric=None, value=None, variant=None, folder=plan.folder, failures=failures)
         if state.draws is not None:  # the best trial is not yet released, or its release was interrupted
             _release_best(plan, state)
             charges.commit(state.charge)
@@ -171,7 +171,7 @@ def _release_best(plan: SweepPlan, state: SearchState) -> None:
 def _selection(plan: SweepPlan, chosen: Mapping[str, Any] | None) -> PrivateSelection:
     """Return the result of a search, given the saved choice; None means that no trial was drawn."""
     if chosen is None:
-        return PrivateSelection(plan, None, None, None, plan.folder)
+        return PrivateSelection(plan, metric=None, value=None, variant=None, folder=plan.folder)
     return PrivateSelection(
         plan, chosen["metric"], chosen["value"], plan.variants[chosen["variant"]], os.path.join(plan.folder, BEST)
     )

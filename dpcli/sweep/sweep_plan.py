@@ -1,9 +1,9 @@
-"""The plan of a sweep, which is made before the first run, and the results of a sweep. Each run is a file with calibrated noise.
+"""The plan of `dpcli sweep`, which is made before the first run, and the results of a sweep.
 
-`plan_sweep` reads [sweep] of a pipeline file for `dpcli sweep`. A *setting* is one choice of the varied keys (setting.py); a *variant* is a
-setting at one epsilon, with the text of its own pipeline file. Documents call a variant a point. In a file, "calibrate" stands for noise
-that is solved for, here from the variant's epsilon (file/pipeline/placeholders.py). The certified epsilon of a variant is an upper bound,
-and is at most the epsilon that [sweep] states (`_Calibration`).
+`plan_sweep` reads the [sweep] table of a pipeline file. A *setting* is one choice of the varied keys (setting.py); a *variant* is a setting
+at one epsilon, with the text of its own pipeline file. Documents call a variant a point. In a file, "calibrate" stands for noise that is
+solved for, here from the variant's epsilon (file/pipeline/placeholders.py). A variant's certified epsilon is an upper bound, and is at most
+the epsilon that [sweep] states.
 
 The plan of a run (train/plan/plan.py) has an `account` of its privacy cost, and its training in *stages*: steps in a row that one
 [[mechanism]] entry accounts for. With public tuning, epsilon covers one run and not the search. A *private search* draws a random number of
@@ -53,7 +53,8 @@ RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disc
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
     """Return which values of the metric are better. Add a finding if `sweep.better` is missing or wrong; the file is then refused."""
-    metric, better = train.measures or ("", sweep.better)  # a custom task has no known metric
+    # The task says what it measures, and which values are better. A custom task leaves both to the user.
+    metric, better = train.measures or ("", sweep.better)
     if better is None:
         expected = '"higher" or "lower" with task = "custom", for the better values of its metric'
         findings.add("DP005", ("sweep", "better"), expected, "nothing")
@@ -208,9 +209,7 @@ class _SolvedTables(NamedTuple):
 class _Calibration:
     """The calibration of settings. Settings that differ only in [train] are calibrated once.
 
-    Attributes:
-        base: Tables that all runs share.
-        results: Results by the tables on which the noise depends, as JSON text; `variant` adds to them.
+    `base` are the tables that all runs share. `results` are kept by the tables on which the noise depends, as JSON text.
     """
 
     path: str
@@ -227,9 +226,10 @@ class _Calibration:
         tables = {**tables, "mechanism": solved.tables["mechanism"]}
         text = toml_text({name: tables[name] for name in RUN_TABLES if name in tables})
         plan = replace(solved.plan, train=read_train(text.encode(), self.path))
-        # `plan_of` checked this for the [train] of the setting that was solved first; here it may be another.
+        # The cost of some entries holds only if no model but the last is seen. `plan_of` checked that for the [train] of the setting that
+        # was solved first; here it may be another.
         require_last_iterate([stage.entry for stage in plan.first_stages], plan.train, plan.pipeline, self.path)
-        return Variant(epsilon, setting, text, plan, fingerprint([text, plan.parts()]))
+        return Variant(epsilon, setting, text, plan, fingerprint([text, plan.parts()]))  # parts: digests of the run's code and data
 
     def solve(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> _SolvedTables:
         """Return the tables with noise that meets epsilon. Raises CannotCertify if there is none."""

@@ -37,7 +37,7 @@ DIGITS = 60  # decimal digits of the probabilities, so that their rounding error
 # Number of bits of the uniform number. Its largest value is farther below 1 than the rounded sum of all probabilities, so that a draw ends.
 BITS = 160
 # Largest mean number of trials. The number drawn is never cut off, which would change its distribution. The limit affects time alone.
-MOST_TRIALS = 10_000.0
+LARGEST_MEAN = 10_000.0
 
 
 def trials_of(path: str, is_private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
@@ -76,9 +76,9 @@ def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> T
             "search must be the mechanism from which its cost is computed"
         )
     trials = entry.spec.trials.distributed()
-    if not trials.mean <= MOST_TRIALS:
+    if not trials.mean <= LARGEST_MEAN:
         raise InputError(
-            f"{place}.trials: expected at most {MOST_TRIALS:g} on average, found {trials.mean:g}: the search runs every trial"
+            f"{place}.trials: expected at most {LARGEST_MEAN:g} on average, found {trials.mean:g}: the search runs every trial"
         )
     return trials
 

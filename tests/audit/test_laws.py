@@ -24,7 +24,7 @@ from dpcli.audit.bounds import (
     rate_upper,
     rates_epsilon_lower,
 )
-from dpcli.audit.scores import Scores, Threshold, by_bonferroni, by_split, check_fair, guess, guess_counts
+from dpcli.audit.scores import Scores, Threshold, by_bonferroni, by_split, guess, guess_counts, require_fair
 from dpcli.base.errors import InputError
 from tests.cases import require_each
 
@@ -218,5 +218,5 @@ def test_a_private_program_is_accused_at_most_as_often_as_the_significance(choos
 
 def test_unfair_coins_are_refused() -> None:
     with pytest.raises(InputError, match="fair coin"):
-        check_fair(Scores(np.arange(1000) < 900, np.zeros(1000)))
-    check_fair(Scores(np.arange(1000) < 530, np.zeros(1000)))
+        require_fair(Scores(np.arange(1000) < 900, np.zeros(1000)))
+    require_fair(Scores(np.arange(1000) < 530, np.zeros(1000)))

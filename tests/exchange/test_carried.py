@@ -17,7 +17,7 @@ from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.exchange import foreign as carried
 from dpcli.exchange.events.dp_event import event_json
-from dpcli.exchange.foreign import MOST_VALUES, TABLES, Asserted, json_copy, read_text
+from dpcli.exchange.foreign import CARRIED_TABLES, MOST_VALUES, Asserted, json_copy, read_text
 from dpcli.exchange.opacus.phases import json_text, state_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.write import toml_text
@@ -120,7 +120,7 @@ def test_tables_that_are_none_are_refused(tool: str, value: Any, tmp_path: Path)
 @of_each("key", ["format", "budget", "privcay", "defaults", "train"])
 def test_tables_that_an_export_does_not_have_are_refused(tool: str, key: str, tmp_path: Path) -> None:
     path, document = tmp_path / "f.json", exported(tool)
-    assert set(document[CARRIED[tool]]) == set(TABLES)
+    assert set(document[CARRIED[tool]]) == set(CARRIED_TABLES)
     document[CARRIED[tool]][key] = {"epsilon": 1.0}
     path.write_text(json.dumps(document))
     done = dpcli("import", tool, str(path))
@@ -162,7 +162,7 @@ def test_what_is_shared_or_holds_itself_ends(name: str, where: str, tmp_path: Pa
     monkeypatch.setattr(carried, "MOST_VALUES", MOST_VALUES // 100)  # as what is shared has far more
     value, path = HOSTILE[name], tmp_path / "c.pkl"
     document = exported("opacus")
-    if where in TABLES:
+    if where in CARRIED_TABLES:
         document["dpcli"][where] = value
     elif where == "adjacency":
         document["dpcli"]["privacy"][where] = value

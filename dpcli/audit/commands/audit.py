@@ -86,13 +86,13 @@ def command(
         settings = requested.settings
         runs_trials = settings.function is not None  # without a function, the file of scores is only read
         if runs_trials and settings.scores is not None:
-            require_unprotected(settings.scores)  # the trials are added to this file
+            require_unprotected(settings.scores)  # no input of the command and no ledger, as the trials are added to this file
         with _hint_after_interrupt(settings.scores) if runs_trials else nullcontext():
             result = audit(requested)
     # With --picture, an audit without scores is an error, which `chart` raises.
     charts = [chart(result)] if result.measured is not None or pictures else []
     if pictures:
-        show(charts[0], None, pictures)
+        show(charts[0], format_=None, outputs=pictures)
     return emit(document(result, requested.diagnostics, charts), format_, outputs)
 
 

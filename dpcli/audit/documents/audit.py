@@ -24,8 +24,8 @@ from dpcli.numerics.arrays import Array, np
 
 ASSUMED = "Both statements hold only under these assumptions:"
 # Thresholds of the measured curve in the picture; no verdict depends on them.
-THRESHOLDS = 160  # number that is spread over the curve; more would not be seen
-STRICTEST = 24  # number at its strict end, all of which are drawn, because the smallest rates prove the most
+SPREAD_THRESHOLDS = 160  # number of those that are spread over the curve; more would not be seen
+STRICTEST_THRESHOLDS = 24  # number of those at its strict end, all of which are drawn, because the smallest rates prove the most
 NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))  # ends of the line of error rates that an attack by pure chance reaches
 
 
@@ -279,7 +279,7 @@ def _measured_rates(measured: MeasuredScores) -> MeasuredRates:
     inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
     # Thresholds from the strictest. A score at or above a threshold means "member".
     levels = np.unique(np.concatenate([inside, outside]))[::-1]
-    strictest, spread = np.arange(min(len(levels), STRICTEST)), np.linspace(0, len(levels) - 1, THRESHOLDS)
+    strictest, spread = np.arange(min(len(levels), STRICTEST_THRESHOLDS)), np.linspace(0, len(levels) - 1, SPREAD_THRESHOLDS)
     ranks = np.unique(np.concatenate([spread, strictest]).astype(int))
     thresholds = np.concatenate(([np.inf], levels[ranks], [-np.inf]))
     missed = np.searchsorted(inside, thresholds, side="left") / max(len(inside), 1)

@@ -31,16 +31,16 @@ SEEN_BY_REPLAY = {
     "the noise of an earlier step again": "yes",
     DRAWN_TOO_OFTEN: "where the file declares Poisson samples: the result states how small an excess",
     "no clipping": "yes, for the records that are replayed",
-    SHUFFLED: ("where the file declares Poisson samples: by the sizes of the batches, if there are enough of them"),
+    SHUFFLED: "where the file declares Poisson samples: by the sizes of the batches, if there are enough of them",
 }
 SEEN_BY_RECORD_CANARIES = dict.fromkeys(SEEN_BY_REPLAY, "as far as the model remembers the canaries")
 SEEN_BY_TWO_RUNS = dict.fromkeys(SEEN_BY_REPLAY, "as far as the score of the one record shows it")
 
 TENSOR_SIZES = (1, 10, 1_000, 100_000)  # examples: numbers in a tensor (a parameter), for which the power of a replay is stated
-# Largest number of tests of an audit that share its significance. More tests, or more tensors, would lower its power only a little.
-MOST_TESTS = 400
 # Number of statistical checks that share the significance: nine of the noise (noise_statistics.py) and two of Poisson samples (replay.py).
 STATISTICAL_CHECKS = 11
+# Assumed number of tests among which these divide it, as most of them test each tensor. A larger one would lower the power only a little.
+MOST_TESTS = 400
 
 
 def planned_document(request: AuditRequest) -> Document:
@@ -66,7 +66,7 @@ def _document(kind: str, power: tuple[str, ...], seen: dict[str, str]) -> Docume
 
     Args:
         kind: Kind of the audit; "gradients" for one run with gradient canaries.
-        power: Sentences about the smallest loss of noise that the audit would detect.
+        power: Sentences about the smallest loss of noise that the audit would detect. The headline repeats the first.
         seen: What the audit sees of other faults, by fault.
     """
     rows = (("too little noise", power[0]), *seen.items())

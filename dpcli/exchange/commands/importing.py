@@ -96,16 +96,11 @@ def _read_convert_and_write(
     *more: Any,
     most: int = MOST_BYTES,
 ) -> None:
-    """Read a record, convert it, and print or write the pipeline file.
+    """Read a record of at most `most` bytes, convert it, and print or write the pipeline file. Arguments as in `convert_and_write`.
 
     Args:
-        output: Path of the new file; None to print the text.
-        file: Path of the record.
-        stated: Values of `asserted_options` by name.
         record: Description of the expected record, for messages.
         make: Function that returns the text, from the data, the stated keys, `more`, and the name of the record.
-        more: Further arguments of `make`.
-        most: Largest number of bytes of the record.
     """
     from dpcli.file.toml.limits import read_head, title
 
@@ -150,7 +145,7 @@ def naming_file(file: str, stated: Mapping[str, Any] = MappingProxyType({})) -> 
 
 
 def _by_flags(key: str, message: str, stated: Mapping[str, Any]) -> str:
-    """Return a message of the reader in which flags replace the keys that they state, or that are missing."""
+    """Return a message of the reader, with flags in place of the keys that they state or, in a message about a missing key, could state."""
     is_missing = re.search(r"found (nothing|none)(;|$)", message) is not None
     for name, value in stated.items():
         if is_missing or value is not None:

@@ -30,8 +30,8 @@ from dpcli.file.toml.shown import shown
 from dpcli.file.toml.write import toml_text
 
 SCHEMA = "dpcli/dp-event/v1"
-WRAPPED = ("schema", "neighboring_relation", "pipeline")  # optional fields of a table that contains an event
-ADJACENCIES = {relation: adjacency for adjacency, relation in RELATIONS.items()}
+WRAPPER_FIELDS = ("schema", "neighboring_relation", "pipeline")  # optional fields of a table that contains an event
+ADJACENCY_OF = {relation: adjacency for adjacency, relation in RELATIONS.items()}
 COMMENTS = {"noise_multiplier": "relative to the bound on the values of one record, as in the event"}
 
 
@@ -52,7 +52,7 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
     if not _wraps(document):
         return _text(tables_of_event(tree_of(document), asserted), COMMENTS, place)
     wrapper = ForeignTable(place, document)
-    wrapper.require_fields(("event",), WRAPPED, hint="" if "schema" in document else SNIPPET)
+    wrapper.require_fields(("event",), WRAPPER_FIELDS, hint="" if "schema" in document else SNIPPET)
     stated = _with_relation(wrapper, asserted)
     if not wrapper.has("pipeline"):
         return _text(tables_of_event(tree_of(document["event"]), stated), COMMENTS, place)
@@ -89,9 +89,9 @@ def _with_relation(wrapper: ForeignTable, asserted: Asserted) -> Asserted:
     if not wrapper.has("neighboring_relation"):
         return asserted
     relation = wrapper.fields["neighboring_relation"]
-    if type(relation) is not str or relation not in ADJACENCIES:
-        raise wrapper.refused(f"expected neighboring_relation among {', '.join(ADJACENCIES)}, found {shown(relation)}")
-    adjacency = ADJACENCIES[relation]
+    if type(relation) is not str or relation not in ADJACENCY_OF:
+        raise wrapper.refused(f"expected neighboring_relation among {', '.join(ADJACENCY_OF)}, found {shown(relation)}")
+    adjacency = ADJACENCY_OF[relation]
     if asserted.adjacency not in (None, adjacency):
         raise wrapper.refused(f"expected the adjacency of the file, {adjacency}, found {asserted.adjacency}")
     return replace(asserted, adjacency=adjacency)
@@ -158,7 +158,7 @@ def _object(value: Value) -> Any:
         return value
     if importlib.util.find_spec("dp_accounting") is None:
         raise Unavailable("dp_accounting is not installed: pip install dp-accounting")
-    home = getattr(importlib.import_module(HOME), value.name, None)
-    if home is None:
+    event_class = getattr(importlib.import_module(HOME), value.name, None)
+    if event_class is None:
         raise Unavailable(f"expected a dp_accounting that has {value.name}, found an older version")
-    return home(**{field: _object(inner) for field, inner in value.fields.items()})
+    return event_class(**{field: _object(inner) for field, inner in value.fields.items()})

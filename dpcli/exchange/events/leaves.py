@@ -29,6 +29,7 @@ SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 # Smallest noise parameter p of randomized response that becomes the key `keep`, near 1 - p. Doubles near 1 have 16 digits, so that p then
 # has 13; for a smaller one epsilon is stated. Accuracy alone: both are rounded to the safe side.
 LEAST_OF_KEEP = 1e-3
+MARGIN = 1e-15  # relative, for the errors of log1p and expm1; a smaller one would touch soundness
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Leaf:
     fields: Callable[[Keys, RecordChange], dict[str, Any]]
 
 
-def _noise(event: EventTree, _: RecordChange) -> Keys:
+def _noise_keys(event: EventTree, _: RecordChange) -> Keys:
     return {"noise_multiplier": event.number("noise_multiplier")}
 
 
@@ -142,8 +143,8 @@ def _response_keys(event: EventTree, change: RecordChange) -> Keys:
     keep = rounded_up(1 - parameter + parameter / buckets)
     if parameter >= LEAST_OF_KEEP and keep < 1.0:
         return {"keep": keep, "categories": buckets}
-    odds = rounded_up(buckets * (1 - parameter) / parameter)
-    return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}  # rounded up, beyond the error of the logarithm
+    exp_minus_1 = rounded_up(buckets * (1 - parameter) / parameter)  # e^epsilon - 1
+    return {"epsilon": math.log1p(exp_minus_1) * (1.0 + MARGIN), "categories": buckets}  # rounded up
 
 
 def _response_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
@@ -154,13 +155,13 @@ def _response_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
     else:
         epsilon = keys.pop("epsilon")
         # Rounded down. e^epsilon is a finite double only up to an epsilon of about 709.
-        parameter = categories / (math.expm1(epsilon) + categories) * (1.0 - 1e-15) if epsilon < 700.0 else 0.0
+        parameter = categories / (math.expm1(epsilon) + categories) * (1.0 - MARGIN) if epsilon < 700.0 else 0.0
     if parameter <= 0.0:
         raise InputError("its noise is too small to be a noise_parameter > 0")
     return {"noise_parameter": parameter, "num_buckets": categories}
 
 
-def _stated(*names: str) -> Callable[[EventTree, RecordChange], Keys]:
+def _guarantee_keys(*names: str) -> Callable[[EventTree, RecordChange], Keys]:
     """Return a function that makes the keys of a stated guarantee for one record."""
 
     def keys(event: EventTree, change: RecordChange) -> Keys:
@@ -173,7 +174,7 @@ def _stated(*names: str) -> Callable[[EventTree, RecordChange], Keys]:
 def _zcdp_keys(event: EventTree, change: RecordChange) -> Keys:
     """Return the keys of zCDP. Its Renyi divergences are at most xi + rho times the order, in the event and in the file."""
     xi = event.number("xi") if "xi" in event.fields else 0.0
-    return {**_stated("rho")(event, change), **({"xi": xi} if xi != 0.0 else {})}
+    return {**_guarantee_keys("rho")(event, change), **({"xi": xi} if xi != 0.0 else {})}
 
 
 def _zcdp_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
@@ -181,7 +182,7 @@ def _zcdp_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
     return fields | {"xi": keys.pop("xi")} if "xi" in keys else fields
 
 
-def _same(*names: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
+def _same_fields(*names: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
     """Return a function that makes the fields of an event from keys of the same names."""
     return lambda keys, change: {name: keys.pop(name) for name in names}
 
@@ -237,17 +238,17 @@ def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
 
 LEAVES: Mapping[str, Leaf] = {
     "NoOpDpEvent": Leaf("post-processing", lambda event, change: {}, lambda keys, change: {}),
-    "GaussianDpEvent": Leaf("gaussian", _noise, _noise_fields("sigma")),
-    "LaplaceDpEvent": Leaf("laplace", _noise, _noise_fields("scale")),
+    "GaussianDpEvent": Leaf("gaussian", _noise_keys, _noise_fields("sigma")),
+    "LaplaceDpEvent": Leaf("laplace", _noise_keys, _noise_fields("scale")),
     "DiscreteLaplaceDpEvent": Leaf("discrete-laplace", _discrete_laplace_keys, _discrete_laplace_fields),
     "DiscreteGaussianDpEvent": Leaf("discrete-gaussian", _discrete_gaussian_keys, _discrete_gaussian_fields),
     "RandomizedResponseDpEvent": Leaf("randomized-response", _response_keys, _response_fields),
     "ZCDpEvent": Leaf("zcdp", _zcdp_keys, _zcdp_fields),
-    "EpsilonDeltaDpEvent": Leaf("approx-dp", _stated("epsilon", "delta"), _same("epsilon", "delta")),
-    "ExponentialMechanismDpEvent": Leaf("exponential", _stated("epsilon"), _same("epsilon")),
-    "PermuteAndFlipDpEvent": Leaf("permute-and-flip", _stated("epsilon"), _same("epsilon")),
+    "EpsilonDeltaDpEvent": Leaf("approx-dp", _guarantee_keys("epsilon", "delta"), _same_fields("epsilon", "delta")),
+    "ExponentialMechanismDpEvent": Leaf("exponential", _guarantee_keys("epsilon"), _same_fields("epsilon")),
+    "PermuteAndFlipDpEvent": Leaf("permute-and-flip", _guarantee_keys("epsilon"), _same_fields("epsilon")),
     "MixtureOfGaussiansDpEvent": Leaf("gaussian-mixture", _mixture_keys, _mixture_fields),
     "SingleEpochTreeAggregationDpEvent": Leaf("tree-aggregation", _tree_keys, _tree_fields),
 }
 # A guarantee with delta = 0 is an EpsilonDeltaDpEvent too, but a file has the type pure-dp for it.
-PURE = Leaf("pure-dp", _stated("epsilon"), lambda keys, change: {"epsilon": keys.pop("epsilon"), "delta": 0.0})
+PURE = Leaf("pure-dp", _guarantee_keys("epsilon"), lambda keys, change: {"epsilon": keys.pop("epsilon"), "delta": 0.0})

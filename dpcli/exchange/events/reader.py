@@ -26,10 +26,10 @@ REFUSED = {
     "UnsupportedDpEvent": "its privacy loss is not defined",
     "SampledWithReplacementDpEvent": "dpcli has no proof of amplification for samples drawn with replacement",
 }
-DISTRIBUTIONS = {shape: distribution for distribution, shape in SHAPES.items()}
+DISTRIBUTION_OF_SHAPE = {shape: distribution for distribution, shape in SHAPES.items()}
 MOST_RUNS = 10**18  # largest number of repetitions of an event; the most steps that a pipeline file may state
 
-WITH_DELTA = LEAVES["EpsilonDeltaDpEvent"].type  # the type of a guarantee that is of type PURE if its delta is 0
+WITH_DELTA = LEAVES["EpsilonDeltaDpEvent"].type  # type of a guarantee (epsilon, delta), for which `drafts` puts PURE if delta is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ class EventReader:
             raise event.refused("expected one mechanism to be repeated, or several without sampling of their own")
         run = inner if len(inner) == 1 else (Draft("composed", {}, parts=inner, naming="mechanisms"),)
         shape, mean = event.number("shape"), event.number("mean")
-        trials: dict[str, Any] = {"distribution": DISTRIBUTIONS.get(shape, "truncated-negative-binomial"), "mean": mean}
-        if shape not in DISTRIBUTIONS:
+        trials: dict[str, Any] = {"distribution": DISTRIBUTION_OF_SHAPE.get(shape, "truncated-negative-binomial"), "mean": mean}
+        if shape not in DISTRIBUTION_OF_SHAPE:
             trials["eta"] = shape
         return (Draft("repeat-and-select", {"trials": trials}, count, parts=run, naming="mechanism"),)
 
@@ -154,7 +154,7 @@ def _has_sample(draft: Draft) -> bool:
 
 
 def merged(drafts: Iterable[Draft]) -> tuple[Draft, ...]:
-    """Merge consecutive entries that differ only in their steps. The steps are added up."""
+    """Merge consecutive entries that differ only in their steps. The steps are added up. Entries are equal if their texts are."""
     groups = [list(group) for _, group in groupby(drafts, key=lambda draft: repr(replace(draft, steps=1)))]
     return tuple(replace(group[0], steps=sum(draft.steps for draft in group)) for group in groups)
 
@@ -168,7 +168,8 @@ def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
         raise InputError(
             "the event does not state its adjacency: give --adjacency add-remove, unless the accountant of dp-accounting used another"
         )
-    reader = EventReader(RecordChange(asserted.adjacency == "replace-one", asserted.max_contributions or 1), set())
+    change = RecordChange(replaces=asserted.adjacency == "replace-one", contributions=asserted.max_contributions or 1)
+    reader = EventReader(change, sizes=set())
     drafts = reader.drafts(event)
     if not drafts:
         raise event.refused("it contains no mechanism")

@@ -76,7 +76,7 @@ class EventWriter:
     def for_pipeline(cls, pipeline: Pipeline) -> EventWriter:
         privacy = pipeline.privacy
         tables = {table["name"]: table for table in tables_of(pipeline)["mechanism"]}
-        change = RecordChange(privacy.adjacency.value == "replace-one")
+        change = RecordChange(replaces=privacy.adjacency.value == "replace-one")
         return cls({entry.name: entry for entry in pipeline.mechanisms}, tables, change, privacy.dataset_size)
 
     def event(self, *names: str) -> EventTree:
@@ -92,14 +92,14 @@ class EventWriter:
         """Return the event of one run of an entry on all of the data."""
         keys = {key: value for key, value in self.tables[name].items() if key not in SHARED}
         try:
-            inner = self._inner(self.entries[name].type, keys)
+            inner = self._mechanism_event(self.entries[name].type, keys)
             if keys:
                 raise InputError(f"no DpEvent can express {first_names(sorted(keys))}")
         except InputError as error:
             raise _refusal(name, error) from None
         return inner
 
-    def _inner(self, mechanism_type: str, keys: Keys) -> EventTree:
+    def _mechanism_event(self, mechanism_type: str, keys: Keys) -> EventTree:
         """Return the event of one run on all of the data. The keys that it expresses are removed from `keys`."""
         if mechanism_type in COMPOUNDS:
             return COMPOUNDS[mechanism_type](self, keys)
@@ -118,7 +118,7 @@ class EventWriter:
             count = runs.steps_at(None)
         elif isinstance(sampling, Batched) and type(sampling) in SAMPLES:
             step = SAMPLES[type(sampling)](self, sampling, inner)
-            count = runs.steps_at(sampling.lower_rate(self.size))
+            count = runs.steps_at(sampling.lower_rate(self.size))  # at a smaller rate, epochs have more steps
         else:
             raise InputError(f"dp-accounting has no event for the sampling scheme {sampling.scheme}")
         return step if count == 1 else EventTree("SelfComposedDpEvent", {"event": step, "count": count})

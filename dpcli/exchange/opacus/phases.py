@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import Asserted, carried_tables, file_of, rate_of
+from dpcli.exchange.foreign import EVERY_STEP, Asserted, carried_tables, file_of, rate_of
 from dpcli.exchange.opacus.accountant import OpacusState, Phase
 from dpcli.exchange.schedule_csv import merged_stages, staged_entry, wrapped
 from dpcli.file.pipeline.canonical import tables_of
@@ -37,6 +37,7 @@ ASSUMED = (
 )
 # Note for the accountant gdp, which uses a central limit theorem.
 APPROXIMATE = "The epsilon of Opacus is an approximation that may be too small (dpcli account -a all)."
+HEADING_WIDTH = 100  # largest number of characters in a line of these notes; layout alone
 # Comments in a written pipeline file, by key.
 COMMENTS = {"adjacency": "the adjacency of Opacus's accountants", "noise_multiplier": "relative to max_grad_norm"}
 COMMENTS_IF_ASSUMED = {"sampling": "ASSUMED: see above"}
@@ -143,7 +144,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
         {"noise_multiplier": phase.noise_multiplier, "steps": phase.steps, "rate": phase.sample_rate} for phase in state.phases
     )
     entry = staged_entry("dp-sgd", merged_stages(stages), sampling or "poisson")
-    privacy = {"adjacency": OPACUS_ADJACENCY, **asserted.table, "releases": "all-checkpoints"}
+    privacy = {"adjacency": OPACUS_ADJACENCY, **asserted.table, **EVERY_STEP}
     return {"format": 1, "privacy": privacy, "mechanism": [entry]}
 
 
@@ -159,10 +160,10 @@ def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, 
         if asserted.adjacency not in (None, OPACUS_ADJACENCY):
             del comments["adjacency"]  # the comment would be false
     if is_assumed(state, sampling):
-        heading += textwrap.wrap(ASSUMED, 100)
+        heading += textwrap.wrap(ASSUMED, HEADING_WIDTH)
         comments |= COMMENTS_IF_ASSUMED
     if state.carried is None and state.mechanism == "gdp":
-        heading += textwrap.wrap(APPROXIMATE, 100)
+        heading += textwrap.wrap(APPROXIMATE, HEADING_WIDTH)
     return file_of(tables_of_state(state, asserted, sampling), tuple(heading), comments, place, wrapped)
 
 

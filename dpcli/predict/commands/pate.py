@@ -57,13 +57,13 @@ def fit(file: str, jobs: int | None, format_: str, outputs: tuple[str, ...]) -> 
 
     from dpcli.predict.documents.pate import fit_document
     from dpcli.predict.pate.pate_plan import plan_of
-    from dpcli.predict.pate.teachers import fit
+    from dpcli.predict.pate.teachers import fit as fit_teachers
     from dpcli.train.run.processes import first_process, several_processes
 
     plan = plan_of(file)
     with progress("teachers") if first_process() else nullcontext(lambda done, total: None) as report:
         try:
-            teachers = fit(plan, jobs or (1 if several_processes() else os.cpu_count() or 1), report)
+            teachers = fit_teachers(plan, jobs or (1 if several_processes() else os.cpu_count() or 1), report)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the fitted teachers are saved; run the same command again to fit the others") from None
     return emit(fit_document(plan, teachers), format_, outputs) if first_process() else 0

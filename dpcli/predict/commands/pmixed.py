@@ -26,7 +26,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("dpcli.predict.commands.pmixed:evaluate", "Compare perplexities with the public model and other private methods."),
     "account": ("dpcli.predict.commands.pmixed:account", "Print the cost of a file, or solve for its radius or tokens."),
 }
-VALUES = {  # default values of --values, for each choice of --over
+DEFAULTS = {  # of --values, for each choice of --over
     "epsilon": "1,2,4,8,16",
     "steps": "256,1024,4096,16384",
     "shards": "10,20,40,80",
@@ -67,7 +67,7 @@ def fit(
     budget or the ledger refuses, 130 if the fit was interrupted. --resume continues with the next model.
     """
     from dpcli.predict.documents.pmixed import fit_document
-    from dpcli.predict.pmixed.ensemble_fit import fit
+    from dpcli.predict.pmixed.ensemble_fit import fit as fit_ensemble
     from dpcli.predict.pmixed.pmixed_plan import plan_of
 
     plan = plan_of(file)
@@ -75,7 +75,7 @@ def fit(
     with nullcontext() if unpriced else opened_or_warned(ledger, dataset) as opened_ledger, progress("models") as report:
         try:
             plan = restrict_run(plan, opened_ledger, window)  # to its window, the part of the dataset that FILE or --window names
-            outcome = fit(plan, opened_ledger, resume, report)
+            outcome = fit_ensemble(plan, opened_ledger, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models fitted so far are in {plan.folder}; --resume continues from there", err=True)
             raise
@@ -152,7 +152,7 @@ def _standard_input() -> str:
 @click.command(short_help=SUBCOMMANDS["evaluate"][1])
 @click.argument("file")
 @click.option(
-    "--over", type=click.Choice(tuple(VALUES)), help="Also vary this parameter, and solve for the radius at each of its values."
+    "--over", type=click.Choice(tuple(DEFAULTS)), help="Also vary this parameter, and solve for the radius at each of its values."
 )
 @click.option("--values", metavar="LIST", help="Values of --over, separated by commas.")
 @click.option(
@@ -180,23 +180,23 @@ def evaluate(
     from dpcli.cli.picture import destination, show
     from dpcli.predict.documents.pmixed_evaluation import evaluate_document
     from dpcli.predict.pmixed.ensemble_evaluation import evaluate
-    from dpcli.predict.pmixed.model_ensemble import members_of
+    from dpcli.predict.pmixed.model_ensemble import ensemble_if_fitted
     from dpcli.predict.pmixed.pmixed_plan import plan_of
 
     if (pictures or values) and over is None:
         raise InputError(f"{'--picture' if pictures else '--values'}: needs --over, the parameter to vary")
     if "png" in [destination(path, None).format for path in pictures]:
         require("matplotlib")  # fails before the evaluation, whose results would otherwise be lost
-    points = _values(values or VALUES[over]) if over is not None else ()
+    points = _values(values or DEFAULTS[over]) if over is not None else ()
     plan = plan_of(file)
     with progress("records") as report:
-        evaluation = evaluate(plan, members_of(plan), over, points, tokens, report=report)
+        evaluation = evaluate(plan, ensemble_if_fitted(plan), over, points, tokens, report=report)
     document = evaluate_document(evaluation)
     if pictures:
         if not document.pictures:
             actual = "an infinite perplexity" if len(points) > 1 else f"{len(points)} value"
             raise InputError(f"--picture: needs two values of --over or more, and finite perplexities, found {actual}")
-        show(document.pictures[0], None, pictures)
+        show(document.pictures[0], format_=None, outputs=pictures)
     return emit(document, format_, outputs)
 
 

@@ -16,10 +16,10 @@ from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.random.streams import Stream
 
 # Scores are raised to at least this, relative to the largest. e^-700 is a normal float, so that every token has a positive weight.
-LOWEST = -700.0
-# A weight has 53 bits, like the mantissa of a float. Its lower HALF bits and its upper ones are added up separately, so that sums do not
+LOWEST_SCORE = -700.0
+# A weight has 53 bits, like the mantissa of a float. Its lower HALF_BITS and its upper bits are added up separately, so that sums do not
 # overflow 64 bits.
-HALF = 26
+HALF_BITS = 26
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
@@ -27,8 +27,8 @@ def draw_token(scores: Array, stream: Stream) -> int:
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score is not a finite number: this is a bug in dpcli, and no token was drawn")
     # A weight is a whole number times 2^exponent. Weights with one exponent form a group, whose sum counts in units of the lowest exponent.
-    mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
-    weights = np.ldexp(mantissa, 2 * HALF + 1).astype(np.int64)  # whole numbers of 53 bits, as a mantissa is in [1/2, 1)
+    mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST_SCORE)))
+    weights = np.ldexp(mantissa, 2 * HALF_BITS + 1).astype(np.int64)  # whole numbers of 53 bits, as a mantissa is in [1/2, 1)
     lowest = int(exponent.min())
     groups = [(int(power) - lowest, np.flatnonzero(exponent == power)) for power in np.unique(exponent)[::-1]]
     sums = [_exact_sum(weights[positions]) << power for power, positions in groups]
@@ -53,16 +53,16 @@ def uniform_below(limit: int, stream: Stream) -> int:
 
 def _exact_sum(weights: IndexArray) -> int:
     """Return the sum of the weights, which may have more than 64 bits."""
-    return (int((weights >> HALF).sum()) << HALF) + int((weights & (2**HALF - 1)).sum())
+    return (int((weights >> HALF_BITS).sum()) << HALF_BITS) + int((weights & (2**HALF_BITS - 1)).sum())
 
 
 def _first_exceeding(weights: IndexArray, value: int) -> int:
     """Return the first position at which the cumulative sum of the weights exceeds `value`."""
-    high, low = np.cumsum(weights >> HALF), np.cumsum(weights & (2**HALF - 1))
+    high, low = np.cumsum(weights >> HALF_BITS), np.cumsum(weights & (2**HALF_BITS - 1))
     first, last = 0, len(weights) - 1
     while first < last:
         middle = (first + last) // 2
-        if (int(high[middle]) << HALF) + int(low[middle]) > value:
+        if (int(high[middle]) << HALF_BITS) + int(low[middle]) > value:
             last = middle
         else:
             first = middle + 1

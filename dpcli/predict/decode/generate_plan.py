@@ -4,9 +4,8 @@ Private texts are dealt out to *batches* by a hash of their owner, and each writ
 around one private text. A *private token* is drawn from clipped and averaged logits of a batch's contexts and is charged; with a threshold,
 a noisy test lets the public model write where it agrees, and the charge is for a number of private tokens (private_tokens.py). A change of
 one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. A `Premise` is a condition of the guarantee,
-with who ensures it and the test that violates it on purpose. A `Key` annotates a key with its help text and the constraint on its value;
-`claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py). A `Note` is a text that may
-be blank and may have several lines.
+with who ensures it and the test that violates it on purpose. A `Key` has the help text of a key and the constraint on its value; `claim`
+marks a statement that dpcli does not enforce (base/fields.py). A `Note` is a text that may be blank and may have several lines.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from dpcli.predict.shards import SESSION_PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
 # Larger values are refused, to bound time and memory. Both limits are arbitrary.
-MILLION = up_to(10**6, "10^6")  # a whole number from 1 to 10^6
+AMOUNT = up_to(10**6, "10^6")
 MOST_COUNTS = 1_000  # largest number of batches with a threshold, as the private tokens of each have a separate count
 
 
@@ -88,11 +87,11 @@ class Generate:
     texts: Annotated[
         int,
         Key(
-            "number of texts written from each batch; with a threshold, writing ends earlier if no private tokens are left", MILLION
+            "number of texts written from each batch; with a threshold, writing ends earlier if no private tokens are left", AMOUNT
         ),
     ]
     tokens: Annotated[
-        int, Key("largest number of tokens of a text; all are charged, written or not, unless the entry has a threshold", MILLION)
+        int, Key("largest number of tokens of a text; all are charged, written or not, unless the entry has a threshold", AMOUNT)
     ]
     tokenizer: Annotated[str | None, Key("bytes, a path, a name or module:function; by default, the model's own")] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
@@ -108,7 +107,7 @@ class Generate:
             "largest (the public context is then ignored)"
         ),
     ] = "difference"
-    batches: Annotated[int, Key("number of disjoint batches; a hash of each unit assigns it to one", MILLION)] = 1
+    batches: Annotated[int, Key("number of disjoint batches; a hash of each unit assigns it to one", AMOUNT)] = 1
     longest: Annotated[int, Key("largest number of tokens of a private text that the model reads; the rest is cut off", COUNT)] = 64
     mechanism: Annotated[str | None, Key("name of the private-decoding entry, if the file has several")] = None
     count: Annotated[

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     Sums = NDArray[np.int64]
 
 GRID = 2**20  # contributions are rounded to multiples of clip / GRID; this rounding affects accuracy alone
-# FAR and LARGEST_MULTIPLE bound the scores, and enter the rounding h above, for which the clip is reduced.
-FAR = 1000.0  # The base is at least -FAR temperature. A token of weight e^-1000 is practically never drawn.
+# BASE_RANGE and LARGEST_MULTIPLE bound the scores, and enter the rounding h above, for which the clip is reduced.
+BASE_RANGE = 1000.0  # The base is at least -BASE_RANGE temperature. A token of weight e^-1000 is practically never drawn.
 LARGEST_MULTIPLE = 8  # The sum of contributions is clipped to this many times the size of a batch.
 SMALLEST = 1e-290  # Numbers below this would lose digits, or their quotients overflow.
 LEAST_SHARE = 0.99  # A file is refused if less than this share of its clip remains after the reduction; arbitrary.
@@ -73,7 +73,7 @@ class LogitClipping:
                 f"clip: expected a temperature, clip and clip / (2^20 references) from {SMALLEST:g} to {1.0 / SMALLEST:g}, found a "
                 f"temperature of {spec.temperature:g}, a clip of {spec.clip:g} and {spec.references:,} references"
             )
-        rounding = 2.0**-50 * (FAR + LARGEST_MULTIPLE * spec.clip / spec.temperature)  # h above
+        rounding = 2.0**-50 * (BASE_RANGE + LARGEST_MULTIPLE * spec.clip / spec.temperature)  # h above
         clip = spec.clip - 2.0 * rounding * spec.references * spec.temperature
         if not clip >= LEAST_SHARE * spec.clip:
             raise InputError(
@@ -103,7 +103,7 @@ class LogitClipping:
             return self._sum(private - private.max(axis=1, keepdims=True) + self.clip)
 
     def _sum(self, values: Array) -> Sums:
-        """Return the sums of the clipped values in units of clip / GRID. NaN counts as 0, as its conversion to an integer is undefined."""
+        """Return the sums of the clipped values, in units of clip / GRID: B times u. NaN counts as 0, as no integer is defined for it."""
         clipped = np.clip(np.where(np.isnan(values), 0.0, values), -self.clip, self.clip)
         return np.asarray(np.rint(clipped * (GRID / self.clip)).astype(np.int64).sum(axis=0))
 
@@ -115,7 +115,7 @@ class LogitClipping:
             sums: (vocabulary,) sums of contributions.
         """
         limit = LARGEST_MULTIPLE * self.size * GRID
-        lowered = np.maximum(base - base.max(), -FAR * self.temperature)
+        lowered = np.maximum(base - base.max(), -BASE_RANGE * self.temperature)
         return np.asarray((lowered + np.clip(sums, -limit, limit) * (self.clip / GRID / self.size)) / self.temperature)
 
 

@@ -38,7 +38,7 @@ from dpcli.random.streams import Stream
 # In the hash that assigns units to batches. It need not be secret: all that counts is that a change of one unit changes one batch, and this
 # holds for any hash. Another salt would move units to other batches.
 SALT = "texts"
-AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time; affects memory alone
+CONTEXTS_AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time; affects memory alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class Writer:
         public = next_token(self.model, public_context, self.place)
         no_sums = np.zeros(len(public), np.int64)
         sums, parts = no_sums.copy(), no_sums.copy()
-        for start in range(0, len(contexts), AT_ONCE):
-            longer_contexts = [(*context, *written) for context in contexts[start : start + AT_ONCE]]
+        for start in range(0, len(contexts), CONTEXTS_AT_ONCE):
+            longer_contexts = [(*context, *written) for context in contexts[start : start + CONTEXTS_AT_ONCE]]
             private = private_rows(self.model, longer_contexts, len(public))
             # Each context adds its clipped differences to the public logits, or its clipped logits.
             sums += self.clipping.differences(private, public) if self.clips_differences else self.clipping.logits(private)

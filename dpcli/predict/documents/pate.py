@@ -2,8 +2,8 @@
 
 Teachers of disjoint shards of private data vote on public *queries*; a noisy vote gives an *answer*, or none (pate_session.py). Two kinds
 of epsilon occur. The guarantee holds for any votes and is public. An epsilon *given the votes* is usually smaller, and private, since it
-reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or the gate.
-`sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up. A *window* is the part of a dataset that a session reads.
+reveals how far the teachers agree: it is printed for the operator, marked UNSANITISED, and never reaches a statement, a ledger or `dpcli
+gate`. `sanitise` releases it with noise, at a cost. Every epsilon is printed rounded up. A *window* is the data that a session reads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COSTS_GIVEN_VOTES = {  # names of the epsilons given the votes -> their descript
 def account_document(cost: VoteAccount) -> Document:
     """Return the document of `dpcli pate account`: the cost of the file and, marked as private, the costs given the votes."""
     plan = cost.plan
-    filed = account_report.document(plan.as_filed, plan.diagnostics)  # the document of `dpcli account` for the same file
+    filed = account_report.document(plan.as_filed, plan.diagnostics)  # the document of `dpcli account` for the file as written
     given_votes = _epsilons_given_votes(cost)
     data = {
         **session_data(plan),
@@ -120,11 +120,11 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
 
 
 def _given_votes_table(given_votes: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
-    """Return the table of epsilons given the votes. All its rows are highlighted, as they are private."""
+    """Return the table of epsilons given the votes, by two conversions from Renyi divergences. All rows are highlighted, as private."""
     rows = []
-    for name, votes in given_votes.items():
-        counts = (f"{votes.queries:,}", f"{votes.answered:,.1f}")
-        rows.append((COSTS_GIVEN_VOTES[name], *counts, up(votes.epsilon), up(votes.classic), f"{votes.order:.4g}"))
+    for name, epsilon in given_votes.items():
+        counts = (f"{epsilon.queries:,}", f"{epsilon.answered:,.1f}")
+        rows.append((COSTS_GIVEN_VOTES[name], *counts, up(epsilon.epsilon), up(epsilon.classic), f"{epsilon.order:.4g}"))
     title = f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})"
     columns = ("cost", "queries", "answered", "epsilon", "classic", "order")
     return Table(title, columns, tuple(rows), numeric=frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))
@@ -211,7 +211,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
         "private_do_not_publish": {"empty_shards": teachers.empty, "single_label_shards": teachers.single},
         "exit_code": 0,
     }
-    return Document(headline, data, "", notes=tuple(details), details=tuple(details))
+    return Document(headline, data, verdict="", notes=tuple(details), details=tuple(details))
 
 
 def student_document(outcome: StudentOutcome) -> Document:
@@ -239,4 +239,4 @@ def student_document(outcome: StudentOutcome) -> Document:
         "folder": plan.folder,
         "exit_code": 0,
     }
-    return Document(headline, data, "", notes=details, details=details)
+    return Document(headline, data, verdict="", notes=details, details=details)

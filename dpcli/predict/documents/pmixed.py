@@ -29,7 +29,7 @@ NOTES = (
     "remove-shard: a whole shard is added or removed, as the unit of privacy is a shard",
 )
 LEDGER = 'a ledger with filter = "rdp" charges by Renyi divergences: use the {} of the column rdp with it'
-NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
+ACCOUNTANT_NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
 
 
 def guarantee(plan: PmixedPlan) -> str:
@@ -115,7 +115,7 @@ def _priced_document(costs: Costs) -> Document:
     cells = [up(row.epsilon) if row.epsilon < math.inf else "-" for row in costs.rows]
     headline = (
         f"epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} for {plan.tokens:,} tokens of {spec.shards} shards, rate "
-        f"{spec.model_rate:g}, radius {spec.radius:.7g} ({best.change}; {NAMES[best.accountant]})"
+        f"{spec.model_rate:g}, radius {spec.radius:.7g} ({best.change}; {ACCOUNTANT_NAMES[best.accountant]})"
     )
     table = _costs_table(
         costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here"
@@ -143,7 +143,7 @@ def _solved_document(costs: Costs) -> Document:
     cells = ["-" if row.solved is None else _value_text(row.solved.value) for row in costs.rows]
     headline = (
         f"{costs.solve} = {_value_text(best.solved.value)}: epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} "
-        f"(target {costs.target!r}; {best.change}; {NAMES[best.accountant]})"
+        f"(target {costs.target!r}; {best.change}; {ACCOUNTANT_NAMES[best.accountant]})"
     )
     title = f"largest {costs.solve} with epsilon <= {costs.target!r} at delta = {costs.delta!r}"
     table = _costs_table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
@@ -178,19 +178,15 @@ def _value_text(solved: float) -> str:
 
 
 def _costs_table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
-    """Return a table with a row for each change and a column for each accountant.
-
-    Args:
-        footnote: Footnote that explains a cell without a number.
-    """
+    """Return a table with a row for each change and a column for each accountant. `footnote` explains a cell without a number."""
     cell_of = {(row.change, row.accountant): cell for row, cell in zip(costs.rows, cells, strict=True)}
     is_stated = {row.change: row.stated for row in costs.rows}
     rows = []
     for change, stated in is_stated.items():
         label = f"{change} (this file)" if stated else change
-        rows.append((label, *(cell_of[change, accountant] for accountant in NAMES)))
+        rows.append((label, *(cell_of[change, accountant] for accountant in ACCOUNTANT_NAMES)))
     footnotes = (footnote,) if "-" in cells else ()
-    return Table(title, ("what one change does", *NAMES), tuple(rows), numeric=frozenset({1, 2}), footnotes=footnotes)
+    return Table(title, ("what one change does", *ACCOUNTANT_NAMES), tuple(rows), numeric=frozenset({1, 2}), footnotes=footnotes)
 
 
 def _costs_data(costs: Costs) -> dict[str, object]:
@@ -210,6 +206,7 @@ def _costs_data(costs: Costs) -> dict[str, object]:
 
 
 def _row_data(row: ChangeCost) -> dict[str, Value]:
+    """Return a cost by keys, in the order of the columns of `_costs_sheet`. It is `stated` if the file states that change."""
     return {
         "change": row.change,
         "accountant": row.accountant,

@@ -28,7 +28,7 @@ REDRAWN = (
     "from the table above by chance"
 )
 PAPER = "the published protocol at the epsilon that it would claim is not a DP guarantee"
-LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
+AXIS_LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
 ROOM = 1.1  # factor by which the axes of the chart extend beyond the data; for looks alone
 REFERENCES = {  # label of each horizontal line in the chart
     "public": "public model",
@@ -102,7 +102,7 @@ def _perplexity_cells(measured: Perplexity) -> tuple[str, str]:
 
 def _points_table(evaluation: Evaluation) -> Table:
     """Return the table of the ablation, which has one row for each value of the parameter."""
-    columns = (LABELS[evaluation.axis or ""], "radius", _sound_name(evaluation), "95 % interval", "published, no guarantee")
+    columns = (AXIS_LABELS[evaluation.axis or ""], "radius", _sound_name(evaluation), "95 % interval", "published, no guarantee")
     rows = []
     for point in evaluation.points:
         paper = "-" if point.paper is None else f"{point.paper.value:.2f}"
@@ -156,7 +156,7 @@ def _evaluation_sheet(evaluation: Evaluation) -> Sheet:
 def picture(evaluation: Evaluation) -> Chart:
     """Return a chart of perplexity against the parameter of the ablation, with the other models as horizontal lines."""
     assert evaluation.axis is not None and evaluation.plan.account is not None
-    points, label = evaluation.points, LABELS[evaluation.axis]
+    points, label = evaluation.points, AXIS_LABELS[evaluation.axis]
     sound: Points = tuple(sorted((point.value, point.sound.value) for point in points))
     paper: Points = tuple(sorted((point.value, point.paper.value) for point in points if point.paper is not None))
     references = [method for method in evaluation.methods if method.kind in REFERENCES]

@@ -1,10 +1,11 @@
 """The documents that `dpcli generate` and `dpcli prompt` print: the plan, with its cost, and the outcome.
 
-generate writes texts token by token from *batches* of private texts; with a threshold, only its *private tokens* are charged. prompt lets
-*teachers*, prompts with private demonstrations, vote on the labels of public *queries*, and makes a prompt of the labelled texts, the
-*student*. A dry run prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of
-noisy labels: they were paid for, so that they may be printed. Every cost is an upper bound, rounded up. A *window* is the part of the
-dataset that a session reads (`rows_data`, `window_note`).
+generate writes texts token by token from *batches* of private texts. With a threshold, a noisy test lets the public context alone decide
+some tokens; only the other, *private tokens* are charged, and each batch may use `entry.steps` of them. prompt lets *teachers*, prompts
+with private demonstrations, vote on the labels of public *queries*, and makes a prompt of the labelled texts, the *student*. A dry run
+prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of noisy labels: they were
+paid for, so that they may be printed. Every cost is an upper bound, rounded up. A *window* is the part of the dataset that a session reads
+(`rows_data`, `window_note`).
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     from dpcli.predict.prompt.prompt_plan import PromptPlan
     from dpcli.predict.prompt.prompt_session import PromptOutcome
 
-MANY = 1_000  # number of texts whose cost a dry run prints, for orientation; `epsilon_of_1000_texts` names it
+ORIENTATION_TEXTS = 1_000  # number of texts whose cost a dry run prints, for orientation; `epsilon_of_1000_texts` names it
 
 
 def generate_plan_document(plan: GenerationPlan) -> Document:
-    """Return the document of a dry run of `dpcli generate`: the cost of all texts, of one text per batch, and of MANY texts.
+    """Return the document of a dry run of `dpcli generate`: the cost of all texts, of one text per batch, and of ORIENTATION_TEXTS texts.
 
-    `plan.test` is the test that tells private tokens from public ones; None if every token is private.
+    `plan.test` is None without a threshold: every token is then private.
     """
     generate, rho = plan.generate, plan.rho
-    epsilon_of_one_per_batch, epsilon_of_many = plan.epsilon(generate.batches), plan.epsilon(MANY)
+    epsilon_of_one_per_batch, epsilon_of_1000 = plan.epsilon(generate.batches), plan.epsilon(ORIENTATION_TEXTS)
     data = {
         "texts": plan.texts,
         **({} if plan.test is None else {"private_tokens": plan.entry.steps * generate.batches}),
@@ -39,7 +40,7 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
         "batches": generate.batches,
         "rho_per_token": rho,
         "epsilon_of_one_text_per_batch": epsilon_of_one_per_batch,
-        "epsilon_of_1000_texts": epsilon_of_many,
+        "epsilon_of_1000_texts": epsilon_of_1000,
     }
     size = plan.pipeline.privacy.dataset_size
     expected = "" if size is None else f"; {size / generate.batches:,.0f} of {size:,} records are expected in a batch"
@@ -49,8 +50,8 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
     )
     rho_of_token, rho_of_text = up(rho, 6), up(rho * generate.tokens, 6)
     epsilons = (
-        f"epsilon <= {up(epsilon_of_one_per_batch)} for {_texts(generate.batches)}, one from each batch; <= {up(epsilon_of_many)} for "
-        f"{MANY:,} texts"
+        f"epsilon <= {up(epsilon_of_one_per_batch)} for {_texts(generate.batches)}, one from each batch; <= {up(epsilon_of_1000)} for "
+        f"{ORIENTATION_TEXTS:,} texts"
     )
     if plan.test is None:
         details = [texts, f"rho <= {rho_of_token} for a token, {rho_of_text} for a text", epsilons]
@@ -69,7 +70,7 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
 
 
 def generate_document(outcome: GenerationOutcome) -> Document:
-    """Return the document of `dpcli generate`: the texts of this call, and how many of all have been counted."""
+    """Return the document of `dpcli generate`: the texts of this call, and how many texts were counted in all calls."""
     plan, account = outcome.plan, outcome.plan.account
     written = f"{_texts(len(outcome.written))} written, {outcome.taken:,} of {plan.texts:,} in all"
     headline = f"{guarantee(account)}: {written}"
@@ -104,13 +105,13 @@ def prompt_plan_document(plan: PromptPlan) -> Document:
     """Return the document of a dry run of `dpcli prompt`."""
     prompt, entry = plan.prompt, plan.entry
     public_calls = 3 if prompt.model else 1  # calls without demonstrations: the model is also asked before and after the teachers
-    teacher_calls = plan.queries * (prompt.teachers + public_calls)
+    label_calls = plan.queries * (prompt.teachers + public_calls)
     student_calls = prompt.candidates * (plan.answers or plan.queries)
     bounded = "" if plan.answers is None else f", at most {plan.answers:,} of them answered"
     details = (
         f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
         f"at most {plan.queries:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
-        f"up to {teacher_calls:,} calls of {prompt.model or prompt.labeller}, then up to {student_calls:,} to choose the student's prompt, "
+        f"up to {label_calls:,} calls of {prompt.model or prompt.labeller}, then up to {student_calls:,} to choose the student's prompt, "
         "which costs no privacy",
         f"writes labels, prompt and statement to {shown(plan.folder)}",
     )

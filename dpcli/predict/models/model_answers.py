@@ -43,8 +43,8 @@ class LanguageModel(Protocol):
     """A causal language model.
 
     A model may have further methods, which are used if it has them: `numbers` yields what its content is computed from (`NGram`,
-    `Transformer`), `along` answers about each prefix of a text in one pass, `ready` prepares for forks, and `joint_next_token` asks several
-    fitted models at once (`Transformer`).
+    `Transformer`), `along` answers about each prefix of a text in one pass, `ready` is called before processes are forked, and
+    `joint_next_token` asks several fitted models at once (`Transformer`).
 
     Attributes:
         vocabulary: Number of tokens.
@@ -99,7 +99,7 @@ class Vocabulary(Protocol):
 
 
 def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function of private values. If it raises, raise InputError, which names `target` and not what it raised."""
+    """Return the result of a function of private values, such as fitting. If it raises, raise InputError without its message."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return function(*arguments)
@@ -113,7 +113,7 @@ def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> An
 
 
 def default_on_error(ask: Callable[[], Answer], default: Answer) -> Answer:
-    """Return the result of a function of private values; `default` if it raises. Nothing reveals that it raised."""
+    """Return the answer of a function of private values; `default` if it raises. Nothing else reveals that it raised."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return ask()
@@ -246,7 +246,7 @@ def _vocabulary_digests(vocabulary: Vocabulary, count: int) -> str:
 def _sample_answers(model: LanguageModel) -> str:
     """Return the answers of a model after some contexts, as text."""
     count = model.vocabulary
-    # Tokens at equal distances, which are rounded up. Each of some tokens, followed by its successor and itself again, is a context.
+    # A context is a token, its successor and the token again. -(-count // n) is count / n, rounded up: the distance between tokens.
     shown_tokens = range(0, count, -(-count // SAMPLE_TOKENS))
     first_tokens = range(0, count, -(-count // SAMPLE_CONTEXTS))
     contexts = [(token, (token + 1) % count, token)[: max(1, model.context)] for token in first_tokens]

@@ -103,10 +103,10 @@ def _torch_model(model: Any, path: str, table: str, tuning: Tuning | None, devic
     longest = getattr(config, "max_position_embeddings", None) or UNLIMITED
     model = model.to(device).eval().requires_grad_(False)
     start = getattr(config, "bos_token_id", None)  # the token that stands for an empty context
-    return Transformer(model, vocabulary=_width(model, path, table), context=longest, path=path, tuning=tuning, start=start)
+    return Transformer(model, vocabulary=_token_count(model, path, table), context=longest, path=path, tuning=tuning, start=start)
 
 
-def _width(model: Any, path: str, table: str) -> int:
+def _token_count(model: Any, path: str, table: str) -> int:
     """Return the number of tokens for which a torch module gives logits. Raises InputError if a trial call gives no logits."""
     import torch
 
@@ -116,19 +116,19 @@ def _width(model: Any, path: str, table: str) -> int:
     with torch.no_grad():
         try:
             shape = logits(model, torch.zeros(1, 2, dtype=torch.int64, device=device)).shape
-            rows, places, width = shape
+            rows, positions, vocabulary_size = shape
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as problem:
             raise InputError(f"{path}: {table}.model: expected logits (B, T, vocabulary) from ids (B, T) ({problem})") from None
-    if (rows, places) != (1, 2):
+    if (rows, positions) != (1, 2):
         raise InputError(f"{path}: {table}.model: expected logits (1, 2, vocabulary) from ids (1, 2), found {tuple(shape)}")
-    return int(width)
+    return int(vocabulary_size)
 
 
 @dataclass(frozen=True, slots=True)
 class ByteVocabulary:
     """A vocabulary whose tokens are the 256 bytes of UTF-8 text. A text ends at a line end."""
 
-    end: int | None = 10  # the byte of a line end
+    end: int | None = ord("\n")
     size: int = 256
 
     def ids(self, text: str) -> list[int]:
@@ -204,9 +204,6 @@ def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
 
 def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
-
-    Args:
-        table: Name of its table that has the key `tokenizer`, for messages.
 
     Raises:
         InputError: If the vocabulary cannot be loaded, or lacks `ids`, `text` or `end`.

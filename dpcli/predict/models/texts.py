@@ -67,7 +67,7 @@ class TextSource:
 
 @dataclass(frozen=True, slots=True)
 class OwnedTexts:
-    """Texts, each with its owner. The owner of a text is the text itself if the source names no units."""
+    """Texts and `units`, their owners. The owner of a text is the text itself if the source names no column of owners."""
 
     texts: tuple[str, ...]
     units: tuple[str | int, ...]
@@ -141,15 +141,15 @@ def require_texts(texts: Sequence[Any], source: TextSource) -> None:
         raise source.error("texts", "values that are not texts")
 
 
-def require_owners(units: Sequence[Any], source: TextSource) -> tuple[str | int, ...]:
+def require_owners(owners: Sequence[Any], source: TextSource) -> tuple[str | int, ...]:
     """Return the owners. Raises InputError unless all are texts that are not empty, or all are whole numbers.
 
     Both types together are refused, as 1 and "1" might be one owner.
     """
-    types = {type(unit) for unit in units}
-    if types not in ({str}, {int}) or any(unit == "" for unit in units):
+    types = {type(owner) for owner in owners}
+    if types not in ({str}, {int}) or any(owner == "" for owner in owners):
         raise source.error("the owner of each text, as text or as whole numbers", "owners that are missing, or of several types")
-    return tuple(units)
+    return tuple(owners)
 
 
 def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str]) -> list[list[Any]]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 FUNCTION = r"[^:\s]+:[^:\s]+"  # module:function, the name of a function of the user
 BUILT_IN, HELD_OUT = "digits", "held-out"  # names of sources: a data set of scikit-learn; a share of the data declared public
+BUILT_IN_LABELS = 10  # number of labels of that data set
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
 WITH_COLUMNS = frozenset({".csv", ".parquet"})  # endings of files with named columns
 LEARNERS = ("logistic", "mlp", "svm")
@@ -61,7 +62,7 @@ def _source(*words: str) -> Constraint:
     )
 
 
-PRIVATE, PUBLIC = _source(BUILT_IN), _source(HELD_OUT, BUILT_IN)
+DATA_SOURCE, PUBLIC_SOURCE = _source(BUILT_IN), _source(HELD_OUT, BUILT_IN)
 VOTES = Constraint(
     "a .npy, .csv or .parquet file", lambda text: ending(text) in VOTE_FILES, (("pattern", r"\.(npy|csv|parquet)$"),)
 )
@@ -84,7 +85,7 @@ IN_COLUMNS = NeededSetting(
     "data in a file with columns",
     lambda pate: any(ending(source or "") in WITH_COLUMNS for source in (pate.data, pate.queries, pate.test)),
 )
-WIDE = NeededSetting("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
+WITH_MLP = NeededSetting("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,9 @@ class Pate:
     ] = "counts"
     data: Annotated[
         str | None,
-        Key("private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function", PRIVATE, names_data=True),
+        Key(
+            "private data of the teachers: digits, a .npz, .csv or .parquet file, or module:function", DATA_SOURCE, names_data=True
+        ),
     ] = None
     units: Annotated[
         str | None,
@@ -156,12 +159,12 @@ class Pate:
             needs=FROM_DATA,
         ),
     ] = "logistic"
-    hidden: Annotated[int, Key("width of the hidden layer of an mlp", COUNT, needs=WIDE)] = 64
+    hidden: Annotated[int, Key("width of the hidden layer of an mlp", COUNT, needs=WITH_MLP)] = 64
     queries: Annotated[
         str | None,
         Key(
             "public inputs to label, in their order: held-out (a share of data declared public), or a source as for data",
-            PUBLIC,
+            PUBLIC_SOURCE,
             names_data=True,
         ),
     ] = None
@@ -174,7 +177,7 @@ class Pate:
         str | None,
         Key(
             "public records that test the student: a source as for queries, or held-out (those that are not queries)",
-            PUBLIC,
+            PUBLIC_SOURCE,
             names_data=True,
         ),
     ] = None
@@ -208,7 +211,7 @@ class Pate:
             yield ("votes",), expected, "both" if self.votes else "neither"
         if self.classes is None and self.data != BUILT_IN:
             yield ("classes",), "the declared number of labels", "none"
-        if self.data == BUILT_IN and self.classes not in (None, 10):
+        if self.data == BUILT_IN and self.classes not in (None, BUILT_IN_LABELS):
             yield ("classes",), "10 labels of digits", str(self.classes)
         if self.queries == HELD_OUT and self.data is None:
             yield ("queries",), "a file of inputs, as votes are given", HELD_OUT
@@ -228,8 +231,8 @@ class Pate:
 
     @property
     def labels(self) -> int:
-        """Return the number of labels: `classes`, or 10 for the data set digits, where it may be left out."""
-        return self.classes or 10
+        """Return the number of labels, which may be left out for the built-in data set alone."""
+        return self.classes or BUILT_IN_LABELS
 
 
 # Keys that may change after the first label is released, as no label depends on them.
@@ -297,7 +300,7 @@ def plan_of(path: str) -> VotingPlan:
     pate = table_of(data, path, Pate, "pate")
     pipeline = solved_pipeline(data, path)
     diagnostics = judge(pipeline, data)
-    # DP111 finds accounting = "data-dependent" without sanitise. The epsilon that it would publish reveals how far the teachers agree.
+    # The lint rule DP111 finds accounting = "data-dependent" without sanitise, whose epsilon would reveal how far the teachers agree.
     for diagnostic in diagnostics:
         if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):
             raise InputError(f"{path}: {diagnostic.key}: {diagnostic.message}")

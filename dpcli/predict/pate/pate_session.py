@@ -87,7 +87,7 @@ def hold_session(
         if transcript is not None:
             _require_same(plan, transcript, ledger, private=insecure_seed is None)
         had_ended = transcript is not None and transcript.closed
-        needs_votes = transcript is None or not transcript.closed or _awaits_release(plan, transcript)
+        needs_votes = transcript is None or not had_ended or _awaits_release(plan, transcript)
         votes = read_votes(plan) if needs_votes else None
         if votes is not None:
             transcript = _continue_session(plan, votes, ledger, insecure_seed, report, student, moved)
@@ -190,7 +190,7 @@ class QueryParts:
     predict: Predict | None
 
     def record_lost(self) -> None:
-        """Record the counted queries without an outcome as charged, answered and lost, as their outcome is unknown."""
+        """Record the counted queries whose outcome a crash lost as charged and answered, as some of them may have been answered."""
         content, charged = self.file.content, self.queries.taken()
         require_count_of(self.file.path, len(content), self.queries)
         if len(content) < charged:
@@ -237,15 +237,15 @@ class QueryParts:
         return student_labels
 
 
-def _write_outputs(plan: VotingPlan, content: Transcript) -> None:
+def _write_outputs(plan: VotingPlan, transcript: Transcript) -> None:
     """Write the labels and the statement."""
     from dpcli.predict.documents.statements import pate_statement
 
-    rows = [(query, label, "teachers") for query, label in content.labels.items()]
-    rows += [(query, label, "student") for query, label in content.student_labels.items()]
+    rows = [(query, label, "teachers") for query, label in transcript.labels.items()]
+    rows += [(query, label, "student") for query, label in transcript.student_labels.items()]
     text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))
     replace_file(os.path.join(plan.folder, LABELS), text.encode())
     published = plan.pate.accounting == "data-dependent"
-    markdown, machine = pate_statement(plan, content, read_sanitised(plan, content) if published else None)
+    markdown, machine = pate_statement(plan, transcript, read_sanitised(plan, transcript) if published else None)
     replace_file(os.path.join(plan.folder, STATEMENT), markdown.encode())
     replace_file(os.path.join(plan.folder, STATEMENT_JSON), (json.dumps(machine, indent=2) + "\n").encode())

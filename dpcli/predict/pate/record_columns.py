@@ -22,6 +22,7 @@ from dpcli.train.tasks.user_code import own_function, relative_to_file
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
+NUMERIC_KINDS = "biuf"  # numpy's kinds of types for booleans, integers with and without a sign, and floats
 
 
 def read_records(source: str, path: str, label: str | None, *, with_labels: bool, extra: tuple[str, ...] = ()) -> Columns:
@@ -37,11 +38,11 @@ def read_records(source: str, path: str, label: str | None, *, with_labels: bool
     if source == BUILT_IN:
         images, labels = images_and_labels(f"{path}: pate")
         return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
-    if ending(source) in FILES:
+    if ending(source) in READERS:
         file_path = relative_to_file(source, path)
         if not os.path.isfile(file_path):
             raise InputError(f"{path}: pate: no file at {source}")
-        return FILES[ending(source)](file_path, wanted, label)
+        return READERS[ending(source)](file_path, wanted, label)
     result = on_private(source, own_function(source, path))
     parts = (result,) if len(wanted) == 1 and not isinstance(result, tuple) else result
     if not isinstance(parts, tuple | list) or len(parts) < len(wanted):
@@ -49,7 +50,7 @@ def read_records(source: str, path: str, label: str | None, *, with_labels: bool
     return dict(zip(wanted, parts, strict=False))  # Further parts are ignored, such as labels where only inputs are wanted.
 
 
-def _npz(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+def _npz_arrays(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     """Return the wanted arrays of a .npz file, in which they have these names; `label` is for files with columns."""
     try:
         with open(file_path, "rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -64,7 +65,7 @@ def _npz(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     return columns
 
 
-def _columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+def _table_columns(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
     names, rows = column_table(file_path)
     columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
@@ -94,7 +95,8 @@ def _numbers(file_path: str, values: list[Any]) -> Array:
         raise InputError(f"{file_path}: expected numbers in each column, found a value that is not a number") from None
 
 
-FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz": _npz, ".csv": _columns, ".parquet": _columns}
+Reader = Callable[[str, tuple[str, ...], str | None], Columns]  # (path of a file, wanted arrays, label) -> arrays by name
+READERS: dict[str, Reader] = {".npz": _npz_arrays, ".csv": _table_columns, ".parquet": _table_columns}
 
 
 def inputs_of(columns: Columns, shift: float, place: str) -> Array:
@@ -103,7 +105,7 @@ def inputs_of(columns: Columns, shift: float, place: str) -> Array:
         numbers = np.asarray(columns[INPUTS])
     except Exception:  # The inputs may be lists of different lengths, or an array-like object from the user's code.
         raise InputError(f"{place}: expected inputs as an array of numbers, with rows of one length") from None
-    if numbers.dtype.kind not in "biuf" or numbers.ndim < 2 or not numbers.size:
+    if numbers.dtype.kind not in NUMERIC_KINDS or numbers.ndim < 2 or not numbers.size:
         raise InputError(f"{place}: expected numeric inputs of shape (n, ...)")
     rows = numbers.reshape(len(numbers), -1).astype(np.float64) - shift
     if not np.isfinite(rows).all():
@@ -117,7 +119,7 @@ def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
         numbers = np.asarray(columns[LABELS])
     except Exception:  # The labels may be an array-like object from the user's code.
         raise InputError(f"{place}: expected labels as an array of numbers") from None
-    if numbers.dtype.kind not in "biuf" or numbers.shape != (count,):
+    if numbers.dtype.kind not in NUMERIC_KINDS or numbers.shape != (count,):
         raise InputError(
             f"{place}: expected a whole number as the label of each record; some records have no label, or another value"
         )

@@ -59,10 +59,10 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
     inputs, classes = query_inputs(plan.pate, plan.path), plan.pate.labels
 
     def predict(transcript: Transcript, first: int, stop: int) -> Array:
-        labelled = _released_records(transcript, inputs)
-        if len(np.unique(labelled.labels)) < 2:
+        released = _released_records(transcript, inputs)
+        if len(np.unique(released.labels)) < 2:
             return np.full((stop - first, classes), 1.0 / classes)
-        student = _fit_student(plan, labelled)
+        student = _fit_student(plan, released)
         predictions = student.probabilities(inputs[first:stop])
         if not np.isfinite(predictions).all():  # Their cost given the votes would not be defined.
             raise InputError(f"{plan.path}: pate.student: expected a probability of each label, found NaN or inf")
@@ -86,12 +86,12 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
     if test is not None and test.inputs.shape[1] != inputs.shape[1]:
         width = inputs.shape[1]
         raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
-    labelled = _released_records(transcript, inputs)
-    student = _fit_student(plan, labelled)
-    no_records = labelled.at(slice(0, 0))
-    pseudo = _pseudo_labels(student, labelled, transcript, inputs) if pate.pseudo_labels else no_records
+    released = _released_records(transcript, inputs)
+    student = _fit_student(plan, released)
+    no_records = released.at(slice(0, 0))
+    pseudo = _pseudo_labels(student, released, transcript, inputs) if pate.pseudo_labels else no_records
     if len(pseudo):
-        both = Records(np.concatenate((labelled.inputs, pseudo.inputs)), np.concatenate((labelled.labels, pseudo.labels)))
+        both = Records(np.concatenate((released.inputs, pseudo.inputs)), np.concatenate((released.labels, pseudo.labels)))
         student = _fit_student(plan, both)
     is_written = _write_student(plan, student)
     accuracy, tested = None, 0
@@ -120,13 +120,13 @@ def _released_records(transcript: Transcript, inputs: Array) -> Records:
     return Records(inputs[queries], np.array([labels[query] for query in queries.tolist()], dtype=int))
 
 
-def _pseudo_labels(student: Learnt, labelled: Records, transcript: Transcript, inputs: Array) -> Records:
+def _pseudo_labels(student: Learnt, released: Records, transcript: Transcript, inputs: Array) -> Records:
     """Return the queries without a label, with labels that the student predicts."""
     is_unlabelled = np.ones(len(inputs), dtype=bool)
     is_unlabelled[np.array(sorted({**transcript.student_labels, **transcript.labels}), dtype=int)] = False
     unlabelled = inputs[is_unlabelled]
     if isinstance(student, Constant) or not len(unlabelled):  # a constant student would learn nothing from its own labels
-        return labelled.at(slice(0, 0))
+        return released.at(slice(0, 0))
     return Records(unlabelled, np.asarray(student.probabilities(unlabelled).argmax(axis=1)))
 
 

@@ -69,7 +69,7 @@ def _require_size(numbers: int, shown: str) -> None:
         raise InputError(f"{shown}: expected at most {MOST_VALUES:,} numbers, found {numbers:,}")
 
 
-def _npy(file_path: str, shown: str) -> Any:
+def _read_npy(file_path: str, shown: str) -> Any:
     try:
         # A memory map refuses a header that claims more data than the file has, before memory is allocated.
         table = np.lib.format.open_memmap(file_path, mode="r")
@@ -79,7 +79,7 @@ def _npy(file_path: str, shown: str) -> Any:
     return np.array(table)
 
 
-def _csv(file_path: str, shown: str) -> Any:
+def _read_csv(file_path: str, shown: str) -> Any:
     """Read rows, with or without names in the first line. A line without a row is an error, as it would shift all later rows.
 
     A first line 0,1,2,... is an error as well: other programs write it for columns without names.
@@ -117,7 +117,7 @@ def _is_number(part: str) -> bool:
     return True
 
 
-def _parquet(file_path: str, shown: str) -> Any:
+def _read_parquet(file_path: str, shown: str) -> Any:
     """Read columns of integers or floating-point numbers. Text and booleans are refused, although they could be converted."""
     try:
         import pyarrow.parquet
@@ -138,7 +138,7 @@ def _parquet(file_path: str, shown: str) -> Any:
     return np.stack(columns, axis=1) if columns else np.empty(shape)
 
 
-READERS: dict[str, Callable[[str, str], Any]] = {".npy": _npy, ".csv": _csv, ".parquet": _parquet}
+READERS: dict[str, Callable[[str, str], Any]] = {".npy": _read_npy, ".csv": _read_csv, ".parquet": _read_parquet}
 
 
 def read_votes(plan: VotingPlan) -> VoteCounts | None:

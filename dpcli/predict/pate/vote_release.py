@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Relative amounts by which S, and the cost of a release, are raised. They exceed the rounding errors: smaller ones would touch soundness.
 ROUNDING, COST_ROUNDING = 1e-9, 1e-14
-DIGITS = 6  # significant digits of the released number, which is rounded up (`round_up`)
+DIGITS = 6  # significant digits of the released number
 SLACK = 1e-9  # The entry that pays may be this relative amount below the cost of the release, as the file states a rounded number.
 
 
@@ -279,9 +279,6 @@ def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, r
 
 
 def round_up(value: float) -> float:
-    """Return the value rounded up to six digits.
-
-    The last digits of a noisy floating-point number reveal something about the number without noise (Mironov 2012).
-    """
+    """Return the value rounded up to DIGITS, as the last bits of a noisy float reveal something about it without noise (Mironov 2012)."""
     context = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
     return float(context.create_decimal(value))

@@ -58,11 +58,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class FitOutcome:
-    """The outcome of a fit.
-
-    Attributes:
-        resumed: Number of models that an earlier call had made.
-    """
+    """The outcome of a fit. `resumed` models had been made by an earlier call."""
 
     plan: PmixedPlan
     fit: Fit
@@ -128,7 +124,8 @@ def read_fit(plan: PmixedPlan) -> Fit:
     existing = _read(plan.folder)
     if existing is None:
         raise InputError(f"{plan.folder}: no fitted models: {_folder_hint(plan)}run dpcli pmixed fit {plan.path}")
-    if existing.session.fingerprint != as_at_start(plan, existing.session.window, existing.session.rows).fingerprint():
+    plan_at_start = as_at_start(plan, existing.session.window, existing.session.rows)  # with the window of the fit
+    if existing.session.fingerprint != plan_at_start.fingerprint():
         raise InputError(
             f"{plan.path}: expected the file with which the models in {plan.folder} were fitted: keys on which their privacy depends "
             "have changed; a new fit needs another folder"

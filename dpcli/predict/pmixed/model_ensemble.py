@@ -32,7 +32,7 @@ from dpcli.predict.models.model_answers import (
 from dpcli.predict.models.model_loading import require_fits
 from dpcli.predict.pmixed.ensemble_fit import FITTED, Fit, read_fit, read_model
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
-from dpcli.predict.pmixed.projection import Projection, ball, clip, draw_token, mix, multiples, multiples_ball, sample_models
+from dpcli.predict.pmixed.projection import Projection, ball, clip, draw_token, mix, sample_models, whole_ball, whole_multiples
 from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from dpcli.predict.pmixed.shard_models import fitted_models, start_answer
@@ -80,7 +80,7 @@ class Sound:
 
     def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
         around = ball(public, self.radius)
-        bounds = multiples_ball(around)
+        bounds = whole_ball(around)
         if not private:
             return ModelSum(bounds.public.astype(np.int64), models=1)
         total = np.zeros(len(public), np.int64)
@@ -102,10 +102,10 @@ class Paper:
 
     def total(self, public: Array, private: Sequence[Array]) -> ModelSum:
         if not private:
-            return ModelSum(multiples(public), models=1)
+            return ModelSum(whole_multiples(public), models=1)
         total = np.zeros(len(public), np.int64)
         for model_row in private:
-            total += multiples(self.projected(public, model_row, drawn=len(private)))
+            total += whole_multiples(self.projected(public, model_row, drawn=len(private)))
         return ModelSum(total, len(private))
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
@@ -215,7 +215,7 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
     return Ensemble(plan, fit, side, fitted_models(plan, side, learnt))
 
 
-def members_of(plan: PmixedPlan) -> Ensemble | None:
+def ensemble_if_fitted(plan: PmixedPlan) -> Ensemble | None:
     """Return the fitted models of a plan; None if none were fitted, so that `dpcli pmixed evaluate` fits its own."""
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 

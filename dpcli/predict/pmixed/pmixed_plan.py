@@ -41,7 +41,7 @@ COUNTING = "ngram"  # value of `model` for dpcli's own model, which counts token
 PUBLIC_TEXT = "a text file or module:function, declared public,"
 TOKENIZERS = "bytes, a path or a name, or module:function"
 DATA = source_rule((".txt", ".csv", ".jsonl", ".parquet"))
-UP_TO_3 = up_to(3, "3")
+NGRAM_SIZE = up_to(3, "3")
 ORDER = Constraint("a whole number from 2 to 1000", lambda x: 2 <= x <= 1000, (("minimum", 2), ("maximum", 1000)))
 NO_GUARANTEE = (
     "the published protocol is not a DP guarantee: its Theorem 5.1 needs a bound on the divergence at every order, and the protocol bounds "
@@ -53,7 +53,7 @@ NGRAM = NeededSetting(f'model = "{COUNTING}"', lambda table: table.model == COUN
 ADAPTED = NeededSetting("lora", lambda table: table.lora is not None)
 PAPER = NeededSetting('mode = "paper"', lambda table: table.mode == "paper")
 SOUND = NeededSetting('mode = "sound"', lambda table: table.mode == "sound")
-COLUMNS = NeededSetting("data in a file with columns", lambda table: os.path.splitext(table.data)[1] in WITH_COLUMNS)
+IN_COLUMNS = NeededSetting("data in a file with columns", lambda table: os.path.splitext(table.data)[1] in WITH_COLUMNS)
 PLAIN_TEXT = NeededSetting("data in a .txt file", lambda table: os.path.splitext(table.data)[1] == ".txt")
 
 
@@ -110,12 +110,12 @@ class Pmixed:
     public: Annotated[
         str | None, Key("public text that ngram counts first: a .txt file, or module:function", needs=NGRAM, names_data=True)
     ] = None
-    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", UP_TO_3, needs=NGRAM)] = 2
+    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", NGRAM_SIZE, needs=NGRAM)] = 2
     tokenizer: Annotated[
         str | None,
         Key("public tokenizer: bytes, a path or a name, or module:function; by default, the model's own"),
     ] = None
-    text: Annotated[str, Key("column of the text in a file with columns", needs=COLUMNS)] = "text"
+    text: Annotated[str, Key("column of the text in a file with columns", needs=IN_COLUMNS)] = "text"
     record: Annotated[
         Literal["line", "paragraph"], Key("unit of text in a .txt file: a line, or a paragraph", needs=PLAIN_TEXT)
     ] = "line"

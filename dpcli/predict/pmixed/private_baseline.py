@@ -24,15 +24,15 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.ngram import Ids, NGramCounts
-from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, Pmixed, PmixedPlan
+from dpcli.predict.pmixed.pmixed_plan import IN_COLUMNS, PLAIN_TEXT, Pmixed, PmixedPlan
 from dpcli.random.streams import Stream, grid_of, normals, round_to_grid
 
 MOST_PAIRS = 2**24  # largest number of pairs of tokens, each of which has a count in memory: 128 MiB
 # The settings below were chosen beforehand, and not tuned on any data. They affect the accuracy and time of the model, not its epsilon.
-NORM_RECORDS = 200  # largest number of public records from which a clipping norm is computed
-THRESHOLD = 2.0  # A noisy count of at most this many standard deviations of the noise is dropped.
-STEPS, BATCHES = 120, 40  # number of steps, and number of batches in one pass over the data
-LEARNING_RATE, NORM = 2e-3, 0.5  # learning rate of Adam, and clipping norm of gradients
+RECORDS_FOR_NORM = 200  # largest number of public records from which a clipping norm is computed
+LEAST_DEVIATIONS = 2.0  # A noisy count of at most this many standard deviations of the noise is dropped.
+TRAINING_STEPS, BATCHES_PER_PASS = 120, 40  # number of steps, and number of batches in one pass over the data
+LEARNING_RATE, GRADIENT_NORM = 2e-3, 0.5  # learning rate of Adam, and clipping norm of gradients
 ADAPTER = os.path.join("adapter", "adapter_model.safetensors")
 LOW_RANK_WEIGHT = re.compile(r"(\.lora_[AB])\.weight")
 
@@ -65,7 +65,7 @@ def private_bigrams(
             total[pairs] += counts * min(1.0, norm / float(np.linalg.norm(counts)))
     scale = multiplier * norm
     total = round_to_grid(total + normals(len(total), stream, scale), grid_of(scale))
-    return _bigram_table(np.where(total > THRESHOLD * scale, total, 0.0), vocabulary)
+    return _bigram_table(np.where(total > LEAST_DEVIATIONS * scale, total, 0.0), vocabulary)
 
 
 def unit_counts(records: Sequence[Sequence[int]], vocabulary: int) -> tuple[Ids, Array]:
@@ -80,17 +80,14 @@ def unit_counts(records: Sequence[Sequence[int]], vocabulary: int) -> tuple[Ids,
 def typical_norm(records: Sequence[Sequence[int]], vocabulary: int, per_unit: float) -> float:
     """Return a clipping norm from public records: the root mean square norm of their counts, for `per_unit` records."""
     squares = []
-    for record in records[:NORM_RECORDS]:
+    for record in records[:RECORDS_FOR_NORM]:
         _, counts = unit_counts([record], vocabulary)
         squares.append(float((counts**2).sum()))
     return max(1.0, float(np.sqrt(per_unit * np.mean(squares)))) if squares else 1.0
 
 
 def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
-    """Return the positive counts as a table of the tokens after each context of one token.
-
-    total: (vocabulary^2,) count of each pair of tokens, which has the number first * vocabulary + second.
-    """
+    """Return the positive counts of pairs, numbered as in `unit_counts`, as a table of the tokens after each context of one token."""
     pairs = np.flatnonzero(total)
     contexts, first = np.unique(pairs // vocabulary, return_index=True)
     return NGramCounts(1, vocabulary, contexts, np.append(first, len(pairs)), pairs % vocabulary, total[pairs])
@@ -125,8 +122,8 @@ def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, 
         "name": "steps",
         "type": "gaussian",
         "noise_multiplier": "calibrate",
-        "steps": STEPS,
-        "sampling": {"scheme": "poisson", "batch_size": max(1, size // BATCHES)},
+        "steps": TRAINING_STEPS,
+        "sampling": {"scheme": "poisson", "batch_size": max(1, size // BATCHES_PER_PASS)},
     }
     return toml_text(
         {
@@ -157,10 +154,10 @@ def _train_table(settings: Pmixed, per_unit: int, folder: str) -> dict[str, obje
         "tokenizer": settings.tokenizer,
         "units": settings.units,
         "records_per_unit": per_unit if settings.units is not None else None,
-        "text": settings.text if COLUMNS.met_by(settings) else None,
+        "text": settings.text if IN_COLUMNS.met_by(settings) else None,
         "record": settings.record if PLAIN_TEXT.met_by(settings) else None,
         "lora": _without_none(adapter),
-        "clipping": {"norm": NORM},
+        "clipping": {"norm": GRADIENT_NORM},
     }
     return _without_none(keys)
 

@@ -33,9 +33,10 @@ MARGIN = 8.0 * 2.0**-52
 LEAST_PROBABILITY = 1e-290  # A public probability below this counts as 0, as quotients by it would be inaccurate.
 CLOSE = 1e-14  # largest difference between 1 and a sum of probabilities that counts as rounding
 ATTEMPTS = 200  # evaluations after which the search for a scale stops
-FARTHEST = 690.0  # The logarithm of a scale is limited to this absolute value. Ratios beyond its range count as 0.
+HALVING_PERIOD = 8  # One of so many steps of that search halves the bracket, as secants may converge slowly.
+LARGEST_LOG_SCALE = 690.0  # The logarithm of a scale is limited to this absolute value. Ratios beyond its range count as 0.
 # A larger radius is reduced to this value, so that e^radius does not overflow. A smaller radius satisfies the larger one.
-WIDEST = 600.0
+LARGEST_RADIUS = 600.0
 
 ONE = 2**50  # a probability of 1 in multiples of 2^-50; the sum over 4096 models is still below 2^63
 WORD = 2**64  # number of values of a random word
@@ -92,7 +93,7 @@ def ball(public: Array, radius: float) -> Ball:
     renormalised /= renormalised.sum()
     with np.errstate(divide="ignore"):
         inverse = np.where(has_public, 1.0 / renormalised, 0.0)
-    reach = min(radius, WIDEST)
+    reach = min(radius, LARGEST_RADIUS)
     low, high = math.exp(-reach) * (1.0 + MARGIN), math.exp(reach) * (1.0 - MARGIN)
     return Ball(renormalised, inverse, radius, low=min(low, 1.0), high=max(high, 1.0))
 
@@ -158,7 +159,7 @@ def _find_scale(total: Callable[[float], float]) -> bool:
         if abs(point.log_total) <= CLOSE:
             return True
         if point.log_total < 0.0:
-            if log_scale >= FARTHEST:
+            if log_scale >= LARGEST_LOG_SCALE:
                 return False
             low = log_scale
         else:
@@ -167,9 +168,9 @@ def _find_scale(total: Callable[[float], float]) -> bool:
         if previous is not None:
             longest = 2.0**attempt  # An early secant may be nearly flat, so that its step is limited.
             step = min(max(_secant_step(previous, point), -longest), longest)
-        following = min(max(log_scale + step, -FARTHEST), FARTHEST)
-        if not low < following < high or attempt % 8 == 7:  # Every eighth step halves the bracket, as secants may converge slowly.
-            following = 0.5 * (max(low, -FARTHEST) + min(high, FARTHEST))
+        following = min(max(log_scale + step, -LARGEST_LOG_SCALE), LARGEST_LOG_SCALE)
+        if not low < following < high or attempt % HALVING_PERIOD == HALVING_PERIOD - 1:
+            following = 0.5 * (max(low, -LARGEST_LOG_SCALE) + min(high, LARGEST_LOG_SCALE))
         if following in (low, high):  # No float is left between the ends of the bracket.
             return True
         previous, log_scale = point, following
@@ -228,14 +229,14 @@ class WholeBall:
         nearest[order] += np.sign(missing) * np.clip(abs(missing) - taken_before, 0.0, room[order])
 
 
-def multiples_ball(ball: Ball) -> WholeBall:
+def whole_ball(ball: Ball) -> WholeBall:
     """Return the ball in multiples of 2^-50. A token whose public probability is below 2^-50 gets probability 0."""
     public = np.floor(ball.public * ONE)
     public[int(np.argmax(public))] += ONE - int(public.sum())
     return WholeBall(public, np.ceil(public * ball.low), np.floor(public * ball.high))
 
 
-def multiples(probabilities: Array) -> Multiples:
+def whole_multiples(probabilities: Array) -> Multiples:
     """Return the multiples of a distribution, without bounds, for the published protocol."""
     nearest: Multiples = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
     nearest[int(np.argmax(nearest))] += ONE - int(nearest.sum())

@@ -23,7 +23,7 @@ from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.roots import bracket_root, expand_until
 
 FIRST_BETA, LARGEST_BETA = 1e-6, 1e300  # end of the first bracket of the search for beta, which is doubled until it is large enough
-LARGEST_EXPONENT = 700.0  # e^709 is the largest power of e in float64
+LARGEST_EXPONENT = 700.0  # largest twice the radius for the formula of order 3; e^709 is the largest power of e in float64
 LARGEST_LOG1P = 30.0  # For larger terms the sum is far from 1, and its logarithm is accurate without log1p.
 
 
@@ -80,15 +80,12 @@ def largest_beta(target: float, order: int, rate: float, drawn: int) -> float:
 def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
     """Return the published bound on the Renyi divergence of one query, with amplification by sampling if rate < 1.
 
-    Args:
-        beta: Radius of the projection, over the order.
-        rate: Probability with which each model is drawn.
-        drawn: Number of models drawn.
+    `drawn` models are drawn, each with probability `rate`. They are projected to the radius beta times the order.
     """
     if rate == 1.0:
         return unsampled_divergence(beta, order, drawn)
     log_factorial = log_factorials(order)
-    terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]
+    terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]  # of k = 0 and 1 together
     for k in range(2, order + 1):
         log_binomial = float(log_factorial[order] - log_factorial[k] - log_factorial[order - k])
         terms.append(

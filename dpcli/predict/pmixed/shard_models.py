@@ -65,7 +65,8 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
 class ShardTuning:
     """The work of the shard processes: a call of a method of `PublicSide`, such as `learn`, with private arguments.
 
-    The public side is built once, in the process from which the others are forked. Messages about a failure on a shard begin with `place`.
+    `prepare` builds the public side once, in the process from which the others are forked. Messages about a failure on a shard begin with
+    `place`.
     """
 
     table: Pmixed
@@ -129,7 +130,7 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A model in another process that is computing its answer about one context (`start_answer`). The answer can be read once."""
+    """A model in another process that is computing its answer about one context, which is read once, whatever context is given then."""
 
     vocabulary: int
     context: int
@@ -154,16 +155,15 @@ def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
 def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
     """Return the fitted model of each shard, from its learnt parameters.
 
-    Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. All weights of an
-    adapter are copied before each answer. A model from the user's code answers in a *resident* process, which keeps the fitted model and
-    answers questions about it.
+    Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. A model from the
+    user's code answers in a *resident* process, which keeps the fitted model and answers questions about it.
 
     Raises InputError if a model fails, or the public model has another content when it is built again.
     """
     is_user_code = ":" in plan.pmixed.model  # module:function
     if not is_user_code:
         return tuple(map(side.tuned, learnt))
-    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), ANSWERING_KILLED)
+    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), ANSWERING_KILLED)  # ends when no resident is left
     require_same_content(side.content, processes.content)
     residents = processes.residents(partial(PublicSide.tuned, learnt=parameters) for parameters in learnt)
     return tuple(FittedModel(side.model.vocabulary, side.model.context, resident) for resident in residents)

@@ -24,6 +24,8 @@ from dpcli.predict.prompt.prompt_plan import Prompt
 from dpcli.predict.shards import shards_of_texts
 from dpcli.sessions.priced import fingerprint
 
+ORDERS_PER_CHOICE = 4  # orders of the texts that are tried for a choice, as several may begin with the same texts; arbitrary
+
 
 class Demonstration(NamedTuple):
     """A text with the number of its label among the declared labels."""
@@ -183,7 +185,7 @@ def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels
     Each choice orders the answered texts by a hash. The choices need not be secret, so that no random stream is needed.
     """
     choices = []
-    for number in range(4 * count):  # More orders than choices, as several may begin with the same texts; the 4 is arbitrary.
+    for number in range(ORDERS_PER_CHOICE * count):
         ordered = sorted(
             answered, key=lambda shown: hashlib.sha256(f"{number} {shown.text}".encode("utf-8", "surrogatepass")).digest()
         )

@@ -44,19 +44,19 @@ class ModelLabeller:
     """A labeller by a language model.
 
     Attributes:
-        words: First token of the word of each label.
+        first_tokens: First token of the word of each label.
         place: Beginning of messages: the file and the key that names the model.
     """
 
     model: LanguageModel
     vocabulary: Vocabulary
-    words: tuple[int, ...]
+    first_tokens: tuple[int, ...]
     place: str
     content: str
 
     def label(self, prompt: str) -> int:
         scores = next_token(self.model, self._ids(prompt), self.place)
-        return int(np.argmax(scores[list(self.words)]))
+        return int(np.argmax(scores[list(self.first_tokens)]))
 
     def fits(self, prompt: str) -> bool:
         return 1 <= len(self._ids(prompt)) <= self.model.context
@@ -110,8 +110,8 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
 
     assert prompt.model is not None
     model, vocabulary = language_model(prompt.model, prompt.tokenizer, path, "prompt")
-    words = _first_tokens(prompt.words, model, vocabulary, path)
-    return ModelLabeller(model, vocabulary, words, f"{path}: prompt.model", content_of(model, vocabulary))
+    first_tokens = _first_tokens(prompt.words, model, vocabulary, path)
+    return ModelLabeller(model, vocabulary, first_tokens, f"{path}: prompt.model", content_of(model, vocabulary))
 
 
 def _first_tokens(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dpcli.predict.query_counts import AnswerCounter
 
 TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"  # files in the session's folder
-DISCLOSURE_ANSWERS = {
+DISCLOSURE_ANSWERS = {  # texts by key of [disclosure], for the statement
     "randomness": "noise on the votes is drawn from the operating system; there is no seed, and no random number is saved",
     "floating_point": "noise is added to vote counts in double precision; only the winner is released, or that there is no winner",
     "clipping": "each unit's records are in one shard, and a shard has one vote",
@@ -243,7 +243,7 @@ def _write_outputs(outcome: PromptOutcome, released: list[PublicText]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleasedAnswer:
     """The released answer to a query.
 
     Attributes:
@@ -272,11 +272,11 @@ class VoteTranscript:
         """Return the number of the last answer; 0 if there is none."""
         return max((released.number for released in self._answers.values()), default=0)
 
-    def answer(self, query: str) -> Released | None:
+    def answer(self, query: str) -> ReleasedAnswer | None:
         """Return the answer that was released for a query; None if there is none."""
         return self._answers.get(query_digest(query))
 
-    def add(self, query: str, released: Released) -> None:
+    def add(self, query: str, released: ReleasedAnswer) -> None:
         """Append an answer to the file, durably. Raises OSError if it cannot be written."""
         add_line(self._path, {"query": query_digest(query), "number": released.number, "label": released.label})
         self._answers[query_digest(query)] = released
@@ -297,7 +297,7 @@ class VotingSession:
     transcript: VoteTranscript
     stream: Stream
 
-    def ask(self, query: str, votes: Callable[[], VoteCounts]) -> Released:
+    def ask(self, query: str, votes: Callable[[], VoteCounts]) -> ReleasedAnswer:
         """Return the answer to a public query, and save it.
 
         A query that is in the transcript gets the answer saved there, and is not counted again.
@@ -323,7 +323,7 @@ class VotingSession:
             if self.answers is not None:
                 self.answers.take()
             (label,) = self.aggregator.winners(counts.counts, self.stream)
-        released = Released(number, label)
+        released = ReleasedAnswer(number, label)
         self.transcript.add(query, released)
         return released
 
@@ -333,7 +333,7 @@ def query_digest(query: str) -> str:
     return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
+def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, ReleasedAnswer]]:
     """Yield the digest of each query of the transcript, and its answer. Raises InputError for a line that is not an answer."""
     for line in whole_lines(path):
         try:
@@ -345,4 +345,4 @@ def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise InputError(f"{path}: expected the transcript of a session; a line is damaged, or this is another file") from None
-        yield query, Released(number, label)
+        yield query, ReleasedAnswer(number, label)

@@ -18,7 +18,7 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode import exact_draws
-from dpcli.predict.decode.exact_draws import LOWEST, draw_token, uniform_below
+from dpcli.predict.decode.exact_draws import LOWEST_SCORE, draw_token, uniform_below
 from dpcli.predict.decode.private_tokens import GRID, LogitClipping
 from dpcli.random.streams import SystemStream, insecure_seed
 from tests.cases import fresh_random, of_each
@@ -26,7 +26,7 @@ from tests.cases import fresh_random, of_each
 
 def weights(scores: Array) -> list[Fraction]:
     """Return the weights as they are computed, exactly."""
-    return [Fraction(float(one)) for one in np.exp(np.maximum(scores - scores.max(), LOWEST))]
+    return [Fraction(float(one)) for one in np.exp(np.maximum(scores - scores.max(), LOWEST_SCORE))]
 
 
 @of_each("seed", range(8))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcli.base.errors import InputError
 from dpcli.predict.pmixed.model_ensemble import Paper, Sound
-from dpcli.predict.pmixed.projection import ONE, Projection, ball, clip, draw_token, mix, multiples, multiples_ball, sample_models
+from dpcli.predict.pmixed.projection import ONE, Projection, ball, clip, draw_token, mix, sample_models, whole_ball, whole_multiples
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from dpcli.random.streams import SeededStream
 from tests.cases import of_each
@@ -70,7 +70,7 @@ def test_published_radii_are_those_of_the_vectors(row: dict[str, Any]) -> None:
 def test_a_failed_model_counts_as_the_public_one_in_the_published_protocol(order: int) -> None:
     public = np.array([0.25, 0.75, 0.0])
     total, count = Paper(Published(order, 1.0, 10, 30.0, 1e-5)).total(public, [np.full(3, np.nan)])
-    assert count == 1 and (total == multiples(public)).all()
+    assert count == 1 and (total == whole_multiples(public)).all()
 
 
 @of_each("order", [2, 3, 5])
@@ -170,7 +170,7 @@ def test_whole_numbers_add_up_and_stay_within_the_radius(projection: Projection)
             public /= public.sum()
         radius = float(10.0 ** source.uniform(-3.0, 1.0))
         around = ball(public, radius)
-        complete = multiples_ball(around)
+        complete = whole_ball(around)
         result = complete.rounded(projection(around, private))
         assert int(result.sum()) == int(complete.public.sum()) == ONE, seed
         with mpmath.workdps(40):
@@ -192,7 +192,7 @@ def test_no_model_and_no_radius_is_seen_by_an_error_or_a_warning(projection: Pro
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 result, count = Sound(radius, projection).total(public, [private])
-            reference = multiples_ball(ball(public, radius)).public
+            reference = whole_ball(ball(public, radius)).public
             assert count == 1 and int(result.sum()) == int(reference.sum()) == ONE
             present = reference > 0.0
             assert (result[~present] == 0).all()
@@ -217,7 +217,7 @@ class Given:
 
 
 def test_a_token_is_drawn_by_its_exact_share() -> None:
-    total = multiples(np.array([0.0, 0.25, 0.75])) + multiples(np.array([0.5, 0.5, 0.0]))
+    total = whole_multiples(np.array([0.0, 0.25, 0.75])) + whole_multiples(np.array([0.5, 0.5, 0.0]))
     assert total.tolist() == [ONE // 2, 3 * ONE // 4, 3 * ONE // 4]
     edges = {0: 0, ONE // 2 - 1: 0, ONE // 2: 1, 5 * ONE // 4 - 1: 1, 5 * ONE // 4: 2, 2 * ONE - 1: 2}
     assert {word: draw_token(total, 2, Given(word)) for word in edges} == edges

@@ -18,7 +18,7 @@ from dpcli.numerics.arrays import Array
 from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax, laplace_noise, normal_noise
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prediction_session import open_queries
-from dpcli.predict.prompt.prompt_session import Released, VoteTranscript, VotingSession
+from dpcli.predict.prompt.prompt_session import ReleasedAnswer, VoteTranscript, VotingSession
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import SystemStream, insecure_seed
 from tests.cases import fresh_random
@@ -123,8 +123,8 @@ def test_after_the_last_answer_nothing_is_asked(tmp_path: Path) -> None:
 
 def test_no_answer_is_an_answer_that_is_charged(tmp_path: Path) -> None:
     voting = session(tmp_path, ConfidentGnMax(1.0, 90.0, 1.0), 10, 5)
-    assert voting.ask("a", lambda: VOTES) == Released(1, None)
-    assert voting.ask("b", lambda: CLEAR) == Released(2, 0)
+    assert voting.ask("a", lambda: VOTES) == ReleasedAnswer(1, None)
+    assert voting.ask("b", lambda: CLEAR) == ReleasedAnswer(2, 0)
     assert (voting.queries.taken(), voting.answers and voting.answers.taken()) == (2, 1)
 
 
