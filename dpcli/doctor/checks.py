@@ -57,8 +57,6 @@ class Fact:
     """A fact about this machine.
 
     Attributes:
-        name: Name of the examined property.
-        value: Value of the property.
         verdict: "ok"; "warn" for a risk; "fail" if something that dpcli needs is broken; "absent" if something is missing or unknown and is
             not needed.
         advice: Advice to the user; "" if there is none.
@@ -200,7 +198,7 @@ def _randomness() -> Iterator[Fact]:
 
 
 def _clock() -> Iterator[Fact]:
-    """Yield facts about the clock, which determines when waivers and reservations expire."""
+    """Yield facts about the clock, which determines when waivers of the gate and reservations of a ledger expire."""
     import datetime
 
     now = datetime.datetime.now(datetime.UTC)
@@ -244,7 +242,7 @@ def _durability(version: tuple[int, ...]) -> Fact:
 
     name = "ledger durability"
     # Ledgers do not use the write-ahead log (WAL); the note is for those who would.
-    wal_note = "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
+    wal_note = "" if version >= DURABLE_WAL else f"; WAL would need SQLite {'.'.join(map(str, DURABLE_WAL))}"
     try:
         with tempfile.TemporaryDirectory() as folder:
             connection = sqlite3.connect(Path(folder, "probe.sqlite"))

@@ -71,6 +71,7 @@ LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
 LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, as its powers lose digits
 LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53
 RAISE = 1.0 + 1e-12  # factor of a mu, which exceeds its rounding
+ON_CHORD = 1.0 + 1e-13  # factor of a chord's height up to which a point counts as on it, for rounding
 
 
 def last_iterate_norm(gap: float, batches: int, iterations: int, diameter: float) -> float:
@@ -113,7 +114,7 @@ def _from_anywhere(log_c: float, batches: int, n: Array, diameter: float) -> Arr
     start = np.where(rise >= run, 0.0, 1.0)  # of the chord: (0, 0), unless (1, 1) is above the chord from there
     with np.errstate(over="ignore"):
         slope = (1.0 - start + rise) / np.maximum(1.0 - start + run, np.finfo(float).tiny)
-        is_below = (n == 1.0) | (u_n - start <= slope * (w_n - start) * (1.0 + 1e-13))  # point n is not above the chord
+        is_below = (n == 1.0) | (u_n - start <= slope * (w_n - start) * ON_CHORD)  # point n is not above the chord
         return np.asarray(np.where(is_below, start + slope * (1.0 - start + rise), math.inf))
 
 

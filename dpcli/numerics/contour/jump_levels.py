@@ -5,8 +5,9 @@ between both parts, is chosen from estimates of where epsilon lies, and the loss
 as *rows*, cut_rows.py). certified.py asks: `jump_to` bounds delta at a known epsilon, and `epsilon_by_jump` bounds epsilon at a given
 delta, by cuts at several levels. The results of both are bounds for any level. The estimates that choose a level are no bounds.
 
-The third term is the part of delta of jump.py that is only bounded and not computed. It is negligible if nearly all big losses lie above
-epsilon, so the level must not be too low. A higher level leaves more of the far tail in the small part.
+jump.py writes delta as a sum of three terms. The third, E_Q[(e^epsilon - e^S)+; some loss is big] with the sum S of the losses, is only
+bounded. It is negligible if nearly all big losses lie above epsilon, so the level must not be too low. A higher level leaves more of the
+far tail in the small part.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NODES = 160  # nodes over the outcomes of a step for estimated moments
 NORMAL_ROUNDS = 8  # steps of a fixed-point iteration for a normal approximation
 LEAST_LOG, MOST_LOG = -36.0, 6.0  # range of log epsilon
 ROUGH = 1e-4  # relative accuracy in log epsilon
-FARTHEST_EPSILON = 700.0  # larger epsilons are reduced to this, so that e^epsilon does not overflow
+LARGEST_EPSILON = 700.0  # larger epsilons are reduced to this, so that e^epsilon does not overflow
 LEAST_LOG_DELTA = -1400.0  # least estimate of log delta, which is below every float
 LOG_RARE = -7.0  # log of the probability of outcomes that are left out of the mean and standard deviation of the sum
 HIGHEST_LEVEL = 100.0  # a level so high that only LOG_RARE decides about the outcomes that are left out
@@ -69,7 +70,7 @@ class Core(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoneRows:
-    """Losses of the remove direction as rows of a table, with the loss of row i added `counts[i]` times. Its results are estimates.
+    """Sampled Gaussian losses of the remove direction, those of row i of a table `counts[i]` times. The results are estimates.
 
     `log_delta` and `epsilon` take each loss alone, as if it were the only big one, and add up the deltas.
     """
@@ -81,10 +82,10 @@ class LoneRows:
     def log_delta(self, epsilon: float) -> float:
         """Return log SUM n_i delta_i(epsilon), in closed form from the outcome x_i at which r_i = e^epsilon."""
         mu, q = self.table.shifts, self.table.weights
-        level = math.expm1(min(epsilon, FARTHEST_EPSILON)) + q
-        x = np.log(level / q) / mu + 0.5 * mu
+        growth = (math.expm1(min(epsilon, LARGEST_EPSILON)) + q) / q  # e^{mu x - mu^2 / 2} at the outcome
+        x = np.log(growth) / mu + 0.5 * mu
         log_p, log_q = log_ndtr_array(np.stack((mu - x, -x)))
-        total = float(self.counts @ (np.exp(log_p) * q * -np.expm1(np.minimum(log_q - log_p + np.log(level / q), 0.0))))
+        total = float(self.counts @ (np.exp(log_p) * q * -np.expm1(np.minimum(log_q - log_p + np.log(growth), 0.0))))
         return math.log(total) if total > 0.0 else -math.inf
 
     def epsilon(self, log_delta: float) -> float:
@@ -206,7 +207,7 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         return None
     estimate, level_factor = first_estimate(losses, log_delta), 1.0
     low, high, tilt = 0.0, math.inf, math.nan
-    last_valid = 0.0  # the last estimate for which the method applied
+    last_valid = 0.0  # the last estimate for which the method applied; 0 before the first
     vain_cuts = 0  # number of cuts in a row that did not narrow the interval
     for _ in range(ROUNDS):
         level = level_factor * max(estimate, LEVEL_DEVIATIONS * core.deviation)
@@ -247,7 +248,7 @@ def _farther(last: Jump, log_delta: float, estimate: float) -> float:
     epsilon is larger, and between their inverses otherwise.
     """
     lower, upper = last.log_delta(estimate)
-    _, upper_before = last.log_delta(0.8 * estimate)
+    _, upper_before = last.log_delta(0.8 * estimate)  # for the slope between both points
     slope = (upper_before - upper) / (0.2 * estimate)
     is_larger = lower > log_delta
     tangent = estimate + (upper - log_delta) / slope if slope > 0.0 and math.isfinite(upper) else math.nan
@@ -305,12 +306,12 @@ def _core(losses: Losses) -> Core | None:
     return Core(mean, math.sqrt(square)) if square > 0.0 else None  # if the steps' means are small, this is about the variance
 
 
-def _normal_score(log_mean: float) -> float:
-    """Return about the x at which log E[(Z - x)+] = `log_mean` for standard normal Z, or 0 if `log_mean` is large.
+def _normal_score(log_excess: float) -> float:
+    """Return about the x at which log E[(Z - x)+] = `log_excess` for standard normal Z, or 0 if `log_excess` is large.
 
-    At a large x, E[(Z - x)+] is about phi(x) / x^2, and log phi(x) is -x^2 / 2 - 0.92.
+    At a large x, E[(Z - x)+] is about phi(x) / x^2, and log phi(x) is -x^2 / 2 - log(2 pi) / 2, about -x^2 / 2 - 0.92.
     """
     x = 1.0
     for _ in range(NORMAL_ROUNDS):
-        x = math.sqrt(max(-2.0 * (log_mean + 0.92 + 2.0 * math.log(max(x, 1.0))), 0.0))
+        x = math.sqrt(max(-2.0 * (log_excess + 0.92 + 2.0 * math.log(max(x, 1.0))), 0.0))
     return x

@@ -24,10 +24,10 @@ from dpcli.numerics.work import spend
 
 UNIT = 7e-16  # u' (soundness): six roundings of a complex product and sum
 SHORT = 6000  # largest number of points for which the sums are computed directly (speed); beyond, a transform is faster
-FACTORS = 16  # most factors that are multiplied directly (speed); if each is at least 1e-15, their product does not underflow
+FACTORS = 16  # most factors that are multiplied directly (speed); each is at least about UNIT, so their product does not underflow
 LEAST_LOG = -300.0  # smallest logarithm of a modulus (floating point), so that its exponential does not underflow
 TERM = 2.3e-16  # relative rounding error of each term of a sum of products, an ulp (soundness)
-COMMON = 1e-12  # allowance for a common relative error of a transform (soundness)
+COMMON = 1e-12  # allowance for a relative error that all weights of a transform share (soundness)
 DIRECT = 0.01  # work of a product in `convolve_directly`, in cells (numerics/work.py)
 
 
@@ -129,7 +129,8 @@ def convolve(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lat
     for lattice, count in parts:
         spectrum.multiply(lattice.weights, count)
     weights, rounding = spectrum.inverse()
-    weights[weights < rounding / math.sqrt(size)] = 0.0  # mostly rounding errors, which would dominate moments of a higher order
+    # What is below the root mean square of the error is mostly rounding, which would dominate moments of a higher order.
+    weights[weights < rounding / math.sqrt(size)] = 0.0
     offset = sum(count * lattice.start for lattice, count in parts)
     # Twice the rounding, because dropping the small weights moves them by as much again.
     return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), rounding=2.0 * rounding, relative=0.0)
