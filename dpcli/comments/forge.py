@@ -26,6 +26,7 @@ UpdateResult = Literal["written", "updated", "unchanged", "not written: nothing 
 PER_PAGE = 20  # number of comments on a page of an answer; affects the number of requests and, with MOST_PAGES, of comments
 MOST_PAGES = 1_000  # these pages have more comments than either forge allows, so that a server without an empty page is noticed
 LARGEST_EVENT = 1 << 25  # largest size of an event in bytes; GitHub's limit is 25 MB
+LONGEST_NAME = 64  # characters of the name of a comment; chosen by hand
 TYPE_NAMES: dict[type, str] = {
     dict: "a JSON object",
     list: "a list",
@@ -261,8 +262,8 @@ def marker(name: str | None) -> str:
 
     Raises InputError unless the name consists of letters, digits and single hyphens between them.
     """
-    if name is not None and not (len(name) <= 64 and _NAME.fullmatch(name)):
-        raise InputError(f"--name: expected at most 64 letters, digits and single hyphens between them, found {name!r}")
+    if name is not None and not (len(name) <= LONGEST_NAME and _NAME.fullmatch(name)):
+        raise InputError(f"--name: expected at most {LONGEST_NAME} letters, digits and single hyphens between them, found {name!r}")
     return f"<!-- dpcli:gate{'' if name is None else f' {name}'} -->"
 
 

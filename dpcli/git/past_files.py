@@ -65,7 +65,7 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
     """Return each file as it was at the git revision `ref`; None for a new file.
 
     Links are followed as they were at the revision. A file under a new name, committed or not, is matched with the deleted file that shares
-    most of its keys and values, if it shares at least half of them.
+    most of its keys and values.
 
     A file of a repository inside the one under review is matched with the file at its path at the revision. If there is none, it is matched
     with the file in the commit to which the revision links. The branches of the inner repository are ignored, as nobody has reviewed them.

@@ -141,8 +141,8 @@ def hidden_steps(
 ) -> HiddenSteps | None:
     """Return the division of a run with drawn batches, or None if no division promises to cost less than all of its steps.
 
-    Every choice gives an upper bound. This one has about the least variance of the loss. That of a sampled step is taken to be q^2 times
-    e^(mu^2) - 1, or 4 sinh(mu^2 / 4) if two versions of a record move a sum by mu / 2 in opposite directions.
+    The choice has about the least variance of the loss. That of a sampled step is taken to be q^2 times e^(mu^2) - 1, or 4 sinh(mu^2 / 4)
+    if two versions of a record move a sum by mu / 2 in opposite directions.
 
     Args:
         gap, iterations, diameter: as for `last_iterate_norm`; the move is that of one record.

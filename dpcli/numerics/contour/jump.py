@@ -234,7 +234,8 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
         log_delta: about log delta(epsilon), or None if it is unknown.
         epsilon: where the bounds are wanted.
         level: the loss at which the losses were cut, at least epsilon.
-        floor: about the least possible log delta, to which the errors of the contour should be small; if None, `log_delta`.
+        floor: about the least possible log delta, to which the errors of the contour should be small; if None, `log_delta`, which is then
+            known.
     """
     small = small_contour(losses, log_delta, epsilon, level, (log_delta or 0.0) if floor is None else floor)
     if small is None:

@@ -25,8 +25,7 @@ from dpcli.numerics.contour.cut_rows import alike_rows, cut_rows
 from dpcli.numerics.contour.jump import MAX_EPSILON, Cut, Divided, Jump, jump, log_third_term
 from dpcli.numerics.contour.tilted import Loss, Losses, uncut
 from dpcli.numerics.logspace import log_ndtr_array
-from dpcli.numerics.mixture import LEAST as FEWEST_IN_TABLE
-from dpcli.numerics.mixture import Shifted, ShiftedRemove, row_of, table_of
+from dpcli.numerics.mixture import FEWEST_IN_TABLE, Shifted, ShiftedRemove, row_of, table_of
 from dpcli.numerics.quadrature import TAIL
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import single_epsilon, single_log_delta
@@ -175,10 +174,7 @@ def _cut(loss: Loss, level: float, log_mass: float) -> CutLoss | UncutLoss | Non
 
 
 def _cuts_above(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cut | None:
-    """Return the losses cut at the first multiple of `level` for which the third term of delta is negligible, or at the last multiple.
-
-    The third term is small if nearly all big losses lie above epsilon.
-    """
+    """Return the losses cut at the first multiple of `level` for which the third term of delta is negligible, or at the last multiple."""
     parts = None
     for factor in LEVEL_FACTORS:
         parts = cuts(losses, factor * level, log_delta + LOG_CUT_OFF - epsilon)

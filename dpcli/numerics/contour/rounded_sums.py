@@ -168,22 +168,25 @@ def _step(
 class Halves:
     """The two halves of the composition (item 6), with losses rounded upward or downward to multiples of the spacing.
 
-    losses, ranges: the losses with their counts, and the ends of the grid of each. log_delta: that for which the factors of item 7 are
-        chosen.
-    products: the number of products that were added up.
-    largest: the largest loss on the grid.
-    reach: the epsilon up to which the bounds are narrow, because every far loss reaches it.
-    log_lost: logarithm of the P-mass that counts as infinite.
+    The copies of a loss are divided between both halves, as equally as possible.
 
-    The copies of a loss are divided between both halves, as equally as possible. Raises NotRepresentable if there would be more products
-    than `most`.
+    Args:
+        losses, ranges: the losses with their counts, and the ends of the grid of each.
+        log_delta: that for which the factors of item 7 are chosen.
+        most: the largest number of products. Raises NotRepresentable if there would be more.
+
+    Attributes:
+        products: the number of products that were added up.
+        largest: the largest loss on the grid.
+        reach: the epsilon up to which the bounds are narrow, because every far loss reaches it.
+        log_lost: logarithm of the P-mass that counts as infinite.
     """
 
     def __init__(
         self, losses: Losses, ranges: Sequence[tuple[float, float]], log_delta: float, spacing: float, most: float, *, upward: bool
     ) -> None:
         count = sum(n for _, n in losses)
-        self._spacing, self._upward, self._log_delta, self._most, self.products = spacing, upward, log_delta, most, 0.0
+        self._spacing, self._upward, self._log_target, self._most, self.products = spacing, upward, log_delta, most, 0.0
         self._shift, self._underflows = 0.0, 0.0
         self._far: list[tuple[int, FarLosses]] = []
         halves: list[Masses | None] = [None, None]
@@ -223,12 +226,12 @@ class Halves:
         r = np.maximum(self._losses + self._spacing * index - at, 0.0)  # in the notation of item 6
         terms = -np.expm1(-r) * self._above[index] + np.exp(-r) * self._beyond[index]
         total = float((self._first * terms).sum())  # a long dot product would be divided among threads
-        far = self._far_delta(epsilon) * math.exp(-self._log_delta)
+        far = self._far_delta(epsilon) * math.exp(-self._log_target)
         if not self._upward:
             least = total * (1.0 - 2.0 * self._error) + max(far, 0.0)
-            return math.log(least) + self._log_delta - ROUNDING if least > 0.0 else -math.inf
+            return math.log(least) + self._log_target - ROUNDING if least > 0.0 else -math.inf
         most = total * (1.0 + 2.0 * self._error) + self._underflow + far
-        return float(np.logaddexp(math.log(most) + self._log_delta, self.log_lost)) + ROUNDING
+        return float(np.logaddexp(math.log(most) + self._log_target, self.log_lost)) + ROUNDING
 
     def _far_delta(self, epsilon: float) -> float:
         """Return the upper or the lower bound on what outcomes with a far loss add to delta(epsilon), by item 5."""
@@ -269,7 +272,7 @@ class Halves:
         self._underflows += float(np.count_nonzero(tiny)) + len(weights)
         weights[tiny] = 0.0
         above, below = np.cumsum(weights[::-1])[::-1], np.cumsum(weights)
-        end = max(int(np.count_nonzero(above > math.exp(self._log_delta + LEFT_OUT + log_scale))), 1)
+        end = max(int(np.count_nonzero(above > math.exp(self._log_target + LEFT_OUT + log_scale))), 1)
         begin = min(int(np.count_nonzero(below <= math.exp(LOG_BELOW + log_scale))), end - 1)
         kept = weights[begin:end].copy()
         lost = float(np.logaddexp(first.lost, second.lost))

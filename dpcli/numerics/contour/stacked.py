@@ -18,7 +18,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted import FAR, REACH, Loss, Losses
 from dpcli.numerics.logspace import log1p_complex
-from dpcli.numerics.mixture import LEAST, Shifted, TableRow, cgfs, nodes_of_rows, row_groups, row_of, table_of
+from dpcli.numerics.mixture import FEWEST_IN_TABLE, Shifted, TableRow, cgfs, nodes_of_rows, row_groups, row_of, table_of
 from dpcli.numerics.products import characteristic_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
 from dpcli.numerics.work import spend
@@ -29,7 +29,7 @@ LONGEST = 4096  # most frequencies for which the rows are computed together; it 
 
 
 def in_stacks(losses: Losses) -> Losses:
-    """Return the losses with every group of one family, if it has at least LEAST members, replaced by one `StackedLoss` for its steps."""
+    """Return the losses with each group of one family, of at least FEWEST_IN_TABLE members, replaced by one `StackedLoss` for its steps."""
     groups: dict[type[Shifted], list[tuple[TableRow, Loss, int]]] = {}
     stacks: list[tuple[Loss, int]] = []
     for loss, count in losses:
@@ -39,7 +39,7 @@ def in_stacks(losses: Losses) -> Losses:
         else:
             groups.setdefault(row.family, []).append((row, loss, count))
     for members in groups.values():
-        if len(members) < LEAST:
+        if len(members) < FEWEST_IN_TABLE:
             stacks.extend((loss, count) for _, loss, count in members)
         else:
             counts = np.array([float(count) for _, _, count in members])

@@ -11,8 +11,7 @@ Decay. On the line at height a, where arg r > 0, oscillation becomes decay: for 
 
     |E e^{i v L}| <= INT |Q r^{t+1}|(x+ia) e^{-v arg r(x+ia)} dx.
 
-The bound falls with v. So one integral, at v = y, bounds the characteristic function at every frequency beyond y. Every height gives a
-bound, and its choice decides only how sharp the bound is.
+The bound falls with v. So one integral, at v = y, bounds the characteristic function at every frequency beyond y.
 
 Division by size (`SplitLoss`). With few steps at a low rate, or with very little noise, most of the mass lies nearly at one loss, and the
 characteristic function decays late or never.
@@ -53,6 +52,8 @@ LIGHT = 1e-45  # smaller weights are left out
 LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 RAMP_STEP = 0.08  # node distance times k of a `Ramp`: at its height of up to pi / (2 k), e^{-2 pi height / distance} is e^-123
 MODULUS_RAISE = 1.01  # factor of a sum of moduli of positive terms, which far exceeds the error of the sum
+# A value may exceed its bound from `decay` by this factor plus this much, for rounding; with more, the contour is refused.
+EXCESS_FACTOR, EXCESS = 1.001, 1e-9
 # Memory: entries of a table that are in memory at a time.
 BLOCK = 1 << 20
 # Floating point: smallest logarithm of a modulus, in place of -inf, which times a count would give NaN.
@@ -84,7 +85,7 @@ class Tilted(Protocol):
 
     @property
     def exact_cgf(self) -> bool:
-        """Tell whether the loss's `cgf` at t exceeds K(t) by at most SLACK, relative, and is not just a bound."""
+        """Tell whether the loss's `cgf` at t exceeds K(t) by at most SLACK (numerics/quadrature.py), relative, and is not just a bound."""
         ...
 
     @property
@@ -159,7 +160,9 @@ class TiltedQuadrature:
         window: an interval outside of which less than e^-40 of the tilted mass lies.
         strip: the height up to which log Q and log r are analytic, and |r| is at most its value on the real line below.
         step: a node distance at which integrals of positive functions with this density are exact to e^-40.
-        exact_cgf: whether the loss's `cgf` at t is exact up to SLACK.
+        exact_cgf: as of `Tilted`.
+
+    Lines above the real one are at shares of `reach`, the largest useful height.
     """
 
     pointwise = True
@@ -287,7 +290,7 @@ class TiltedQuadrature:
         total = characteristic(log_density[heavy], ratio[heavy] - self.mean, step, first, count)
         # The first and the last value must obey the bounds of `decay`, up to rounding. If not, NaN makes `build` refuse the contour.
         log_most = self.decay(step * np.array([first, first + count - 1], dtype=float))
-        if not np.all(np.abs(total[[0, -1]]) <= 1.001 * np.exp(log_most) + 1e-9):
+        if not np.all(np.abs(total[[0, -1]]) <= EXCESS_FACTOR * np.exp(log_most) + EXCESS):
             return np.full(count, np.nan, dtype=complex)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(total))
@@ -305,7 +308,7 @@ def _least_modulus(log_terms: Array, turn: Array, y: Array) -> Array:
 class Ramp:
     """A weight w between 0 and 1 that divides a loss into two parts.
 
-    log_weight: returns log w at nodes. height: the height above the real line up to which w, or 1 - w, is small where it should be.
+    log_weight: returns log w at nodes. height: the height above the real line up to which w, or 1 - w, is small where it is small on it.
     step: a node distance that suits it.
     """
 

@@ -1,9 +1,9 @@
 """Many divided losses (cut_rows.py) under one tilt: the product of their characteristic functions, with one row of arrays for each loss.
 
-A divided loss lacks its far tail, which has the weight b. Row i has r_i = (1 - q_i) (1 + e^w), where w is normal, and s = log(1 + e^w), so
-its loss is log(1 - q_i) + s. Under a tilt t the density of w gets the factor r_i^{t+1}. A contour (integral.py) asks for the product of the
-characteristic functions E_t[e^{i y L_i}] (`TiltedRows`), or for the same without the *bulk*, the part of each row with a loss too small to
-matter (`SplitRows`). Both keep the promises of `Tilted` and `SplitLoss` in tilted.py.
+A divided loss lacks its far tail, which has the weight b. Row i is a sampled Gaussian, with r_i = dP/dQ = (1 - q_i) (1 + e^w) for a normal
+w. With s = log(1 + e^w) its loss is log(1 - q_i) + s. Under a tilt t the density of w gets the factor r_i^{t+1}. A contour (integral.py)
+asks for the product of the characteristic functions E_t[e^{i y L_i}] (`TiltedRows`), or for the same without the *bulk*, the part of each
+row with a loss too small to matter (`SplitRows`). `TiltedRows` is a `Tilted` of tilted.py, and `SplitRows` has the methods of `SplitLoss`.
 
 The methods are those of tilted.py for one loss, with two shortcuts:
 
@@ -180,6 +180,7 @@ class SplitRows:
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
         self._undivided, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
+        # Heights are those of v, in which the nodes are evenly spaced. `rise` is dw/dv.
         self._height = min(nodes.strip, STRIP_SHARPNESS / (sharpness * nodes.line.rise(edge)))
         self._largest_step = STEP_OVER_STRIP * self._height
 

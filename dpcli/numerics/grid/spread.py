@@ -182,8 +182,9 @@ def total_of(a: Spread, b: Spread) -> Spread:
     if lowest - first > LONG_TOTAL:  # otherwise outcomes of one variable where the other is 0 would need too many points
         first = lowest
     mass = np.zeros(highest + 2 - first)
-    # Pairs with equal points are in the first call alone.
-    _add_pairs(mass, first, spacing, a, b, nearest=0, copies=copies)
+    _add_pairs(
+        mass, first, spacing, a, b, nearest=0, copies=copies
+    )  # with the pairs of equal points, which the other call leaves out
     if not copies:
         _add_pairs(mass, first, spacing, b, a, nearest=1)
     zero = a.zero * b.zero + _add_alone(mass, first, spacing, a, b.zero) + _add_alone(mass, first, spacing, b, a.zero)
