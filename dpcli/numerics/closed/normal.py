@@ -18,6 +18,7 @@ from dpcli.numerics.work import spend
 
 PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this, by the source above
 LEAST = 1e-6  # smallest ratio of noise to sensitivity that `analytic_sigma` returns; far below any of use
+SIGMA_RATIO, EPSILON_RATIO = 4.0, 1.5  # ratios of the values that are tried until a noise, or an epsilon, is bracketed
 WORK = 500.0  # work of a search for epsilon, in cells (numerics/work.py)
 # Soundness: the rounding error of log delta, in units of this and of the sizes of its terms.
 ULPS = 4e-16
@@ -146,10 +147,10 @@ def analytic_sigma(epsilon: float, delta: float) -> float:
     def excess(sigma: float) -> float:
         return gaussian_delta(1.0 / sigma, epsilon)[1] - delta
 
-    high = expand_until(lambda sigma: excess(sigma) <= 0.0, LEAST, 4.0, 1.0 / LEAST**20)
+    high = expand_until(lambda sigma: excess(sigma) <= 0.0, LEAST, SIGMA_RATIO, 1.0 / LEAST**20)
     if high == LEAST:
         return high
-    _, sigma = bracket_root(excess, 0.25 * high, high)
+    _, sigma = bracket_root(excess, high / SIGMA_RATIO, high)
     return sigma
 
 
@@ -168,6 +169,6 @@ def fails_from(delta: float) -> float:
     def margin(epsilon: float) -> float:
         return delta - classical_delta(epsilon, delta)
 
-    high = expand_until(lambda epsilon: margin(epsilon) <= 0.0, PROVED_BELOW, 1.5, 1e6)
-    _, epsilon = bracket_root(margin, high / 1.5, high)
+    high = expand_until(lambda epsilon: margin(epsilon) <= 0.0, PROVED_BELOW, EPSILON_RATIO, 1e6)
+    _, epsilon = bracket_root(margin, high / EPSILON_RATIO, high)
     return epsilon

@@ -76,7 +76,7 @@ class Survey:
     def unit(self) -> float:
         """Return the smallest absolute loss other than 0 if the loss seems to lie on a lattice, else 0.
 
-        It seems so if no absolute loss is between 1.01 and 1.9 times the smallest one.
+        It seems so if no absolute loss is between 1.01 and 1.9 times the smallest one, because the next multiple is twice it.
         """
         sizes = np.sort(np.abs(self.loss[self.loss != 0.0]))
         alone = len(sizes) > 0 and sizes[0] > LEAST_SIZE and ((sizes > 1.01 * sizes[0]) & (sizes < 1.9 * sizes[0])).sum() == 0
